@@ -1,0 +1,41 @@
+"""What every event carries beside its facts: where it came from, what it saw, and what came before it."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid5
+
+from msgspec import Struct
+
+NAMESPACE = UUID("6f1d3a54-5d0e-5c43-9d4c-0d9b3f6c1e77")
+
+HEADER_EVENT_ID = "Fleetlog-Event-Id"
+HEADER_CORRELATION = "Fleetlog-Correlation-Id"
+HEADER_PRODUCER = "Fleetlog-Producer"
+HEADER_TRACEPARENT = "traceparent"
+
+
+class Provenance(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Why and from what a fact was decided.
+
+    `as_of` is the log position of the deciding projection; `causes` are the one to three facts that made the key
+    dirty; `own` maps a facet of the same key to the sequence that was seen; `inputs` is a digest of everything else
+    the decision read; `decided_at` is the `now` it was given, in seconds since 1970.
+    """
+
+    as_of: int = 0
+    causes: tuple[int, ...] = ()
+    own: dict[str, int] = {}
+    inputs: str = ""
+    decided_at: float = 0.0
+
+
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Base of all events; `prev` is the sequence of the previous event of the same subject, 0 for the first."""
+
+    prev: int = 0
+    provenance: Provenance = Provenance()
+
+
+def event_id(cause: str, index: int, subject: str) -> str:
+    """Deterministic id: the same cause, index and subject always give the same id."""
+    return str(uuid5(NAMESPACE, f"{cause}/{index}/{subject}"))

@@ -1,0 +1,30 @@
+"""Facts about member clusters: only what decisions depend on, never heartbeats or raw samples."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from schemas.envelope import Event
+
+
+class ClusterChanged(Event, frozen=True, kw_only=True, omit_defaults=True, tag="ClusterChanged.v1"):
+    """The full present state of a member: `manifest` is its Cluster object (labels, spec, status) in JSON.
+
+    `deleting` is true from the request to remove it until its works are gone.
+    """
+
+    name: str
+    uid: str
+    manifest: Raw
+    generation: int = 0
+    deleting: bool = False
+
+
+class ClusterRemoved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="ClusterRemoved.v1"):
+    """The cluster of this uid is no member any more; its works count as absent."""
+
+    name: str
+    uid: str
+
+
+ClusterEvent = ClusterChanged | ClusterRemoved

@@ -1,0 +1,27 @@
+"""Facts about capacity: how many replicas of an object each cluster can take."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from schemas.envelope import Event
+from schemas.keys import ObjectKey
+
+
+class ClusterEstimate(Struct, frozen=True, omit_defaults=True):
+    """One cluster's answer; -1 means no opinion."""
+
+    cluster: str
+    replicas: int = -1
+
+
+class CapacityEstimated(Event, frozen=True, kw_only=True, omit_defaults=True, tag="CapacityEstimated.v1"):
+    """The answers for one object, for the requirements named by `requirements_digest`."""
+
+    key: ObjectKey
+    uid: str
+    requirements_digest: str
+    estimates: tuple[ClusterEstimate, ...] = ()
+
+
+EstimateEvent = CapacityEstimated

@@ -1,0 +1,42 @@
+"""Facts about evictions: which clusters an object has to leave, and when it has left."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from schemas.envelope import Event
+from schemas.keys import ObjectKey
+
+
+class EvictionTask(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One cluster to leave; fields as a binding's gracefulEvictionTasks (reference 03 §7.4)."""
+
+    from_cluster: str
+    reason: str
+    producer: str
+    purge_mode: str = ""
+    message: str = ""
+    replicas: int | None = None
+    grace_period_seconds: int | None = None
+    suppress_deletion: bool | None = None
+    created_at: float = 0.0
+    clusters_before: tuple[str, ...] = ()
+
+
+class EvictionRequested(Event, frozen=True, kw_only=True, omit_defaults=True, tag="EvictionRequested.v1"):
+    """The object shall leave the clusters of `tasks`; all tasks in force are listed."""
+
+    key: ObjectKey
+    uid: str
+    tasks: tuple[EvictionTask, ...]
+
+
+class EvictionFinished(Event, frozen=True, kw_only=True, omit_defaults=True, tag="EvictionFinished.v1"):
+    """No eviction of this object is under way; `left` are the clusters of the tasks that just ended."""
+
+    key: ObjectKey
+    uid: str
+    left: tuple[str, ...] = ()
+
+
+EvictionEvent = EvictionRequested | EvictionFinished

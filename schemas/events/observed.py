@@ -1,0 +1,36 @@
+"""Observations: what the executor or an agent saw in a member cluster (stream OBSERVED)."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from schemas.envelope import Event
+from schemas.keys import ObjectKey
+
+
+class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="WorkObserved.v1"):
+    """The state of one object in one cluster.
+
+    `work_seq` is the position of the work fact acted upon; `applied` tells whether the member holds its manifest;
+    `absent` that the member holds nothing (or nothing of ours). `reason` and `message` explain a failure.
+    `status` is the reflected status, `health` one of Healthy, Unhealthy, Unknown.
+    """
+
+    cluster: str
+    key: ObjectKey
+    uid: str
+    work_seq: int = 0
+    digest: str = ""
+    applied: bool = False
+    absent: bool = False
+    reason: str = ""
+    message: str = ""
+    health: str = "Unknown"
+    status: Raw | None = None
+    member_uid: str = ""
+    member_generation: int = 0
+    operation: str = ""
+    at: float = 0.0
+
+
+ObservedEvent = WorkObserved

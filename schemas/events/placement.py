@@ -1,0 +1,64 @@
+"""Facts about placements: where an object runs, why it cannot, and the end of the decision."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from schemas.envelope import Event
+from schemas.keys import ObjectKey
+
+
+class TargetCluster(Struct, frozen=True, omit_defaults=True, order=True):
+    """One cluster and its share; `replicas` is None for objects that have none."""
+
+    name: str
+    replicas: int | None = None
+
+
+class PlacementDecided(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PlacementDecided.v1"):
+    """The object shall run in `clusters`, sorted by name.
+
+    `placement` and `replicas` remember what was decided upon: a later decision compares with them.
+    """
+
+    key: ObjectKey
+    uid: str
+    clusters: tuple[TargetCluster, ...]
+    binding_generation: int = 0
+    placement_digest: str = ""
+    replicas: int = 0
+    affinity_name: str = ""
+    trigger: str = ""
+    scheduler: str = "default-scheduler"
+    scheduled_at: float = 0.0
+
+
+class PlacementFailed(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PlacementFailed.v1"):
+    """No placement satisfies the request; `clusters` (the last good decision) stay in force.
+
+    `reason` is the reason of the binding's Scheduled condition, `message` tells a person what to change.
+    """
+
+    key: ObjectKey
+    uid: str
+    reason: str
+    message: str
+    clusters: tuple[TargetCluster, ...] = ()
+    binding_generation: int = 0
+    placement_digest: str = ""
+    replicas: int = 0
+    affinity_name: str = ""
+    trigger: str = ""
+    scheduler: str = "default-scheduler"
+    scheduled_at: float = 0.0
+    failed_at: float = 0.0
+
+
+class PlacementReleased(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PlacementReleased.v1"):
+    """The binding ended; nothing is placed any more."""
+
+    key: ObjectKey
+    uid: str
+
+
+PlacementEvent = PlacementDecided | PlacementFailed | PlacementReleased

@@ -1,0 +1,32 @@
+"""Facts about summed status: what all clusters together report of one object."""
+
+from __future__ import annotations
+
+from msgspec import Raw, Struct
+
+from schemas.envelope import Event
+from schemas.keys import ObjectKey
+
+
+class ClusterStatusItem(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One cluster's share of the summed status; `status` in JSON as the member reports it."""
+
+    cluster: str
+    applied: bool = False
+    message: str = ""
+    health: str = "Unknown"
+    status: Raw | None = None
+
+
+class StatusRolledUp(Event, frozen=True, kw_only=True, omit_defaults=True, tag="StatusRolledUp.v1"):
+    """The aggregated status of a binding; `closed` is true once the binding ended and every copy is gone."""
+
+    key: ObjectKey
+    uid: str
+    items: tuple[ClusterStatusItem, ...] = ()
+    fully_applied: bool = False
+    observed_position: int = 0
+    closed: bool = False
+
+
+RollupEvent = StatusRolledUp

@@ -1,0 +1,54 @@
+"""Facts about works: what one cluster shall hold of one object."""
+
+from __future__ import annotations
+
+from msgspec import Raw, Struct
+
+from schemas.envelope import Event
+from schemas.keys import ObjectKey
+
+
+class AppliedOverride(Struct, frozen=True, omit_defaults=True):
+    """An override policy that changed the manifest, and its overriders in JSON."""
+
+    policy: str
+    overriders: Raw
+
+
+class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="WorkRendered.v1"):
+    """The cluster shall hold exactly this manifest.
+
+    `digest` names its bytes; `manifest` holds them inline when they are small and no Secret. `problem` tells why
+    this cluster's copy could not be rendered anew; the previous manifest then stays in force.
+    """
+
+    cluster: str
+    key: ObjectKey
+    uid: str
+    api_version: str
+    kind: str
+    digest: str
+    manifest: Raw | None = None
+    binding_generation: int = 0
+    placement_seq: int = 0
+    conflict_resolution: str = "Abort"
+    preserve_on_deletion: bool = False
+    suspended: bool = False
+    cluster_overrides: tuple[AppliedOverride, ...] = ()
+    overrides: tuple[AppliedOverride, ...] = ()
+    problem: str = ""
+
+
+class WorkWithdrawn(Event, frozen=True, kw_only=True, omit_defaults=True, tag="WorkWithdrawn.v1"):
+    """The cluster shall no longer hold the object; `keep` leaves the member's copy behind, unmanaged."""
+
+    cluster: str
+    key: ObjectKey
+    uid: str
+    api_version: str
+    kind: str
+    reason: str = ""
+    keep: bool = False
+
+
+WorkEvent = WorkRendered | WorkWithdrawn

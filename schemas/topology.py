@@ -1,0 +1,206 @@
+"""Streams, subjects, writers and readers of the log as data: what is created, checked, printed and documented."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+HOUR: Final = 3600.0
+DAY: Final = 24 * HOUR
+MIB: Final = 1 << 20
+MAX_PAYLOAD: Final = 8 * MIB
+
+
+class Stream(Struct, frozen=True, kw_only=True):
+    """One JetStream stream. Sizes in bytes, ages in seconds; -1 and 0 mean unlimited."""
+
+    name: str
+    subjects: tuple[str, ...]
+    purpose: str
+    max_per_subject: int = -1
+    max_age: float = 0
+    max_bytes: int = -1
+    discard: Literal["old", "new"] = "old"
+    deny_delete: bool = False
+    allow_atomic: bool = False
+    allow_direct: bool = True
+    compression: Literal["none", "s2"] = "none"
+    sources: tuple[str, ...] = ()
+    duplicate_window: float = 2.0
+    max_consumers: int = 5000
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """One family of subjects: its single writer, who reads it and which events it holds."""
+
+    pattern: str
+    stream: str
+    writer: str
+    readers: tuple[str, ...]
+    events: tuple[str, ...]
+
+
+SERVICES: Final[tuple[str, ...]] = (
+    "detector",
+    "cluster_monitor",
+    "scheduler",
+    "override_renderer",
+    "executor",
+    "status_aggregator",
+    "gateway",
+)
+
+FACTS: Final = Stream(
+    name="FACTS",
+    subjects=(
+        "template.>",
+        "policy.>",
+        "cluster.*",
+        "binding.>",
+        "estimate.>",
+        "placement.>",
+        "eviction.>",
+        "work.>",
+        "rollup.>",
+        "lease.*",
+    ),
+    purpose="every fact of the control plane in one total order; the last event of a subject is the present",
+    max_per_subject=1024,
+    discard="new",
+    deny_delete=True,
+    allow_atomic=True,
+)
+OBSERVED: Final = Stream(
+    name="OBSERVED",
+    subjects=("observed.>",),
+    purpose="what members were seen to hold; only the newest few per object and cluster",
+    max_per_subject=4,
+    allow_atomic=True,
+)
+HISTORY: Final = Stream(
+    name="HISTORY",
+    subjects=(),
+    sources=("FACTS",),
+    purpose="the facts of the last 90 days, for history, time travel and replay",
+    max_age=90 * DAY,
+    deny_delete=True,
+    compression="s2",
+)
+BLOBS: Final = Stream(
+    name="BLOBS",
+    subjects=("blob.*",),
+    purpose="manifest bytes by digest, stored once however many clusters and revisions share them",
+    max_per_subject=1,
+    allow_atomic=True,
+)
+EXPLAINED: Final = Stream(
+    name="EXPLAINED",
+    subjects=("explained.>",),
+    purpose="the scheduler's explanations of changed decisions",
+    max_per_subject=4,
+    max_age=30 * DAY,
+    max_bytes=512 * MIB,
+)
+PARKED: Final = Stream(
+    name="PARKED",
+    subjects=("parked.*",),
+    purpose="what a service could not process, with reason and input position",
+    max_age=14 * DAY,
+    max_bytes=64 * MIB,
+)
+OBJECTS: Final = Stream(
+    name="OBJECTS",
+    subjects=("obj.>",),
+    purpose="the embedded API server's objects; the revision of an object is its position here",
+    allow_atomic=True,
+)
+
+STREAMS: Final[tuple[Stream, ...]] = (FACTS, OBSERVED, HISTORY, BLOBS, EXPLAINED, PARKED)
+
+SUBJECTS: Final[tuple[Subject, ...]] = (
+    Subject(
+        pattern="template.<shard>.<key>",
+        stream="FACTS",
+        writer="detector",
+        readers=("detector", "override_renderer", "status_aggregator", "gateway"),
+        events=("TemplateChanged", "TemplateDeleted"),
+    ),
+    Subject(
+        pattern="policy.<kind>.<namespace>.<name>",
+        stream="FACTS",
+        writer="detector",
+        readers=("detector", "override_renderer", "gateway"),
+        events=("PolicyChanged", "PolicyDeleted"),
+    ),
+    Subject(
+        pattern="cluster.<name>",
+        stream="FACTS",
+        writer="cluster_monitor",
+        readers=("cluster_monitor", "scheduler", "override_renderer", "executor", "status_aggregator", "gateway"),
+        events=("ClusterChanged", "ClusterRemoved"),
+    ),
+    Subject(
+        pattern="binding.<shard>.<key>",
+        stream="FACTS",
+        writer="detector",
+        readers=("detector", "scheduler", "override_renderer", "status_aggregator", "gateway"),
+        events=("BindingRequested", "BindingReleased"),
+    ),
+    Subject(
+        pattern="estimate.<shard>.<key>",
+        stream="FACTS",
+        writer="estimator",
+        readers=("scheduler", "gateway"),
+        events=("CapacityEstimated",),
+    ),
+    Subject(
+        pattern="placement.<shard>.<key>",
+        stream="FACTS",
+        writer="scheduler",
+        readers=("scheduler", "override_renderer", "status_aggregator", "gateway"),
+        events=("PlacementDecided", "PlacementFailed", "PlacementReleased"),
+    ),
+    Subject(
+        pattern="eviction.<shard>.<key>",
+        stream="FACTS",
+        writer="failover",
+        readers=("scheduler", "override_renderer", "status_aggregator", "gateway"),
+        events=("EvictionRequested", "EvictionFinished"),
+    ),
+    Subject(
+        pattern="work.<cluster>.<key>",
+        stream="FACTS",
+        writer="override_renderer",
+        readers=("override_renderer", "executor", "status_aggregator", "cluster_monitor", "gateway"),
+        events=("WorkRendered", "WorkWithdrawn"),
+    ),
+    Subject(
+        pattern="rollup.<shard>.<key>",
+        stream="FACTS",
+        writer="status_aggregator",
+        readers=("status_aggregator", "scheduler", "gateway"),
+        events=("StatusRolledUp",),
+    ),
+    Subject(
+        pattern="lease.<service>",
+        stream="FACTS",
+        writer="the new leader of the service",
+        readers=("every service",),
+        events=("LeaseTaken",),
+    ),
+    Subject(
+        pattern="observed.<cluster>.<key>",
+        stream="OBSERVED",
+        writer="executor",
+        readers=("executor", "status_aggregator", "gateway"),
+        events=("WorkObserved",),
+    ),
+    Subject(
+        pattern="parked.<service>",
+        stream="PARKED",
+        writer="the service",
+        readers=("people",),
+        events=("KeyParked",),
+    ),
+)
