@@ -75,14 +75,14 @@ _tag_decoder = msgspec.json.Decoder(_Tag)
 
 @cache
 def _decoder(aggregate: str) -> msgspec.json.Decoder[Known]:
-    return msgspec.json.Decoder(UNIONS[aggregate])  # type: ignore[arg-type]  # a union is no class to mypy
+    return msgspec.json.Decoder(UNIONS[aggregate])
 
 
 @cache
 def tags(aggregate: str) -> frozenset[str]:
     """Tags that this version reads on subjects of an aggregate."""
     union = UNIONS[aggregate]
-    members = getattr(union, "__args__", (union,))
+    members = getattr(union, "__args__", None) or (union,)
     return frozenset(str(member.__struct_config__.tag) for member in members)
 
 
