@@ -1,0 +1,274 @@
+"""Label selectors, compiled once into a function of a label set.
+
+Three spellings lead to the same requirements: the structured selector of manifests (`matchLabels`, `matchExpressions`),
+node selector terms (which add Gt and Lt), and the text of list queries (`a=b,c in (d,e),!f`).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+Labels: TypeAlias = Mapping[str, str]
+Matcher: TypeAlias = Callable[[Labels], bool]
+Operator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+
+_SET_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+_NODE_OPERATORS: Final = _SET_OPERATORS | {"Gt", "Lt"}
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+|$)")
+
+
+class LabelSelectorError(ValueError):
+    """A selector that cannot be evaluated; the message names the part and the rule it breaks."""
+
+
+class Requirement(Struct, frozen=True):
+    """One condition on one label, already checked."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """The condition in the syntax of list queries."""
+        match self.operator:
+            case "Exists":
+                return self.key
+            case "DoesNotExist":
+                return f"!{self.key}"
+            case "Gt" | "Lt":
+                return f"{self.key}{'>' if self.operator == 'Gt' else '<'}{self.values[0]}"
+            case "In" | "NotIn":
+                word = "in" if self.operator == "In" else "notin"
+                return f"{self.key} {word} ({','.join(sorted(self.values))})"
+
+
+class Selector:
+    """Requirements that must all hold, and the compiled function that tests them."""
+
+    __slots__ = ("matches", "requirements")
+
+    def __init__(self, requirements: Iterable[Requirement], nothing: bool = False) -> None:
+        self.requirements: tuple[Requirement, ...] = tuple(requirements)
+        self.matches: Matcher = _never if nothing else _all([_compile(item) for item in self.requirements])
+
+    def __str__(self) -> str:
+        return ",".join(str(item) for item in sorted(self.requirements, key=lambda item: item.key))
+
+
+def requirement(key: object, operator: object, values: object, node: bool = False) -> Requirement:
+    """Check one expression; `node` admits Gt and Lt.
+
+    Raises LabelSelectorError where Kubernetes would refuse the expression.
+    """
+    if not isinstance(key, str) or not valid_label_key(key):
+        raise LabelSelectorError(f"{key!r} is not a label key: use [prefix/]name, the name of at most 63 characters")
+    if operator not in (_NODE_OPERATORS if node else _SET_OPERATORS):
+        allowed = "In, NotIn, Exists, DoesNotExist" + (", Gt, Lt" if node else "")
+        raise LabelSelectorError(f"label {key!r}: {operator!r} is not an operator, use one of {allowed}")
+    texts = tuple(values) if isinstance(values, list | tuple) else () if values is None else (values,)
+    for text in texts:
+        if not isinstance(text, str) or not valid_label_value(text):
+            raise LabelSelectorError(
+                f"label {key!r}: {text!r} is not a label value: at most 63 letters, digits, '-', '_' and '.'"
+            )
+    match operator:
+        case "In" | "NotIn" if not texts:
+            raise LabelSelectorError(f"label {key!r}: operator {operator} needs at least one value")
+        case "Exists" | "DoesNotExist" if texts:
+            raise LabelSelectorError(f"label {key!r}: operator {operator} takes no values")
+        case "Gt" | "Lt" if len(texts) != 1 or _int64(texts[0]) is None:
+            raise LabelSelectorError(f"label {key!r}: operator {operator} needs exactly one whole number")
+    return Requirement(key, operator, texts)  # type: ignore[arg-type]
+
+
+def compile_selector(selector: Mapping[str, Any] | None) -> Selector:
+    """Compile a structured label selector: null matches nothing, an empty one matches everything.
+
+    Raises LabelSelectorError.
+    """
+    if selector is None:
+        return NOTHING
+    if not isinstance(selector, Mapping):
+        raise LabelSelectorError(f"{selector!r} is not a label selector: use matchLabels and matchExpressions")
+    labels = selector.get("matchLabels") or {}
+    if not isinstance(labels, Mapping):
+        raise LabelSelectorError(f"matchLabels {labels!r} is not a map of labels to values")
+    found = [requirement(key, "In", (value,)) for key, value in labels.items()]
+    found += compile_expressions(selector.get("matchExpressions"))
+    return Selector(found) if found else EVERYTHING
+
+
+def compile_expressions(expressions: object, node: bool = False) -> list[Requirement]:
+    """Check a list of `{key, operator, values}`; raises LabelSelectorError."""
+    if expressions is None:
+        return []
+    if not isinstance(expressions, list | tuple):
+        raise LabelSelectorError(f"matchExpressions {expressions!r} is not a list")
+    found = []
+    for item in expressions:
+        if not isinstance(item, Mapping):
+            raise LabelSelectorError(f"{item!r} is not an expression: use key, operator and values")
+        found.append(requirement(item.get("key"), item.get("operator"), item.get("values"), node))
+    return found
+
+
+@lru_cache(maxsize=2048)
+def parse_selector(text: str) -> Selector:
+    """Compile the text form of list queries, such as `a=b,c in (d,e),!f`; empty text matches everything.
+
+    Raises LabelSelectorError.
+    """
+    tokens = _tokens(text)
+    found: list[Requirement] = []
+    while tokens[-1]:
+        found.append(_parse_requirement(tokens, text))
+        separator = tokens.pop()
+        if separator == "":
+            break
+        if separator != "," or tokens[-1] in ("", ","):
+            raise LabelSelectorError(f"selector {text!r}: expected ',' and a further condition, found {separator!r}")
+    return Selector(found) if found else EVERYTHING
+
+
+def _tokens(text: str) -> list[str]:
+    """Tokens in reverse order, so that the next one is popped; the end is an empty token."""
+    found: list[str] = []
+    position = 0
+    while True:
+        token = _TOKEN.match(text, position)
+        if token is None:
+            raise LabelSelectorError(f"selector {text!r} cannot be read at position {position}")
+        found.append(token[1])
+        position = token.end()
+        if not token[1]:
+            return found[::-1]
+
+
+_SPECIAL: Final = frozenset({"", "=", "==", "!=", "!", "(", ")", ",", "<", ">"})
+
+
+def _parse_requirement(tokens: list[str], text: str) -> Requirement:
+    key = tokens.pop()
+    absent = key == "!"
+    if absent:
+        key = tokens.pop()
+    if key in _SPECIAL:
+        raise LabelSelectorError(f"selector {text!r}: expected a label key, found {key!r}")
+    if absent or tokens[-1] in ("", ","):
+        return requirement(key, "DoesNotExist" if absent else "Exists", ())
+    operator = tokens.pop()
+    if operator in ("=", "==", "!="):
+        return requirement(key, "NotIn" if operator == "!=" else "In", (_parse_value(tokens, text),))
+    if operator in ("<", ">"):
+        return requirement(key, "Gt" if operator == ">" else "Lt", (_parse_value(tokens, text),), node=True)
+    if operator in ("in", "notin"):
+        return requirement(key, "In" if operator == "in" else "NotIn", _parse_list(tokens, text))
+    raise LabelSelectorError(
+        f"selector {text!r}: expected in, notin, =, ==, !=, < or > after {key!r}, found {operator!r}"
+    )
+
+
+def _parse_value(tokens: list[str], text: str) -> str:
+    if tokens[-1] in ("", ","):
+        return ""
+    value = tokens.pop()
+    if value in _SPECIAL:
+        raise LabelSelectorError(f"selector {text!r}: expected a value, found {value!r}")
+    return value
+
+
+def _parse_list(tokens: list[str], text: str) -> tuple[str, ...]:
+    """A list in parentheses; a missing item is the empty value."""
+    if tokens.pop() != "(":
+        raise LabelSelectorError(f"selector {text!r}: expected '(' after in or notin")
+    values: list[str] = []
+    while True:
+        token = tokens.pop()
+        value = ""
+        if token not in (",", ")"):
+            if token in _SPECIAL:
+                raise LabelSelectorError(f"selector {text!r}: expected a value or ')', found {token!r}")
+            value, token = token, tokens.pop()
+        values.append(value)
+        if token == ")":
+            return tuple(dict.fromkeys(values))
+        if token != ",":
+            raise LabelSelectorError(f"selector {text!r}: expected ',' or ')' after {value!r}")
+
+
+@lru_cache(maxsize=8192)
+def valid_label_key(key: str) -> bool:
+    """Whether Kubernetes accepts the text as a label key ([DNS prefix/]name)."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > 253 or _PREFIX.fullmatch(prefix) is None):
+        return False
+    return len(name) <= 63 and _NAME.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=8192)
+def valid_label_value(value: str) -> bool:
+    """Whether Kubernetes accepts the text as a label value (may be empty)."""
+    return value == "" or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
+
+
+def _int64(text: str) -> int | None:
+    if len(text) > 20 or _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _never(_: Labels) -> bool:
+    return False
+
+
+def _always(_: Labels) -> bool:
+    return True
+
+
+def _all(tests: list[Matcher]) -> Matcher:
+    if not tests:
+        return _always
+    if len(tests) == 1:
+        return tests[0]
+    if len(tests) == 2:
+        first, second = tests
+        return lambda labels: first(labels) and second(labels)
+    return lambda labels: all(test(labels) for test in tests)
+
+
+def _compile(item: Requirement) -> Matcher:
+    key = item.key
+    match item.operator:
+        case "In" if len(item.values) == 1:
+            wanted = item.values[0]
+            return lambda labels: labels.get(key) == wanted
+        case "In":
+            accepted = frozenset(item.values)
+            return lambda labels: labels.get(key) in accepted
+        case "NotIn":
+            refused = frozenset(item.values)
+            return lambda labels: labels.get(key) not in refused
+        case "Exists":
+            return lambda labels: key in labels
+        case "DoesNotExist":
+            return lambda labels: key not in labels
+        case "Gt" | "Lt":
+            bound, above = int(item.values[0]), item.operator == "Gt"
+
+            def compare(labels: Labels) -> bool:
+                number = _int64(labels.get(key, ""))
+                return number is not None and (number > bound if above else number < bound)
+
+            return compare
+
+
+EVERYTHING: Final = Selector(())
+NOTHING: Final = Selector((), nothing=True)
