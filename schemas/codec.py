@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Final, assert_never
+from typing import Final, assert_never, get_args
 
 import msgspec
 from msgspec import Struct
@@ -82,7 +82,7 @@ def _decoder(aggregate: str) -> msgspec.json.Decoder[Known]:
 def tags(aggregate: str) -> frozenset[str]:
     """Tags that this version reads on subjects of an aggregate."""
     union = UNIONS[aggregate]
-    members = getattr(union, "__args__", None) or (union,)
+    members: tuple[type[Event], ...] = get_args(union) or (union,)
     return frozenset(str(member.__struct_config__.tag) for member in members)
 
 

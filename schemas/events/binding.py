@@ -18,7 +18,8 @@ class PolicyRef(Struct, frozen=True, omit_defaults=True):
 class BindingRequested(Event, frozen=True, kw_only=True, omit_defaults=True, tag="BindingRequested.v1"):
     """Place this object: `spec` is the ResourceBinding spec in JSON, without `clusters` and eviction tasks.
 
-    `uid` is the template's; `generation` grows by one with every change of `spec`.
+    `uid` is the template's; `generation` grows by one with every change of `spec`. `everywhere` asks for a copy in
+    every member without scheduling (namespaces). `workload` tells whether the object has replicas to divide.
     """
 
     key: ObjectKey
@@ -28,6 +29,9 @@ class BindingRequested(Event, frozen=True, kw_only=True, omit_defaults=True, tag
     spec: Raw
     generation: int = 1
     policy: PolicyRef | None = None
+    everywhere: bool = False
+    replicas: int = 0
+    workload: bool = False
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     created_at: float = 0.0

@@ -1,0 +1,380 @@
+"""Talks to one Kubernetes endpoint: raw requests with a kubeconfig's identity, answered in bytes.
+
+The only importer of kubernetes_asyncio. Its configuration and authentication are used; its generated models, which
+cost 110 MB and two seconds, are kept out by loading the client core below an empty package shell.
+"""
+
+from __future__ import annotations
+
+import ssl
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from msgspec import Raw, Struct
+
+Manifest = dict[str, Any]
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+_READ_BUFFER = 1 << 21
+
+
+class ApiError(Exception):
+    """The endpoint refused a request; `reason` is Kubernetes' word for it."""
+
+    def __init__(self, status: int, reason: str, message: str, *, url: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(f"{message or reason} (HTTP {status}, {url})" if url else message or reason)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class Unreachable(Exception):
+    """The endpoint gave no answer; nothing is known about the outcome of a write."""
+
+
+class WatchEvent(Struct, frozen=True):
+    """One line of a watch stream."""
+
+    type: str
+    object: Raw
+
+
+class _Status(Struct):
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+
+
+class ApiResource(Struct, frozen=True, rename="camel"):
+    """One kind an endpoint serves, from discovery."""
+
+    name: str
+    kind: str
+    namespaced: bool = False
+    verbs: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+    group: str = ""
+    version: str = ""
+
+    @property
+    def api_version(self) -> str:
+        """`apps/v1`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class _ResourceList(Struct, rename="camel"):
+    group_version: str = ""
+    resources: tuple[ApiResource, ...] = ()
+
+
+class _GroupVersion(Struct, rename="camel"):
+    group_version: str
+    version: str
+
+
+class _Group(Struct, rename="camel"):
+    name: str
+    versions: tuple[_GroupVersion, ...] = ()
+    preferred_version: _GroupVersion | None = None
+
+
+class _GroupList(Struct):
+    groups: tuple[_Group, ...] = ()
+
+
+_status = msgspec.json.Decoder(_Status)
+_watch_event = msgspec.json.Decoder(WatchEvent)
+_groups = msgspec.json.Decoder(_GroupList)
+_resources = msgspec.json.Decoder(_ResourceList)
+_manifest = msgspec.json.Decoder(dict[str, Any])
+encode = msgspec.json.Encoder().encode
+
+
+def decode(data: bytes | Raw) -> Manifest:
+    """One manifest from its JSON."""
+    return _manifest.decode(data)
+
+
+def _client_core() -> tuple[Any, Any]:
+    """Configuration class and kubeconfig loader, without the generated models."""
+    name = "kubernetes_asyncio"
+    if name not in sys.modules:
+        spec = find_spec(name)
+        if spec is None or spec.submodule_search_locations is None:
+            raise ImportError("kubernetes-asyncio is not installed")
+        root = Path(next(iter(spec.submodule_search_locations)))
+        for module_name, folder in (
+            (name, root),
+            (f"{name}.client", root / "client"),
+            (f"{name}.config", root / "config"),
+        ):
+            shell = ModuleType(module_name)
+            shell.__path__ = [str(folder)]
+            sys.modules[module_name] = shell
+        sys.modules[f"{name}.client.models"] = ModuleType(f"{name}.client.models")
+        client = sys.modules[f"{name}.client"]
+        client.models = sys.modules[f"{name}.client.models"]  # type: ignore[attr-defined]  # a module shell
+        client.Configuration = import_module(f"{name}.client.configuration").Configuration  # type: ignore[attr-defined]  # a module shell
+        client.ApiClient = import_module(f"{name}.client.api_client").ApiClient  # type: ignore[attr-defined]  # a module shell
+    return import_module(f"{name}.client.configuration").Configuration, import_module(f"{name}.config.kube_config")
+
+
+def resource_path(
+    group: str, version: str, resource: str, namespace: str = "", name: str = "", subresource: str = ""
+) -> str:
+    """URL path of a collection or an object."""
+    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    if namespace:
+        base = f"{base}/namespaces/{namespace}"
+    path = f"{base}/{resource}"
+    if name:
+        path = f"{path}/{name}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+class KubeClient:
+    """A session with one endpoint. Close it when done."""
+
+    def __init__(
+        self, server: str, *, ssl_context: ssl.SSLContext | None, headers: Mapping[str, str], connections: int = 64
+    ) -> None:
+        self.server = server.rstrip("/")
+        self._ssl = ssl_context
+        self._headers = dict(headers)
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
+        self._configuration: Any = None
+
+    @classmethod
+    async def from_kubeconfig(
+        cls, kubeconfig: str | Path | Manifest, *, context: str | None = None, connections: int = 64
+    ) -> Self:
+        """Open the endpoint of a kubeconfig, given as a path or as its decoded content."""
+        configuration_type, loader = _client_core()
+        configuration = configuration_type()
+        if isinstance(kubeconfig, dict):
+            await loader.load_kube_config_from_dict(kubeconfig, context=context, client_configuration=configuration)
+        else:
+            await loader.load_kube_config(config_file=_existing(kubeconfig), context=context, client_configuration=configuration)
+        client = cls(configuration.host, ssl_context=_ssl_of(configuration), headers={}, connections=connections)
+        client._configuration = configuration
+        return client
+
+    @classmethod
+    def from_token(
+        cls, server: str, token: str, *, ca_pem: str = "", insecure: bool = False, connections: int = 64
+    ) -> Self:
+        """Open an endpoint with a bearer token and a CA in PEM, as a member's Secret holds them."""
+        context: ssl.SSLContext | None = None
+        if server.startswith("https"):
+            context = ssl.create_default_context(cadata=ca_pem or None)
+            if insecure:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return cls(server, ssl_context=context, headers=headers, connections=connections)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            connector = aiohttp.TCPConnector(
+                limit=self._connections, ssl=self._ssl if self._ssl is not None else True, keepalive_timeout=75
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+                read_bufsize=_READ_BUFFER,
+                auto_decompress=True,
+            )
+        return self._session
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _identity(self) -> dict[str, str]:
+        if self._configuration is None:
+            return {}
+        hook = self._configuration.refresh_api_key_hook
+        if hook is not None:
+            await hook(self._configuration)
+        setting = self._configuration.auth_settings().get("BearerToken")
+        if setting and setting["value"]:
+            return {setting["key"]: setting["value"]}
+        return {}
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | Manifest | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float = 32.0,
+    ) -> bytes:
+        """Send one request and return the answer's bytes.
+
+        Raises ApiError for a refusal and Unreachable when no answer came within `timeout` seconds.
+        """
+        headers = {"Accept": accept, **await self._identity()}
+        data = encode(body) if isinstance(body, dict) else body
+        if data is not None:
+            headers["Content-Type"] = content_type
+        try:
+            async with self._open().request(
+                method,
+                self.server + path,
+                params=params,
+                data=data,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=10),
+            ) as response:
+                answer = await response.read()
+                if response.status >= 400:
+                    raise _refused(response, answer)
+                return answer
+        except TimeoutError as error:
+            raise Unreachable(f"{method} {self.server}{path}: no answer within {timeout:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"{method} {self.server}{path}: {error}") from error
+
+    async def get(self, path: str, **kwargs: Any) -> Manifest:
+        """Read one object or collection."""
+        return decode(await self.request("GET", path, **kwargs))
+
+    async def create(self, path: str, body: bytes | Manifest) -> Manifest:
+        """POST an object to its collection."""
+        return decode(await self.request("POST", path, body=body))
+
+    async def update(self, path: str, body: bytes | Manifest) -> Manifest:
+        """PUT an object (or its subresource)."""
+        return decode(await self.request("PUT", path, body=body))
+
+    async def patch(self, path: str, body: bytes | Manifest, content_type: str = MERGE_PATCH) -> Manifest:
+        """PATCH an object (or its subresource)."""
+        return decode(await self.request("PATCH", path, body=body, content_type=content_type))
+
+    async def delete(self, path: str, *, propagation: str = "", uid: str = "") -> bytes:
+        """DELETE an object, optionally only if it still has this uid."""
+        options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if propagation:
+            options["propagationPolicy"] = propagation
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        return await self.request("DELETE", path, body=options)
+
+    async def watch(
+        self, path: str, resource_version: str, *, params: Mapping[str, str] | None = None, idle: float = 330.0
+    ) -> AsyncIterator[list[WatchEvent]]:
+        """Stream changes after a resourceVersion, as many at once as have arrived.
+
+        Ends when the server closes the stream. Raises ApiError (410 when the version is too old) and Unreachable.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": "300",
+            "resourceVersion": resource_version,
+            **(params or {}),
+        }
+        headers = {"Accept": JSON, **await self._identity()}
+        try:
+            async with self._open().get(
+                self.server + path,
+                params=query,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle),
+            ) as response:
+                if response.status >= 400:
+                    raise _refused(response, await response.read())
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    events = [_watch_event.decode(line) for line in lines if line]
+                    if events:
+                        yield events
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Unreachable(f"watch {self.server}{path}: {error}") from error
+
+    async def discover(self, *, preferred: bool = True) -> list[ApiResource]:
+        """Kinds the endpoint serves, without subresources; only each group's preferred version unless told otherwise.
+
+        A group whose server does not answer is left out.
+        """
+        found: list[ApiResource] = []
+        versions: list[tuple[str, str]] = [("", "v1")]
+        for group in _groups.decode(await self.request("GET", "/apis")).groups:
+            chosen = group.versions
+            if preferred and group.preferred_version is not None:
+                chosen = (group.preferred_version,)
+            versions.extend((group.name, version.version) for version in chosen)
+        for name, version in versions:
+            path = f"/apis/{name}/{version}" if name else f"/api/{version}"
+            try:
+                listed = _resources.decode(await self.request("GET", path))
+            except ApiError:
+                continue
+            found.extend(
+                msgspec.structs.replace(resource, group=name, version=version)
+                for resource in listed.resources
+                if "/" not in resource.name
+            )
+        return found
+
+
+def _existing(kubeconfig: str | Path) -> str:
+    path = Path(kubeconfig).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"kubeconfig {path} does not exist")
+    return str(path)
+
+
+def _refused(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    try:
+        status = _status.decode(body)
+    except msgspec.MsgspecError:
+        status = _Status(reason=response.reason or "", message=body[:300].decode(errors="replace").strip())
+    try:
+        retry_after = float(response.headers.get("Retry-After", "0"))
+    except ValueError:
+        retry_after = 0.0
+    return ApiError(response.status, status.reason, status.message, url=str(response.url), retry_after=retry_after)
+
+
+def _ssl_of(configuration: Any) -> ssl.SSLContext | None:
+    if not configuration.host.startswith("https"):
+        return None
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    return context
+
+
+def write_private(directory: Path, name: str, content: str) -> Path:
+    """Write a file only its owner can read, replacing an old one in one step."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=directory, delete=False, encoding="utf-8") as file:
+        file.write(content)
+    path = Path(file.name)
+    path.chmod(0o600)
+    return path.replace(directory / name)

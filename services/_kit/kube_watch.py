@@ -1,0 +1,148 @@
+"""Follows one kind of one Kubernetes endpoint: a complete list first, then its changes, for as long as it is served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import msgspec
+import structlog
+from msgspec import Raw, Struct
+
+from services._kit.kube import ApiError, KubeClient, Manifest, Unreachable, WatchEvent, decode
+
+log = structlog.get_logger("kube_watch")
+
+_PAGE = "500"
+
+
+class _ListMeta(Struct, rename={"resource_version": "resourceVersion", "next": "continue"}):
+    resource_version: str = ""
+    next: str = ""
+
+
+class _List(Struct):
+    metadata: _ListMeta = _ListMeta()
+    items: list[Raw] | None = None
+
+
+class _EventMeta(Struct):
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+
+
+class _EventObject(Struct):
+    metadata: _EventMeta = _EventMeta()
+    code: int = 0
+
+
+_list = msgspec.json.Decoder(_List)
+_head = msgspec.json.Decoder(_EventObject)
+
+
+class Follower(Protocol):
+    """Receives what a reflector sees, in order."""
+
+    def listed(self, objects: list[Manifest]) -> None:
+        """Take a complete, successful list: what is missing from it does not exist."""
+
+    def changed(self, kind: str, manifest: Manifest) -> None:
+        """Take one change: `kind` is ADDED, MODIFIED or DELETED."""
+
+
+class Reflector:
+    """One list-and-watch loop; after a gap it lists again, and never takes a failed list for an empty one."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        path: str,
+        follower: Follower,
+        *,
+        params: Mapping[str, str] | None = None,
+        api_version: str = "",
+        kind: str = "",
+        on_batch: Callable[[], None] | None = None,
+        on_gone: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._follower = follower
+        self._params = dict(params or {})
+        self._api_version = api_version
+        self._kind = kind
+        self._on_batch = on_batch
+        self._on_gone = on_gone
+        self._failures = 0
+        self.synced = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow until cancelled, or until the kind is no longer served (404)."""
+        version = ""
+        while True:
+            try:
+                if not version:
+                    version = await self._list()
+                version = await self._watch(version)
+                self._failures = 0
+            except ApiError as error:
+                if error.status == 404:
+                    if self._on_gone is not None:
+                        await self._on_gone()
+                    return
+                if error.status == 410:
+                    version = ""
+                    continue
+                await self._pause(error)
+                version = ""
+            except Unreachable as error:
+                await self._pause(error)
+
+    async def _pause(self, error: Exception) -> None:
+        self._failures += 1
+        delay = min(0.1 * 2 ** min(self._failures, 8), 15.0)
+        log.warning("watch_interrupted", path=self._path, error=str(error), retry_in_seconds=delay)
+        await asyncio.sleep(delay)
+
+    async def _list(self) -> str:
+        objects: list[Manifest] = []
+        params = {**self._params, "limit": _PAGE}
+        while True:
+            page = _list.decode(await self._client.request("GET", self._path, params=params))
+            for raw in page.items or ():
+                manifest = decode(raw)
+                # Items of a typed list do not repeat what the list says.
+                manifest.setdefault("apiVersion", self._api_version)
+                manifest.setdefault("kind", self._kind)
+                objects.append(manifest)
+            if not page.metadata.next:
+                break
+            params["continue"] = page.metadata.next
+        self._follower.listed(objects)
+        self.synced.set()
+        if self._on_batch is not None:
+            self._on_batch()
+        return page.metadata.resource_version
+
+    async def _watch(self, version: str) -> str:
+        async for events in self._client.watch(self._path, version, params=self._params):
+            self._failures = 0
+            for event in events:
+                version = self._take(event, version)
+                if not version:
+                    return ""
+            if self._on_batch is not None:
+                self._on_batch()
+        return version
+
+    def _take(self, event: WatchEvent, version: str) -> str:
+        if event.type == "ERROR":
+            head = _head.decode(event.object)
+            if head.code != 410:
+                log.warning("watch_error", path=self._path, code=head.code)
+            return ""
+        if event.type == "BOOKMARK":
+            return _head.decode(event.object).metadata.resource_version or version
+        manifest = decode(event.object)
+        self._follower.changed(event.type, manifest)
+        return str(manifest["metadata"].get("resourceVersion", version))

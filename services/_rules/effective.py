@@ -1,0 +1,83 @@
+"""Folds binding, placement and eviction of one object into the clusters that shall hold it: the only place that does.
+
+An eviction stays in force, finished or not, until a placement exists that was decided with it in view (`as_of` at or
+after the eviction): a restart in between can neither resurrect a copy nor lose one (reference 03 §1.3, §7.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from schemas.events.binding import BindingEvent, BindingRequested
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
+from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, TargetCluster
+
+_REMOVED_AT_ONCE = frozenset({"Directly", "Immediately"})
+
+
+class Effective(Struct, frozen=True):
+    """Clusters of an object: `targets` get the present manifest, `kept` hold on to the copy they have."""
+
+    targets: tuple[TargetCluster, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    @property
+    def occupied(self) -> tuple[str, ...]:
+        """Names of all clusters that may hold a copy, sorted."""
+        return tuple(sorted({target.name for target in self.targets} | set(self.kept)))
+
+
+NOWHERE = Effective()
+
+
+def effective(
+    binding: BindingEvent | None,
+    placement: PlacementEvent | None,
+    eviction: EvictionEvent | None = None,
+    *,
+    eviction_seq: int = 0,
+    clusters: Iterable[str] = (),
+    required_by: Iterable[TargetCluster] = (),
+) -> Effective:
+    """Where the object of a binding shall be.
+
+    `clusters` are the members known now: cluster-wide requests (`everywhere`) go to all of them, and a cluster that
+    is no member holds nothing. `required_by` are the clusters of the bindings that depend on this one. A facet of
+    another uid counts as absent.
+    """
+    if not isinstance(binding, BindingRequested):
+        return NOWHERE
+    known = set(clusters)
+    if binding.everywhere:
+        return Effective(targets=tuple(TargetCluster(name) for name in sorted(known)))
+    targets: dict[str, TargetCluster] = {}
+    placed_as_of = 0
+    if isinstance(placement, PlacementDecided | PlacementFailed) and placement.uid == binding.uid:
+        targets = {target.name: target for target in placement.clusters}
+        placed_as_of = placement.provenance.as_of
+    kept: set[str] = set()
+    if eviction is not None and eviction.uid == binding.uid:
+        superseded = placed_as_of >= eviction_seq
+        leaving, kept = _leaving(eviction)
+        if not superseded:
+            targets = {name: target for name, target in targets.items() if name not in leaving}
+        kept = {name for name in kept if name not in targets}
+    for target in required_by:
+        targets.setdefault(target.name, target)
+    return Effective(
+        targets=tuple(target for name, target in sorted(targets.items()) if name in known),
+        kept=tuple(sorted(name for name in kept if name in known and name not in targets)),
+    )
+
+
+def _leaving(eviction: EvictionEvent) -> tuple[set[str], set[str]]:
+    """Clusters an eviction names, and those among them that keep their copy for now."""
+    match eviction:
+        case EvictionRequested():
+            leaving = {task.from_cluster for task in eviction.tasks}
+            kept = {task.from_cluster for task in eviction.tasks if task.purge_mode not in _REMOVED_AT_ONCE}
+            return leaving, kept
+        case EvictionFinished():
+            return set(eviction.left), set()

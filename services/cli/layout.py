@@ -1,0 +1,114 @@
+"""Names of the files and ports of a laptop installation: what lies where below its directory."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+CONTROL = "control"
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """One member of the installation; `kubeconfig` is set for clusters that are not simulated here."""
+
+    name: str
+    kubeconfig: str = ""
+    nodes: int = 3
+
+    @property
+    def simulated(self) -> bool:
+        """Whether this installation plays the cluster itself."""
+        return not self.kubeconfig
+
+
+class Installation(Struct, kw_only=True):
+    """What was chosen at the first start and stays: members, ports and secrets of this directory."""
+
+    members: list[Member]
+    ports: dict[str, int]
+    token: str
+    nats_url: str = ""
+    control_kubeconfig: str = ""
+    nats_token: str = ""
+
+    def port(self, name: str) -> int:
+        """The loopback port of a process, chosen once."""
+        if name not in self.ports:
+            self.ports[name] = _free_port(set(self.ports.values()))
+        return self.ports[name]
+
+
+class Layout:
+    """Paths below the directory of an installation."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+
+    @property
+    def state(self) -> Path:
+        """File that holds the Installation."""
+        return self.directory / "installation.json"
+
+    def kubeconfig(self, name: str) -> Path:
+        """Kubeconfig of the control plane (`control`) or of a member."""
+        return self.directory / f"{name}.kubeconfig"
+
+    def log(self, name: str) -> Path:
+        """Log file of a process."""
+        return self.directory / "logs" / f"{name}.log"
+
+    def pid(self, name: str) -> Path:
+        """File with the process id of a running process."""
+        return self.directory / "run" / f"{name}.pid"
+
+    def audit(self, name: str) -> Path:
+        """Writes a simulated member saw, one JSON line each."""
+        return self.directory / "audit" / f"{name}.jsonl"
+
+    def data(self, name: str) -> Path:
+        """Private data of a process: certificates, the store of nats-server."""
+        return self.directory / "data" / name
+
+    def load(self) -> Installation | None:
+        """The installation that was started here before, if any; raises ValueError when its file is damaged."""
+        if not self.state.exists():
+            return None
+        try:
+            return msgspec.json.decode(self.state.read_bytes(), type=Installation)
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"{self.state} is damaged ({error}); move the directory away and start afresh") from error
+
+    def save(self, installation: Installation) -> None:
+        """Write the installation's file, readable by its owner only."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for part in ("logs", "run", "audit", "data"):
+            (self.directory / part).mkdir(exist_ok=True)
+        temporary = self.state.with_suffix(".new")
+        temporary.touch(mode=0o600)
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(installation), indent=2))
+        temporary.replace(self.state)
+
+
+def new_installation(members: list[Member], *, nats_url: str = "", control_kubeconfig: str = "") -> Installation:
+    """A fresh installation with its own secrets."""
+    return Installation(
+        members=members,
+        ports={},
+        token=secrets.token_urlsafe(24),
+        nats_url=nats_url,
+        control_kubeconfig=control_kubeconfig,
+        nats_token=secrets.token_urlsafe(24),
+    )
+
+
+def _free_port(taken: set[int]) -> int:
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port not in taken:
+            return port

@@ -1,0 +1,110 @@
+"""Decides the Ready condition of a push cluster and the taints it leads to (reference 03 §6.4, §6.5)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from services.cluster_monitor.state import Probe, ReadyMemory
+
+Manifest = dict[str, Any]
+
+NOT_READY_TAINT: Final = "cluster.karmada.io/not-ready"
+UNREACHABLE_TAINT: Final = "cluster.karmada.io/unreachable"
+
+
+class Observed(Struct, frozen=True):
+    """A condition as one probe suggests it."""
+
+    status: str
+    reason: str
+    message: str
+
+
+def observe(probe: Probe) -> Observed:
+    """The Ready condition that a single probe speaks for."""
+    if probe.error:
+        return Observed("False", "StatusCollectionFailed", f"failed to create a ClusterClient: {probe.error}")
+    if not probe.online:
+        return Observed("False", "ClusterNotReachable", "cluster is not reachable")
+    if not probe.healthy:
+        return Observed("False", "ClusterNotReady", "cluster is reachable but health endpoint responded without ok")
+    return Observed("True", "ClusterReady", "cluster is healthy and ready to accept workloads")
+
+
+def find_condition(conditions: list[Manifest], kind: str) -> Manifest | None:
+    """The condition of a type, if present."""
+    return next((condition for condition in conditions if condition.get("type") == kind), None)
+
+
+def filter_ready(
+    published: Manifest | None,
+    probe: Probe,
+    memory: ReadyMemory,
+    *,
+    success_seconds: float,
+    failure_seconds: float,
+) -> tuple[Observed, float | None]:
+    """The condition to publish, and when to look again if a change is being held back.
+
+    A flip between True and not-True is published only after it was observed for the whole window. The first probe of
+    a cluster, and a cluster without the condition, publish at once. Updates `memory`.
+    """
+    observed = observe(probe)
+    first = not memory.observed
+    if memory.observed != observed.status:
+        memory.observed = observed.status
+        memory.window_start = probe.at
+    if first or published is None:
+        return observed, None
+    if (published.get("status") == "True") == (observed.status == "True"):
+        return observed, None
+    window = success_seconds if observed.status == "True" else failure_seconds
+    ends = memory.window_start + window
+    if probe.at < ends:
+        kept = Observed(
+            str(published.get("status", "Unknown")), str(published.get("reason", "")), str(published.get("message", ""))
+        )
+        return kept, ends
+    return observed, None
+
+
+def condition(kind: str, wanted: Observed, previous: Manifest | None, now: str) -> Manifest:
+    """The condition object; its transition time moves only with its status."""
+    since = now
+    if previous is not None and previous.get("status") == wanted.status:
+        since = previous.get("lastTransitionTime", now)
+    return {
+        "type": kind,
+        "status": wanted.status,
+        "reason": wanted.reason,
+        "message": wanted.message,
+        "lastTransitionTime": since,
+    }
+
+
+def apis_condition(probe: Probe, count: int) -> Observed:
+    """Whether the list of APIs can be trusted for saying that an API is missing."""
+    if count == 0:
+        return Observed("False", "Empty", "collected empty APIEnablements from the cluster")
+    if not probe.apis_complete:
+        return Observed("False", "Partial", f"might collect partial APIEnablements({count}) from the cluster")
+    return Observed("True", "Complete", "collected complete APIEnablements from the cluster")
+
+
+def taints_for(ready: str | None, taints: list[Manifest], now: str) -> list[Manifest]:
+    """The taints of a cluster after its Ready status (None when absent) was taken into account."""
+    add, remove = _TAINT_RULES[ready if ready in _TAINT_RULES else "Unknown"] if ready is not None else _ABSENT
+    kept = [taint for taint in taints if not (taint.get("key") in remove and taint.get("effect") == "NoSchedule")]
+    if add and not any(taint.get("key") == add and taint.get("effect") == "NoSchedule" for taint in kept):
+        kept.append({"key": add, "effect": "NoSchedule", "timeAdded": now})
+    return kept
+
+
+_ABSENT: Final[tuple[str, frozenset[str]]] = (NOT_READY_TAINT, frozenset())
+_TAINT_RULES: Final[dict[str, tuple[str, frozenset[str]]]] = {
+    "True": ("", frozenset({NOT_READY_TAINT, UNREACHABLE_TAINT})),
+    "False": (NOT_READY_TAINT, frozenset({UNREACHABLE_TAINT})),
+    "Unknown": (UNREACHABLE_TAINT, frozenset({NOT_READY_TAINT})),
+}
