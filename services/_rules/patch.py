@@ -1,0 +1,257 @@
+"""Applies JSON Patch (RFC 6902) and JSON merge patch (RFC 7386) the way a Kubernetes API server does.
+
+Both are pure: the original is never changed, and whatever a patch does not touch is shared between the original and the
+result. The dialect is that of the Go library behind the API server, which differs from the RFCs in places: negative
+list indexes count from the end, a missing `value` is null, a first path segment is dropped unseen, `test` against a
+missing field passes for null, and a merge patch drops nulls from lists that it brings.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Manifest = dict[str, Any]
+
+MAX_OPERATIONS: Final = 10_000
+_INDEX: Final = re.compile(r"[+-]?[0-9]+")
+_REJECTED: Final = "the server rejected our request due to an error in our request"
+
+
+class PatchError(Exception):
+    """A patch that cannot be applied; `status`, `reason`, `message` and `details` are those of the Status to answer."""
+
+    def __init__(self, message: str, *, status: int = 500, reason: str = "", details: Manifest | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.reason = reason
+        self.details = details
+
+    @classmethod
+    def bad_request(cls, message: str) -> "PatchError":
+        """Return the error of a patch document that has the wrong form (400)."""
+        return cls(message, status=400, reason="BadRequest")
+
+    @classmethod
+    def rejected(cls) -> "PatchError":
+        """Return the error of a JSON Patch whose operations do not fit the object (422, without a hint)."""
+        return cls(_REJECTED, status=422, reason="Invalid", details={})
+
+
+def json_patch(original: Manifest, operations: Any) -> Any:
+    """Return `original` with the operations of a JSON Patch applied in order.
+
+    Raises PatchError: 400 when the document is no list of operations, 413 when there are too many, 422 when one of
+    them fails.
+    """
+    if not isinstance(operations, list):
+        raise PatchError.bad_request(
+            f"json: cannot unmarshal {json_type(operations)} into Go value of type jsonpatch.Patch"
+        )
+    for operation in operations:
+        if not isinstance(operation, dict):
+            raise PatchError.bad_request(
+                f"json: cannot unmarshal {json_type(operation)} into Go value of type jsonpatch.Operation"
+            )
+    if len(operations) > MAX_OPERATIONS:
+        raise PatchError(
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}",
+            status=413,
+            reason="RequestEntityTooLarge",
+            details={},
+        )
+    document = _Document(original)
+    for operation in operations:
+        try:
+            apply = _OPERATIONS.get(operation.get("op", ""))
+            if apply is None:
+                raise PatchError.rejected()
+            apply(document, operation)
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+            raise PatchError.rejected() from error
+    return document.root
+
+
+def merge_patch(original: Manifest, patch: Any) -> Manifest:
+    """Return `original` with a JSON merge patch applied; null deletes.
+
+    Raises PatchError when the patch is no object.
+    """
+    if isinstance(patch, list):
+        raise PatchError.bad_request("json: cannot unmarshal array into Go value of type map[string]interface {}")
+    if not isinstance(patch, dict):
+        raise PatchError("Invalid JSON Patch")
+    return _merge(original, patch)
+
+
+def json_type(value: Any) -> str:
+    """Return the name of a decoded JSON value's type as Go's decoder writes it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def same_json(left: Any, right: Any) -> bool:
+    """Say whether two decoded JSON values are equal; true is not 1, but 1 is 1.0."""
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and left.keys() == right.keys()
+            and all(same_json(value, right[key]) for key, value in left.items())
+        )
+    if isinstance(left, list):
+        return (
+            isinstance(right, list)
+            and len(left) == len(right)
+            and all(same_json(one, other) for one, other in zip(left, right, strict=True))
+        )
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
+
+
+def _merge(original: Mapping[str, Any], patch: Mapping[str, Any]) -> Manifest:
+    result = dict(original)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+            continue
+        current = result.get(key)
+        if isinstance(current, dict):
+            result[key] = _merge(current, value) if isinstance(value, dict) else value
+        else:
+            result[key] = _without_nulls(value)
+    return result
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value
+
+
+class _Document:
+    """A JSON document under change: containers are copied once, on the way to the first change inside them."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self._own: dict[int, Any] = {}
+
+    def parent(self, path: str, *, change: bool) -> tuple[Any, str]:
+        """Return the container that holds the last segment of `path`, and that segment; raises if there is none."""
+        segments = path.split("/")[1:]
+        if not segments:
+            raise KeyError(path)
+        keys = [segment.replace("~1", "/").replace("~0", "~") for segment in segments]
+        node = self.root
+        if change:
+            node = self.root = self._owned(node)
+        for key in keys[:-1]:
+            position: Any = _index(key, len(node)) if isinstance(node, list) else key
+            child = node[position]
+            if not isinstance(child, dict | list):
+                raise TypeError(path)
+            if change:
+                child = node[position] = self._owned(child)
+            node = child
+        return node, keys[-1]
+
+    def get(self, path: str) -> Any:
+        """Return the value at `path`; raises KeyError or IndexError if there is none."""
+        node, key = self.parent(path, change=False)
+        return node[_index(key, len(node))] if isinstance(node, list) else node[key]
+
+    def add(self, path: str, value: Any) -> None:
+        """Set a field, or insert into a list."""
+        node, key = self.parent(path, change=True)
+        if isinstance(node, list):
+            node.insert(len(node) if key == "-" else _index(key, len(node) + 1), value)
+        else:
+            node[key] = value
+
+    def remove(self, path: str) -> Any:
+        """Take away and return the value at `path`."""
+        node, key = self.parent(path, change=True)
+        return node.pop(_index(key, len(node)) if isinstance(node, list) else key)
+
+    def replace(self, path: str, value: Any) -> None:
+        """Put another value in place of the one at `path`."""
+        node, key = self.parent(path, change=True)
+        position: Any = _index(key, len(node)) if isinstance(node, list) else key
+        _ = node[position]
+        node[position] = value
+
+    def _owned(self, node: Any) -> Any:
+        if id(node) in self._own:
+            return node
+        copy = dict(node) if isinstance(node, dict) else list(node)
+        # Held here so that no later container can get the same id.
+        self._own[id(copy)] = copy
+        return copy
+
+
+def _index(key: str, length: int) -> int:
+    if not _INDEX.fullmatch(key):
+        raise ValueError(key)
+    index = int(key)
+    if index < 0:
+        index += length
+    if not 0 <= index < length:
+        raise IndexError(key)
+    return index
+
+
+def _clone(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _clone(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_clone(item) for item in value]
+    return value
+
+
+def _add(document: _Document, operation: Manifest) -> None:
+    document.add(operation["path"], operation.get("value"))
+
+
+def _remove(document: _Document, operation: Manifest) -> None:
+    document.remove(operation["path"])
+
+
+def _replace(document: _Document, operation: Manifest) -> None:
+    document.replace(operation["path"], operation.get("value"))
+
+
+def _move(document: _Document, operation: Manifest) -> None:
+    document.add(operation["path"], document.remove(operation["from"]))
+
+
+def _copy(document: _Document, operation: Manifest) -> None:
+    # A real copy: two places sharing one container would change together.
+    document.add(operation["path"], _clone(document.get(operation["from"])))
+
+
+def _test(document: _Document, operation: Manifest) -> None:
+    node, key = document.parent(operation["path"], change=False)
+    current = node[_index(key, len(node))] if isinstance(node, list) else node.get(key)
+    if not same_json(current, operation.get("value")):
+        raise PatchError.rejected()
+
+
+_OPERATIONS: Final[dict[str, Callable[[_Document, Manifest], None]]] = {
+    "add": _add,
+    "remove": _remove,
+    "replace": _replace,
+    "move": _move,
+    "copy": _copy,
+    "test": _test,
+}
