@@ -1,4 +1,4 @@
-"""Claim of a propagation policy on a template or binding: labels and annotations that say who owns it (reference 01 §2.2).
+"""Claim of a propagation policy on a template or binding: the labels and annotations that name its owner (01 §2.2).
 
 Every function returns an object that shares all it did not change with its input; inputs are never altered.
 """

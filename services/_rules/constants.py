@@ -1,4 +1,4 @@
-"""Wire constants of Karmada's API: groups, namespaces, labels, annotations, finalizers, taints (reference 01 §1.11, 03 §0).
+"""Wire constants of Karmada's API: groups, namespaces, labels, annotations, finalizers, taints (01 §1.11, 03 §0).
 
 Each text is part of the protocol: users, members and other controllers read and write it, so none may change.
 """
