@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from schemas.envelope import Event
+from schemas.envelope import ABSENT, Event
 from schemas.keys import ObjectKey
 
 
@@ -26,7 +26,7 @@ class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     reason: str = ""
     message: str = ""
     health: str = "Unknown"
-    status: Raw | None = None
+    status: Raw = ABSENT
     member_uid: str = ""
     member_generation: int = 0
     operation: str = ""

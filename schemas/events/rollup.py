@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from schemas.envelope import Event
+from schemas.envelope import ABSENT, Event
 from schemas.keys import ObjectKey
 
 
@@ -15,7 +15,7 @@ class ClusterStatusItem(Struct, frozen=True, omit_defaults=True, kw_only=True):
     applied: bool = False
     message: str = ""
     health: str = "Unknown"
-    status: Raw | None = None
+    status: Raw = ABSENT
 
 
 class StatusRolledUp(Event, frozen=True, kw_only=True, omit_defaults=True, tag="StatusRolledUp.v1"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from schemas.envelope import Event
+from schemas.envelope import ABSENT, Event
 from schemas.keys import ObjectKey
 
 
@@ -28,7 +28,7 @@ class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     api_version: str
     kind: str
     digest: str
-    manifest: Raw | None = None
+    manifest: Raw = ABSENT
     binding_generation: int = 0
     placement_seq: int = 0
     conflict_resolution: str = "Abort"
