@@ -1,0 +1,33 @@
+"""How Fleetlog understands objects: replicas, retention, status, dependencies and health of any kind of resource."""
+
+from services._rules.interpreter.base import (
+    AGGREGATE_STATUS,
+    INTERPRET_COMPONENT,
+    INTERPRET_DEPENDENCY,
+    INTERPRET_HEALTH,
+    INTERPRET_REPLICA,
+    INTERPRET_STATUS,
+    RETAIN,
+    REVISE_REPLICA,
+    InterpretError,
+    Manifest,
+)
+from services._rules.interpreter.chain import Interpreter, InterpreterChain, interpret_chain
+from services._rules.interpreter.native import NativeInterpreter
+
+__all__ = [
+    "AGGREGATE_STATUS",
+    "INTERPRET_COMPONENT",
+    "INTERPRET_DEPENDENCY",
+    "INTERPRET_HEALTH",
+    "INTERPRET_REPLICA",
+    "INTERPRET_STATUS",
+    "RETAIN",
+    "REVISE_REPLICA",
+    "InterpretError",
+    "Interpreter",
+    "InterpreterChain",
+    "Manifest",
+    "NativeInterpreter",
+    "interpret_chain",
+]

@@ -1,0 +1,120 @@
+"""What every interpretation shares: the manifest type, its error, and reading and writing of nested fields.
+
+Writers return a new manifest that shares everything but the touched path with the old one.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+Manifest: TypeAlias = dict[str, Any]
+
+INTERPRET_REPLICA: Final = "InterpretReplica"
+INTERPRET_COMPONENT: Final = "InterpretComponent"
+REVISE_REPLICA: Final = "ReviseReplica"
+RETAIN: Final = "Retain"
+AGGREGATE_STATUS: Final = "AggregateStatus"
+INTERPRET_DEPENDENCY: Final = "InterpretDependency"
+INTERPRET_STATUS: Final = "InterpretStatus"
+INTERPRET_HEALTH: Final = "InterpretHealth"
+
+GENERATION_ANNOTATION: Final = "resourcetemplate.karmada.io/generation"
+RETAIN_REPLICAS_LABEL: Final = "resourcetemplate.karmada.io/retain-replicas"
+
+
+class InterpretError(Exception):
+    """An object that cannot be interpreted: what is wrong with it, and the field (a dotted path, may be empty)."""
+
+    def __init__(self, what: str, field: str = "") -> None:
+        super().__init__(f"{field}: {what}" if field else what)
+        self.what = what
+        self.field = field
+
+
+def describe(value: object) -> str:
+    """The type of a JSON value in the words of JSON, for error texts."""
+    names = {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "a text",
+        list: "a list",
+        dict: "an object",
+        type(None): "null",
+    }
+    return names.get(type(value), type(value).__name__)
+
+
+def object_at(obj: Manifest, *path: str) -> Manifest:
+    """The object at a path, empty where it is missing or null; raises InterpretError where something else is."""
+    value: Any = obj
+    for depth, name in enumerate(path):
+        value = value.get(name)
+        if value is None:
+            return {}
+        if type(value) is not dict:
+            raise InterpretError(f"is {describe(value)}, expected an object", ".".join(path[: depth + 1]))
+    return value  # type: ignore[no-any-return] # a dict by now
+
+
+def list_at(obj: Manifest, name: str, field: str = "") -> list[Any]:
+    """The list in a field, empty where it is missing or null; raises InterpretError where something else is."""
+    value = obj.get(name)
+    if value is None:
+        return []
+    if type(value) is not list:
+        raise InterpretError(f"is {describe(value)}, expected a list", field or name)
+    return value
+
+
+def text_at(obj: Manifest, name: str, field: str = "") -> str:
+    """The text in a field, empty where it is missing or null; raises InterpretError where something else is."""
+    value = obj.get(name)
+    if value is None:
+        return ""
+    if type(value) is not str:
+        raise InterpretError(f"is {describe(value)}, expected a text", field or name)
+    return value
+
+
+def whole_number(value: object, field: str) -> int:
+    """A whole number, zero for null; a number with a zero fraction counts, raises InterpretError for anything else."""
+    if type(value) is int:
+        return value
+    if value is None:
+        return 0
+    if type(value) is float and value.is_integer():
+        return int(value)
+    raise InterpretError(f"is {describe(value)}, expected a whole number", field)
+
+
+def set_at(obj: Manifest, path: Sequence[str], value: object) -> Manifest:
+    """A copy of the object with a field set; objects on the way are created where missing or null."""
+    name = path[0]
+    copy = obj.copy()
+    if len(path) == 1:
+        copy[name] = value
+        return copy
+    below = copy.get(name)
+    if below is None:
+        below = {}
+    elif type(below) is not dict:
+        raise InterpretError(f"is {describe(below)}, expected an object", name)
+    copy[name] = set_at(below, path[1:], value)
+    return copy
+
+
+def without(obj: Manifest, path: Sequence[str], names: Sequence[str]) -> Manifest:
+    """The object without some members of the object at a path; the same object where there is nothing to remove."""
+    if path:
+        below = obj.get(path[0])
+        if type(below) is not dict:
+            return obj
+        changed = without(below, path[1:], names)
+        if changed is below:
+            return obj
+        copy = obj.copy()
+        copy[path[0]] = changed
+        return copy
+    if not any(name in obj for name in names):
+        return obj
+    return {name: value for name, value in obj.items() if name not in names}
