@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID, uuid5
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 NAMESPACE = UUID("6f1d3a54-5d0e-5c43-9d4c-0d9b3f6c1e77")
-
-# Stands for JSON that is not there; it is left out when the event is encoded, and is false in a condition.
-ABSENT = Raw()
 
 HEADER_EVENT_ID = "Fleetlog-Event-Id"
 HEADER_CORRELATION = "Fleetlog-Correlation-Id"

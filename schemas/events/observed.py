@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
-from schemas.envelope import ABSENT, Event
+from schemas.envelope import Event
 from schemas.keys import ObjectKey
 
 
@@ -26,7 +26,7 @@ class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     reason: str = ""
     message: str = ""
     health: str = "Unknown"
-    status: Raw = ABSENT
+    status: Raw | UnsetType = UNSET
     member_uid: str = ""
     member_generation: int = 0
     operation: str = ""

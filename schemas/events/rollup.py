@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from schemas.envelope import ABSENT, Event
+from schemas.envelope import Event
 from schemas.keys import ObjectKey
 
 
@@ -15,7 +15,7 @@ class ClusterStatusItem(Struct, frozen=True, omit_defaults=True, kw_only=True):
     applied: bool = False
     message: str = ""
     health: str = "Unknown"
-    status: Raw = ABSENT
+    status: Raw | UnsetType = UNSET
 
 
 class StatusRolledUp(Event, frozen=True, kw_only=True, omit_defaults=True, tag="StatusRolledUp.v1"):

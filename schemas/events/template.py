@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
-from schemas.envelope import ABSENT, Event
+from schemas.envelope import Event
 from schemas.keys import ObjectKey
 
 
@@ -23,7 +23,7 @@ class TemplateChanged(Event, frozen=True, kw_only=True, omit_defaults=True, tag=
     generation: int = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    manifest: Raw = ABSENT
+    manifest: Raw | UnsetType = UNSET
 
 
 class TemplateDeleted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="TemplateDeleted.v1"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from schemas.envelope import ABSENT, Event
+from schemas.envelope import Event
 from schemas.keys import ObjectKey
 
 
@@ -28,7 +28,7 @@ class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     api_version: str
     kind: str
     digest: str
-    manifest: Raw = ABSENT
+    manifest: Raw | UnsetType = UNSET
     binding_generation: int = 0
     placement_seq: int = 0
     conflict_resolution: str = "Abort"
