@@ -1,0 +1,205 @@
+"""One connection to NATS with requests that fail at once when it breaks, and a hook for those who must look again.
+
+nats-py lets a request hang until its timeout when the connection is lost, and spends a task and two random tokens on
+each; here one subscription carries all answers and a counter names them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import ConnectionClosedError, MaxPayloadError, OutboundBufferLimitError
+
+from services._kit.errors import Ambiguous, TooLarge, Unavailable
+
+Listener = Callable[[], None]
+
+
+class Connection:
+    """A NATS client and its life: unlimited reconnects, own callbacks, requests that notice a broken connection."""
+
+    def __init__(self, on_error: Callable[[Exception], None] | None = None) -> None:
+        self.nc: Client = Client()
+        self.generation = 0
+        self.closed = asyncio.Event()
+        self._up = asyncio.Event()
+        self._waiting: dict[str, asyncio.Future[Msg]] = {}
+        self._number = 0
+        self._prefix = ""
+        self._on_error = on_error
+        self._lost: list[Listener] = []
+        self._regained: list[Listener] = []
+
+    @classmethod
+    async def open(
+        cls,
+        servers: str | list[str],
+        *,
+        name: str = "fleetlog",
+        on_error: Callable[[Exception], None] | None = None,
+        tls: ssl.SSLContext | None = None,
+        **options: Any,
+    ) -> Connection:
+        """Connect to a server (comma-separated URLs or a list); raises the client's error when none answers."""
+        self = cls(on_error)
+        if isinstance(servers, str):
+            servers = [server.strip() for server in servers.split(",") if server.strip()]
+        if tls is not None:
+            options["tls"] = tls
+        self.nc = await nats.connect(
+            servers=servers,
+            name=name,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.1,
+            connect_timeout=5,
+            ping_interval=10,
+            max_outstanding_pings=2,
+            pending_size=16 << 20,
+            error_cb=self._error,
+            disconnected_cb=self._disconnected,
+            reconnected_cb=self._reconnected,
+            closed_cb=self._closed,
+            **options,
+        )
+        self._prefix = self.nc.new_inbox()
+        await self.nc.subscribe(f"{self._prefix}.*", cb=self._answer)
+        self._up.set()
+        return self
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server is connected right now."""
+        return self._up.is_set()
+
+    @property
+    def max_payload(self) -> int:
+        """Largest message that the server takes, in bytes."""
+        return int(self.nc.max_payload)
+
+    async def wait_connected(self) -> None:
+        """Return once a server is connected."""
+        await self._up.wait()
+
+    def on_lost(self, listener: Listener) -> None:
+        """Call a function every time the connection is lost."""
+        self._lost.append(listener)
+
+    def on_regained(self, listener: Listener) -> None:
+        """Call a function every time the connection is back."""
+        self._regained.append(listener)
+
+    def forget(self, listener: Listener) -> None:
+        """Undo on_lost and on_regained."""
+        for listeners in (self._lost, self._regained):
+            if listener in listeners:
+                listeners.remove(listener)
+
+    async def publish(
+        self, subject: str, data: bytes, headers: Mapping[str, str] | None = None, reply: str = ""
+    ) -> None:
+        """Send one message without waiting; raises Unavailable when it cannot even be buffered, or TooLarge."""
+        try:
+            await self.nc.publish(subject, data, reply=reply, headers=headers)
+        except MaxPayloadError as error:
+            raise TooLarge(0, f"{len(data)} bytes on {subject}, the server takes {self.max_payload}") from error
+        except (ConnectionClosedError, OutboundBufferLimitError) as error:
+            raise Unavailable(f"not connected to the log's server: {error}") from error
+
+    async def send_request(self, subject: str, data: bytes, headers: Mapping[str, str] | None) -> asyncio.Future[Msg]:
+        """Send a request and return the future of its answer; the future fails with Ambiguous on a lost connection."""
+        if not self._up.is_set():
+            raise Unavailable("not connected to the log's server")
+        self._number += 1
+        token = str(self._number)
+        future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        future.add_done_callback(lambda _: self._waiting.pop(token, None))
+        try:
+            await self.publish(subject, data, headers, f"{self._prefix}.{token}")
+        except BaseException:
+            future.cancel()
+            raise
+        return future
+
+    async def request(
+        self, subject: str, data: bytes = b"", headers: Mapping[str, str] | None = None, timeout: float = 5.0
+    ) -> Msg:
+        """The answer to a request.
+
+        Raises Unavailable (nobody listens, not connected) or Ambiguous (no answer, connection lost).
+        """
+        return await self.answer(await self.send_request(subject, data, headers), subject, timeout)
+
+    async def answer(self, future: asyncio.Future[Msg], subject: str, timeout: float) -> Msg:
+        """Wait for an answer; see `request`."""
+        try:
+            async with asyncio.timeout(timeout):
+                message = await future
+        except TimeoutError:
+            raise Ambiguous(f"no answer on {subject} within {timeout:g} s") from None
+        if message.headers and message.headers.get("Status") == "503":
+            raise Unavailable(f"nobody answers on {subject}: the log has no leader or does not exist")
+        return message
+
+    async def subscribe(
+        self, subject: str, callback: Callable[[Msg], Awaitable[None]], *, limit: int = 512 * 1024
+    ) -> Any:
+        """Subscribe; `limit` is how many messages may wait for the callback."""
+        return await self.nc.subscribe(subject, cb=callback, pending_msgs_limit=limit, pending_bytes_limit=-1)
+
+    def inbox(self) -> str:
+        """A subject nobody else uses."""
+        return str(self.nc.new_inbox())
+
+    async def close(self) -> None:
+        """Flush and close; safe to call twice."""
+        if not self.nc.is_closed:
+            try:
+                async with asyncio.timeout(2):
+                    if self.is_connected:
+                        await self.nc.flush()
+            except Exception as error:  # noqa: BLE001 - closing goes on whatever the server does
+                self._report(error)
+            await self.nc.close()
+        self._fail("the connection was closed")
+        self.closed.set()
+
+    async def _answer(self, message: Msg) -> None:
+        future = self._waiting.get(message.subject[len(self._prefix) + 1 :])
+        if future is not None and not future.done():
+            future.set_result(message)
+
+    def _fail(self, why: str) -> None:
+        for future in list(self._waiting.values()):
+            if not future.done():
+                future.set_exception(Ambiguous(why))
+
+    def _report(self, error: Exception) -> None:
+        if self._on_error is not None:
+            self._on_error(error)
+
+    async def _error(self, error: Exception) -> None:
+        self._report(error)
+
+    async def _disconnected(self) -> None:
+        self._up.clear()
+        self._fail("the connection to the log's server was lost")
+        for listener in list(self._lost):
+            listener()
+
+    async def _reconnected(self) -> None:
+        self.generation += 1
+        self._up.set()
+        for listener in list(self._regained):
+            listener()
+
+    async def _closed(self) -> None:
+        self._up.clear()
+        self._fail("the connection was closed")
+        self.closed.set()

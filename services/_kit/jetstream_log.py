@@ -1,0 +1,218 @@
+"""A stream of the log on JetStream: appends, coherent reads from the leader, cheap reads from any replica."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+from nats.aio.msg import Msg
+
+from services._kit.batch import ApiError, publish_batch
+from services._kit.connection import Connection
+from services._kit.errors import Ambiguous, FenceLost, LogReplaced, Refused, from_api
+from services._kit.errors import Conflict as ConflictError
+from services._kit.log import Appended, Fence, LogIdentity, Message, NewMessage
+from services._kit.pump import JetStreamPump
+
+IDENTITY_KEY = "fleetlog-id"
+NO_MESSAGE = 10037
+NO_STREAM = 10059
+MULTI = 500
+
+
+class _Config(Struct, frozen=True):
+    metadata: dict[str, str] = {}
+
+
+class _State(Struct, frozen=True):
+    last_seq: int = 0
+
+
+class _Info(Struct):
+    config: _Config = _Config()
+    state: _State = _State()
+    created: str = ""
+    error: ApiError | None = None
+
+
+class _Stored(Struct):
+    subject: str = ""
+    seq: int = 0
+    hdrs: str = ""
+    data: str = ""
+    time: str = ""
+
+
+class _Got(Struct):
+    message: _Stored | None = None
+    error: ApiError | None = None
+
+
+A = TypeVar("A", _Info, _Got)
+
+
+def parse_time(text: str) -> float:
+    """Seconds since 1970 of JetStream's RFC 3339 times (nanoseconds are cut to microseconds)."""
+    head, dot, rest = text.partition(".")
+    if dot:
+        digits = rest.rstrip("Z")
+        zone = ""
+        for sign in "+-":
+            if sign in digits:
+                digits, zone = digits.split(sign)[0], sign + digits.split(sign)[1]
+        text = f"{head}.{digits[:6]}{zone or 'Z'}"
+    return datetime.fromisoformat(text).timestamp()
+
+
+def parse_headers(block: bytes) -> dict[str, str]:
+    """Headers of a stored message from their wire form."""
+    headers: dict[str, str] = {}
+    for line in block.split(b"\r\n")[1:]:
+        name, colon, value = line.partition(b":")
+        if colon:
+            headers[name.decode()] = value.strip().decode()
+    return headers
+
+
+class JetStreamLog:
+    """One stream behind a connection; `timeout` bounds every request, in seconds."""
+
+    def __init__(self, connection: Connection, stream: str, timeout: float = 5.0) -> None:
+        self.connection = connection
+        self.timeout = timeout
+        self._name = stream
+
+    @property
+    def name(self) -> str:
+        """Name of the stream."""
+        return self._name
+
+    async def append(self, messages: Sequence[NewMessage], fence: Fence | None = None) -> Appended:
+        """Store all messages or none; see `Log.append`."""
+        try:
+            return await publish_batch(self.connection, self._name, messages, fence, self.timeout)
+        except FenceLost:
+            raise
+        except ConflictError as error:
+            if fence is not None and error.err_code != 10201:
+                current = await self.last(fence.subject)
+                if (current.seq if current else 0) != fence.seq:
+                    raise FenceLost(error.err_code, error.description) from None
+            raise
+
+    async def last(self, subject: str) -> Message | None:
+        """The last message of a subject as the stream's leader has it."""
+        return await self._message({"last_by_subj": subject})
+
+    async def get(self, seq: int) -> Message | None:
+        """The message at a sequence."""
+        return await self._message({"seq": seq})
+
+    async def peek(self, subject: str) -> Message | None:
+        """The last message of a subject from any replica."""
+        answer = await self.connection.request(f"$JS.API.DIRECT.GET.{self._name}.{subject}", timeout=self.timeout)
+        if answer.headers and answer.headers.get("Status") == "404":
+            return None
+        return _direct(answer)
+
+    async def last_many(self, subjects: Sequence[str]) -> list[Message]:
+        """Last messages of many subjects, in log order."""
+        found: list[Message] = []
+        for start in range(0, len(subjects), MULTI):
+            found += await self._multi_last(subjects[start : start + MULTI])
+        found.sort(key=lambda message: message.seq)
+        return found
+
+    async def identity(self) -> LogIdentity:
+        """Which stream this is; raises LogReplaced when it does not exist any more."""
+        info = await self._api(f"STREAM.INFO.{self._name}", {}, _Info)
+        if info.error is not None:
+            if info.error.err_code == NO_STREAM:
+                raise LogReplaced(f"stream {self._name} does not exist any more")
+            raise from_api(info.error.code, info.error.err_code, info.error.description)
+        # A stream made by other means has no id of ours; its time of creation then tells it from another one.
+        return LogIdentity(info.config.metadata.get(IDENTITY_KEY) or info.created, info.state.last_seq)
+
+    def pump(self, filters: Sequence[str], start: int | None = None, window: int = 4096) -> JetStreamPump:
+        """A reader of the subjects that match; see `Log.pump`."""
+        return JetStreamPump(self, filters, start, window)
+
+    async def read(self, filters: Sequence[str], start: int = 1, stop: int | None = None) -> AsyncIterator[Message]:
+        """Every stored message that matches, from `start` up to `stop`."""
+        if stop is None:
+            stop = (await self.identity()).last_seq
+        pump = self.pump(filters, start)
+        try:
+            async for delivery in pump:
+                for message in delivery.messages:
+                    if message.seq > stop:
+                        return
+                    yield message
+                if delivery.caught_up or delivery.position >= stop:
+                    return
+        finally:
+            await pump.close()
+
+    async def _message(self, query: Mapping[str, object]) -> Message | None:
+        got = await self._api(f"STREAM.MSG.GET.{self._name}", query, _Got)
+        if got.error is not None:
+            if got.error.err_code == NO_MESSAGE:
+                return None
+            raise from_api(got.error.code, got.error.err_code, got.error.description)
+        stored = got.message
+        if stored is None:
+            raise Refused(0, "the answer holds no message")
+        headers = parse_headers(b64decode(stored.hdrs)) if stored.hdrs else {}
+        return Message(stored.subject, stored.seq, parse_time(stored.time), headers, b64decode(stored.data))
+
+    async def _api(self, call: str, query: Mapping[str, object], kind: type[A]) -> A:
+        body = msgspec.json.encode(query) if query else b""
+        answer = await self.connection.request(f"$JS.API.{call}", body, timeout=self.timeout)
+        return msgspec.json.decode(answer.data, type=kind)
+
+    async def _multi_last(self, subjects: Sequence[str]) -> list[Message]:
+        """One request, many answers, then a status that ends them."""
+        found: list[Message] = []
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def take(answer: Msg) -> None:
+            status = answer.headers.get("Status") if answer.headers else None
+            if done.done():
+                return
+            if status is None:
+                found.append(_direct(answer))
+            elif status in ("204", "404"):
+                done.set_result(None)
+            else:
+                text = answer.headers.get("Description", "") if answer.headers else ""
+                done.set_exception(from_api(int(status), 0, text))
+
+        inbox = self.connection.inbox()
+        subscription = await self.connection.subscribe(inbox, take)
+        try:
+            body = msgspec.json.encode({"multi_last": list(subjects)})
+            await self.connection.publish(f"$JS.API.DIRECT.GET.{self._name}", body, reply=inbox)
+            async with asyncio.timeout(self.timeout):
+                await done
+        except TimeoutError:
+            raise Ambiguous(f"no answer to a read of {len(subjects)} subjects in {self.timeout:g} s") from None
+        finally:
+            await subscription.unsubscribe()
+        return found
+
+
+def _direct(answer: Msg) -> Message:
+    headers = dict(answer.headers or {})
+    if "Status" in headers:
+        raise from_api(int(headers["Status"]), 0, headers.get("Description", ""))
+    subject = headers.pop("Nats-Subject")
+    seq = int(headers.pop("Nats-Sequence"))
+    stored = parse_time(headers.pop("Nats-Time-Stamp"))
+    for extra in ("Nats-Stream", "Nats-Last-Sequence", "Nats-Num-Pending", "Nats-UpTo-Sequence"):
+        headers.pop(extra, None)
+    return Message(subject, seq, stored, headers, bytes(answer.data))

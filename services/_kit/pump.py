@@ -1,0 +1,272 @@
+"""Reads the subjects of a stream that a service needs: last message per subject first, then the tail, without gaps.
+
+A pull consumer (no acknowledgements, kept in the server's memory) feeds one inbox. Requests are sized so that no more
+than a window of messages is on the way or waiting: a slow reader slows the server down and nothing is dropped. The
+consumer's own numbering is checked for gaps. After a gap, missed heartbeats or a reconnect a new consumer starts behind
+the last message handed over, and before that the stream's identity is compared with the one first seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+from nats.aio.msg import Msg
+
+from services._kit.batch import ApiError
+from services._kit.errors import LogError, LogReplaced, from_api
+from services._kit.ids import Sequence as Ids
+from services._kit.log import Delivery, LogIdentity, Message
+
+if TYPE_CHECKING:
+    from services._kit.jetstream_log import JetStreamLog
+
+HEARTBEAT: Final = 0.5
+MISSED: Final = 4  # ticks of one heartbeat each without a sign of life
+EXPIRES: Final = 30.0
+INACTIVE: Final = 300.0
+PULL_BYTES: Final = 8 << 20
+RETRY: Final = 0.2
+NANOSECOND: Final = 1_000_000_000
+
+_ids = Ids()
+
+
+class _Created(Struct):
+    num_pending: int = 0
+    error: ApiError | None = None
+
+
+class PumpStats(Struct):
+    """Counters for metrics and tests: consumers made, gaps seen, messages handed over."""
+
+    consumers: int = 0
+    gaps: int = 0
+    silences: int = 0
+    messages: int = 0
+    identity: LogIdentity | None = None
+
+
+def _positions(reply: str) -> tuple[int, int, int, int]:
+    """Stream sequence, consumer sequence, time in ns and messages still pending, from a delivery's reply subject."""
+    tokens = reply.split(".")
+    at = 4 if len(tokens) == 9 else 6
+    return int(tokens[at + 1]), int(tokens[at + 2]), int(tokens[at + 3]), int(tokens[at + 4])
+
+
+class JetStreamPump:
+    """An endless reader of one stream; iterate over it once."""
+
+    def __init__(self, log: JetStreamLog, filters: Sequence[str], start: int | None, window: int) -> None:
+        self.stats = PumpStats()
+        self._log = log
+        self._filters = tuple(dict.fromkeys(filters))
+        self._start = start
+        self._window = max(2, window)
+        self._position = start - 1 if start else 0
+        self._resumed = start is not None
+        self._buffer: deque[Message] = deque()
+        self._wake = asyncio.Event()
+        self._closed = False
+        self._restart = True
+        self._caught_up = False
+        self._told_caught_up = False
+        self._subscription: Any = None
+        self._consumer = ""
+        self._inbox = ""
+        self._expected = 1  # next consumer sequence
+        self._target = 0  # the stream's end when the consumer was made
+        self._received = self._position  # last stream sequence put into the buffer
+        self._on_way = 0  # requested and not yet received
+        self._quiet = 0
+
+    async def __aiter__(self) -> AsyncIterator[Delivery]:
+        """Deliveries in log order; raises LogReplaced when the stream is another one."""
+        connection = self._log.connection
+        lost = self._lose
+        connection.on_lost(lost)
+        ticker = asyncio.create_task(self._tick())
+        try:
+            while not self._closed:
+                if self._restart:
+                    await self._begin()
+                if not self._buffer and self._told_caught_up == self._caught_up:
+                    self._wake.clear()
+                    await self._ask()
+                    await self._wake.wait()
+                    continue
+                # What arrived before a restart became due is contiguous and may still be handed over.
+                messages = list(self._buffer)
+                self._buffer.clear()
+                if messages:
+                    self._position = messages[-1].seq
+                    self.stats.messages += len(messages)
+                self._told_caught_up = self._caught_up
+                await self._ask()
+                yield Delivery(messages, self._caught_up, self._position)
+        finally:
+            ticker.cancel()
+            connection.forget(lost)
+            await self._drop()
+
+    async def close(self) -> None:
+        """Stop reading; the iteration ends."""
+        self._closed = True
+        self._wake.set()
+
+    def _lose(self) -> None:
+        self._restart = True
+        self._caught_up = False
+        self._wake.set()
+
+    async def _tick(self) -> None:
+        """Count heartbeats that did not come; ticks instead of a clock, so that a busy process blames itself."""
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            if self._restart or not self._on_way:
+                self._quiet = 0
+                continue
+            self._quiet += 1
+            if self._quiet > MISSED:
+                self.stats.silences += 1
+                self._lose()
+
+    async def _begin(self) -> None:
+        """Make a consumer behind the last message handed over; retries until the log answers."""
+        while not self._closed:
+            await self._log.connection.wait_connected()
+            self._restart = False
+            try:
+                await self._drop()
+                await self._check_identity()
+                await self._create()
+                await self._ask()
+            except LogReplaced:
+                raise
+            except LogError:
+                self._restart = True
+                await asyncio.sleep(RETRY)
+                continue
+            if not self._restart:
+                return
+
+    async def _check_identity(self) -> None:
+        identity = await self._log.identity()
+        known = self.stats.identity
+        if known is not None and identity.id != known.id:
+            raise LogReplaced(f"stream {self._log.name} was made anew; this process holds the state of the old one")
+        if identity.last_seq < self._position:
+            raise LogReplaced(
+                f"stream {self._log.name} ends at {identity.last_seq}, but {self._position} was read from it before"
+            )
+        self.stats.identity = identity
+        self._target = identity.last_seq
+
+    async def _create(self) -> None:
+        self._buffer.clear()
+        self._expected = 1
+        self._received = self._position
+        self._on_way = 0
+        self._quiet = 0
+        self._consumer = f"pump-{_ids.next()}"
+        self._inbox = self._log.connection.inbox()
+        self._subscription = await self._log.connection.subscribe(self._inbox, self._receiver(self._inbox))
+        config: dict[str, object] = {
+            "name": self._consumer,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "max_deliver": 1,
+            "max_waiting": 64,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": int(INACTIVE * NANOSECOND),
+        }
+        if len(self._filters) == 1:
+            config["filter_subject"] = self._filters[0]
+        else:
+            config["filter_subjects"] = list(self._filters)
+        if self._resumed or self._position:
+            config["deliver_policy"] = "by_start_sequence"
+            config["opt_start_seq"] = self._position + 1
+        else:
+            config["deliver_policy"] = "last_per_subject"
+        body = msgspec.json.encode({"stream_name": self._log.name, "config": config, "action": "create"})
+        call = f"$JS.API.CONSUMER.CREATE.{self._log.name}.{self._consumer}"
+        answer = await self._log.connection.request(call, body, timeout=max(10.0, self._log.timeout))
+        created = msgspec.json.decode(answer.data, type=_Created)
+        if created.error is not None:
+            raise from_api(created.error.code, created.error.err_code, created.error.description)
+        self.stats.consumers += 1
+        self._caught_up = created.num_pending == 0
+
+    def _receiver(self, inbox: str) -> Callable[[Msg], Any]:
+        async def receive(message: Msg) -> None:
+            if inbox == self._inbox and not self._restart:
+                self._take(message)
+
+        return receive
+
+    def _take(self, message: Msg) -> None:
+        self._quiet = 0
+        reply = message.reply
+        if not reply or not reply.startswith("$JS.ACK."):
+            self._status(message)
+            return
+        seq, number, stored, pending = _positions(reply)
+        self._on_way -= 1
+        if number != self._expected or seq <= self._received:
+            self.stats.gaps += 1
+            self._lose()
+            return
+        self._expected += 1
+        self._received = seq
+        self._buffer.append(Message(message.subject, seq, stored / NANOSECOND, message.headers or {}, message.data))
+        if not self._caught_up and (pending == 0 or seq >= self._target):
+            self._caught_up = True
+        self._wake.set()
+
+    def _status(self, message: Msg) -> None:
+        """A status instead of a message: a heartbeat, the end of a request, or the end of the consumer."""
+        headers = message.headers or {}
+        status = headers.get("Status", "")
+        if status == "100":
+            return
+        text = headers.get("Description", "").lower()
+        if status == "503" or (status == "409" and ("deleted" in text or "leadership" in text or "shutdown" in text)):
+            self._lose()
+            return
+        left = headers.get("Nats-Pending-Messages")
+        self._on_way = max(0, self._on_way - int(left)) if left else 0
+        self._wake.set()
+
+    async def _ask(self) -> None:
+        """Request more once half of the window is free."""
+        room = self._window - self._on_way - len(self._buffer)
+        if room < self._window // 2 or not self._consumer or self._restart:
+            return
+        self._on_way += room
+        request = {
+            "batch": room,
+            "max_bytes": PULL_BYTES,
+            "expires": int(EXPIRES * NANOSECOND),
+            "idle_heartbeat": int(HEARTBEAT * NANOSECOND),
+        }
+        call = f"$JS.API.CONSUMER.MSG.NEXT.{self._log.name}.{self._consumer}"
+        try:
+            await self._log.connection.publish(call, msgspec.json.encode(request), reply=self._inbox)
+        except LogError:
+            self._lose()
+
+    async def _drop(self) -> None:
+        """Let go of the consumer; the server forgets it by itself when it cannot be told."""
+        subscription, consumer = self._subscription, self._consumer
+        self._subscription, self._consumer, self._inbox = None, "", ""
+        connection = self._log.connection
+        if subscription is not None and not connection.nc.is_closed:
+            await subscription.unsubscribe()
+        if consumer and connection.is_connected:
+            await connection.publish(f"$JS.API.CONSUMER.DELETE.{self._log.name}.{consumer}", b"")
