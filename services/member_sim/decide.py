@@ -1,0 +1,63 @@
+"""Says for a dirty key what should be written now: one pure function per kind of object behind one entry."""
+
+from collections.abc import Callable
+
+from services.member_sim.daemonset import decide_daemonset
+from services.member_sim.deployment import decide_deployment
+from services.member_sim.job import decide_job
+from services.member_sim.kubelet import decide_pod
+from services.member_sim.model import (
+    APPS,
+    CLAIMS,
+    DAEMONSETS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    NOTHING,
+    PODS,
+    REPLICASETS,
+    SCHEDULER,
+    SERVICES,
+    STATEFULSETS,
+    VOLUMES,
+    Decision,
+    Key,
+    Turn,
+)
+from services.member_sim.namespace import decide_namespace
+from services.member_sim.network import decide_service
+from services.member_sim.node import decide_node
+from services.member_sim.replicaset import decide_replicaset
+from services.member_sim.scheduling import decide_unplaced
+from services.member_sim.state import State
+from services.member_sim.statefulset import decide_statefulset
+from services.member_sim.storage import decide_claim, decide_volume
+
+
+def _unplaced(state: State, key: Key, turn: Turn) -> Decision:  # noqa: ARG001 - the shape of every decision
+    return decide_unplaced(state, turn)
+
+
+_DECISIONS: dict[str, Callable[[State, Key, Turn], Decision]] = {
+    APPS: decide_deployment,
+    REPLICASETS: decide_replicaset,
+    STATEFULSETS: decide_statefulset,
+    DAEMONSETS: decide_daemonset,
+    JOBS: decide_job,
+    PODS: decide_pod,
+    NODES: decide_node,
+    NAMESPACES: decide_namespace,
+    SERVICES: decide_service,
+    CLAIMS: decide_claim,
+    VOLUMES: decide_volume,
+    SCHEDULER: _unplaced,
+}
+
+
+def decide(state: State, key: Key, turn: Turn) -> Decision:
+    """Return the writes that bring the cluster closer to what the key's object asks for, and when to look again.
+
+    Pure but for two things that ``turn`` hands in: names, and the promises of room that placing a pod makes.
+    """
+    rule = _DECISIONS.get(key.resource)
+    return NOTHING if rule is None else rule(state, key, turn)
