@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from schemas.envelope import Event
 from schemas.keys import ObjectKey
@@ -18,14 +18,15 @@ class TargetCluster(Struct, frozen=True, omit_defaults=True, order=True):
 class PlacementDecided(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PlacementDecided.v1"):
     """The object shall run in `clusters`, sorted by name.
 
-    `placement` and `replicas` remember what was decided upon: a later decision compares with them.
+    `placement` (the policy's, in JSON) and `replicas` are what was decided upon: a later decision compares with them.
+    `affinity_name` is the affinity term in force, `trigger` why the scheduler looked.
     """
 
     key: ObjectKey
     uid: str
     clusters: tuple[TargetCluster, ...]
     binding_generation: int = 0
-    placement_digest: str = ""
+    placement: Raw | UnsetType = UNSET
     replicas: int = 0
     affinity_name: str = ""
     trigger: str = ""
@@ -45,7 +46,7 @@ class PlacementFailed(Event, frozen=True, kw_only=True, omit_defaults=True, tag=
     message: str
     clusters: tuple[TargetCluster, ...] = ()
     binding_generation: int = 0
-    placement_digest: str = ""
+    placement: Raw | UnsetType = UNSET
     replicas: int = 0
     affinity_name: str = ""
     trigger: str = ""
