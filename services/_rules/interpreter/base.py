@@ -17,9 +17,6 @@ INTERPRET_DEPENDENCY: Final = "InterpretDependency"
 INTERPRET_STATUS: Final = "InterpretStatus"
 INTERPRET_HEALTH: Final = "InterpretHealth"
 
-GENERATION_ANNOTATION: Final = "resourcetemplate.karmada.io/generation"
-RETAIN_REPLICAS_LABEL: Final = "resourcetemplate.karmada.io/retain-replicas"
-
 
 class InterpretError(Exception):
     """An object that cannot be interpreted: what is wrong with it, and the field (a dotted path, may be empty)."""

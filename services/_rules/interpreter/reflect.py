@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from services._rules.constants import TEMPLATE_GENERATION_ANNOTATION
 from services._rules.interpreter.base import (
-    GENERATION_ANNOTATION,
     InterpretError,
     Manifest,
     describe,
@@ -97,14 +97,14 @@ def reflect_workload(obj: Manifest) -> Manifest | None:
 
 
 def _template_generation(annotations: Manifest) -> int:
-    text = annotations.get(GENERATION_ANNOTATION, "")
+    text = annotations.get(TEMPLATE_GENERATION_ANNOTATION, "")
     if type(text) is str and _WHOLE.fullmatch(text):
         number = int(text)
         if -_INT64 <= number < _INT64:
             return number
     raise InterpretError(
         f"is {text!r}, expected the template's generation: its status cannot be collected",
-        f"metadata.annotations[{GENERATION_ANNOTATION}]",
+        f"metadata.annotations[{TEMPLATE_GENERATION_ANNOTATION}]",
     )
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from services._rules.constants import RETAIN_REPLICAS_LABEL
 from services._rules.interpreter.base import (
-    RETAIN_REPLICAS_LABEL,
     InterpretError,
     Manifest,
     describe,
