@@ -1,0 +1,80 @@
+"""Room on single nodes, real or assumed from a resource model, and first-fit placing of component sets (02 §5.6)."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+NodeDemand: TypeAlias = tuple[tuple[str, int], ...]
+
+_MOST: Final = 2**63 - 1
+
+
+def is_node_resource(name: str) -> bool:
+    """Whether nodes are compared on this resource: cpu, memory, ephemeral-storage and scalar resources."""
+    if name in ("cpu", "memory", "ephemeral-storage"):
+        return True
+    if name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name:
+        return True
+    return "/" in name and not name.startswith("requests.")
+
+
+class Room:
+    """What is left on one node: amounts (cpu in milli, all others whole) and pod slots."""
+
+    __slots__ = ("free", "pods")
+
+    def __init__(self, free: dict[str, int], pods: int) -> None:
+        self.free = free
+        self.pods = pods
+
+    def fits(self, demand: NodeDemand) -> int:
+        """How many replicas with this demand fit; a resource the node lacks leaves room for none."""
+        most = self.pods
+        for name, wanted in demand:
+            count = self.free.get(name, 0) // wanted
+            most = min(most, count)
+        return max(0, most)
+
+    def take(self, demand: NodeDemand, replicas: int) -> None:
+        """Occupy the node with replicas that fit."""
+        self.pods -= replicas
+        for name, wanted in demand:
+            self.free[name] -= wanted * replicas
+
+
+Eligible: TypeAlias = Callable[[int, int], bool]
+"""Whether component number i may run on node number j."""
+
+
+def place_set(
+    rooms: Sequence[Room], components: Sequence[tuple[int, NodeDemand]], eligible: Eligible | None = None
+) -> bool:
+    """Place one complete set, each component on the first nodes with room; what was placed stays on failure."""
+    for index, (replicas, demand) in enumerate(components):
+        left = replicas
+        for number, room in enumerate(rooms):
+            if left <= 0:
+                break
+            if eligible is not None and not eligible(index, number):
+                continue
+            count = min(left, room.fits(demand))
+            if count:
+                room.take(demand, count)
+                left -= count
+        if left > 0:
+            return False
+    return True
+
+
+def count_sets(
+    rooms: Sequence[Room],
+    components: Sequence[tuple[int, NodeDemand]],
+    limit: int,
+    eligible: Eligible | None = None,
+) -> int:
+    """How many complete sets can be placed one after another, at most `limit`; uses up the rooms."""
+    if not any(replicas > 0 for replicas, _ in components):
+        return limit
+    count = 0
+    while count < limit and place_set(rooms, components, eligible):
+        count += 1
+    return count

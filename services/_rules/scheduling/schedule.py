@@ -1,0 +1,94 @@
+"""One scheduling run: filter, rank, select, assign (reference 02 §1.13), and the walk through groups (§1.9)."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from services._rules.division import TargetCluster
+from services._rules.division_usage import reschedule_requested
+from services._rules.estimation import Assumed
+from services._rules.scheduling.assignment import assign
+from services._rules.scheduling.candidates import Estimator, rank
+from services._rules.scheduling.filters import fit_error
+from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.model import BindingView, Decision, Estimate, Failure, Options, Peers, Status
+from services._rules.scheduling.selection import select
+
+_DEFAULTS = Options()
+_NOTHING_YET = Status()
+
+
+def schedule(
+    index: ClusterIndex,
+    binding: BindingView,
+    status: Status = _NOTHING_YET,
+    estimates: Sequence[Estimate] = (),
+    options: Options = _DEFAULTS,
+    peers: Peers | None = None,
+    assumed: Mapping[str, Sequence[Assumed]] | None = None,
+) -> Decision:
+    """Decide where a binding runs, with the affinity term that `status` names in force.
+
+    `estimates` are the complete answers of the accurate estimators (an estimator that failed is left out), `assumed`
+    the workloads in flight by cluster. The outcome is always a Decision; what stood in the way is in its error.
+    """
+    observed = status.observed_affinity
+    estimator = Estimator(binding, options, estimates, assumed)
+    table, ranking = rank(index, estimator, observed, peers)
+    if not ranking.items:
+        failure = fit_error(index, binding, observed, peers)
+        return Decision((), failure.kind, failure.message)
+    try:
+        selected = select(ranking.items, binding, estimator.counts_sets)
+    except Failure as failure:
+        return Decision((), failure.kind, f"failed to select clusters: {failure.message}")
+    fresh = binding.reschedule_triggered_at is not None and reschedule_requested(
+        binding.reschedule_triggered_at, status.last_scheduled_time
+    )
+    try:
+        targets = assign(selected, binding, fresh, table.tiers.overflow)
+    except Failure as failure:
+        return Decision((), failure.kind, f"failed to assign replicas: {failure.message}")
+    if options.empty_workload_propagation and binding.workload:
+        placed = {item.name for item in targets}
+        targets += [TargetCluster(item.name) for item in selected if item.name not in placed]
+    return Decision(tuple(targets))
+
+
+class GroupAttempt(Struct, frozen=True):
+    """Outcome of a walk through affinity groups."""
+
+    decision: Decision
+    # Term in force afterwards; unchanged when every group failed.
+    observed_affinity: str
+    # (index, term, failed decision) of every group that was tried in vain, in order.
+    failures: tuple[tuple[int, str, Decision], ...] = ()
+
+
+def schedule_groups(
+    index: ClusterIndex,
+    binding: BindingView,
+    status: Status = _NOTHING_YET,
+    estimates: Sequence[Estimate] = (),
+    options: Options = _DEFAULTS,
+    peers: Peers | None = None,
+    assumed: Mapping[str, Sequence[Assumed]] | None = None,
+) -> GroupAttempt:
+    """Try the affinity groups from the observed one on until one works; without groups it is a single run.
+
+    When all fail, the decision is that of the first group tried: a FitError clears the targets, anything else keeps
+    them.
+    """
+    names = binding.placement.affinity_names
+    if not names:
+        decision = schedule(index, binding, status, estimates, options, peers, assumed)
+        return GroupAttempt(decision, status.observed_affinity)
+    start = names.index(status.observed_affinity) if status.observed_affinity in names else 0
+    failures: list[tuple[int, str, Decision]] = []
+    for position in range(start, len(names)):
+        term = Status(names[position], status.last_scheduled_time)
+        decision = schedule(index, binding, term, estimates, options, peers, assumed)
+        if decision.error is None:
+            return GroupAttempt(decision, names[position], tuple(failures))
+        failures.append((position, names[position], decision))
+    return GroupAttempt(failures[0][2], status.observed_affinity, tuple(failures))
