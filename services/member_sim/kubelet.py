@@ -1,6 +1,7 @@
 """What happens to a pod once it has a node: it starts, serves, crashes, completes, loses its node, ends."""
 
 from typing import Literal
+from zlib import crc32
 
 from services.member_sim.model import (
     JOBS,
@@ -194,7 +195,7 @@ def _conditions(pod: Manifest, wanted: dict[str, tuple[str, str]], now: float) -
 def _address(state: State, pod: Manifest, turn: Turn) -> str:
     """Return a free address of 10.0.0.0/8, the same for the same pod unless it is taken."""
     uid = pod["metadata"]["uid"]
-    number = int(uid.replace("-", "")[-6:], 16) if uid.replace("-", "").isalnum() else 0
+    number = crc32(uid.encode()) & 0xFFFFFF
     while True:
         address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         holder = state.addresses.get(address) or turn.reserved.addresses.get(address)

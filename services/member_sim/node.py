@@ -86,6 +86,8 @@ def _taints(spec: Manifest, ready: bool, now: float) -> list[Manifest]:
     if not ready:
         wanted += [(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]
     kept = [t for t in present if t["key"] not in (NOT_READY, UNSCHEDULABLE) or (t["key"], t["effect"]) in wanted]
+    # Without a time nobody could say when a limited toleration runs out.
+    kept = [{**t, "timeAdded": stamp(now)} if t["effect"] == "NoExecute" and "timeAdded" not in t else t for t in kept]
     have = {(t["key"], t["effect"]) for t in kept}
     return kept + [{"key": k, "effect": e, "timeAdded": stamp(now)} for k, e in wanted if (k, e) not in have]
 

@@ -1,0 +1,239 @@
+"""StatefulSets, DaemonSets, Jobs and crashing pods in the simulated cluster."""
+
+from typing import Any
+
+import pytest
+
+from services.member_sim.model import PODS, Key
+
+
+def names(cluster: Any) -> list[str]:
+    return sorted(p["metadata"]["name"] for p in cluster.all("Pod"))
+
+
+def conditions(found: dict[str, Any]) -> dict[str, str]:
+    return {c["type"]: c["status"] for c in found["status"].get("conditions", [])}
+
+
+def stateful(template: Any, replicas: int, **more: Any) -> dict[str, Any]:
+    return {
+        "replicas": replicas,
+        "serviceName": "db",
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": template(),
+        **more,
+    }
+
+
+def test_statefulset_starts_in_order_and_numbers_its_pods(cluster: Any, template: Any) -> None:
+    cluster.create("StatefulSet", "db", spec=stateful(template, 3))
+    seen: list[list[str]] = []
+    for _ in range(100):
+        cluster.settle(0.02)
+        if not seen or seen[-1] != names(cluster):
+            seen.append(names(cluster))
+    assert seen == [["db-0"], ["db-0", "db-1"], ["db-0", "db-1", "db-2"]]
+    status = cluster.get("StatefulSet", "db")["status"]
+    assert status["replicas"] == status["readyReplicas"] == status["currentReplicas"] == status["updatedReplicas"] == 3
+    assert status["availableReplicas"] == 3
+    assert status["currentRevision"] == status["updateRevision"]
+    assert status["observedGeneration"] == 1
+
+
+def test_statefulset_in_parallel_starts_all_at_once(cluster: Any, template: Any) -> None:
+    cluster.create("StatefulSet", "db", spec=stateful(template, 3, podManagementPolicy="Parallel"))
+    cluster.step()
+    assert names(cluster) == ["db-0", "db-1", "db-2"]
+
+
+def test_statefulset_shrinks_from_the_end_and_recreates_the_same_name(cluster: Any, template: Any) -> None:
+    cluster.create("StatefulSet", "db", spec=stateful(template, 3))
+    cluster.settle()
+    cluster.delete("Pod", "db-1")
+    cluster.settle()
+    assert names(cluster) == ["db-0", "db-1", "db-2"]
+    cluster.change("StatefulSet", "db", replicas=1)
+    cluster.settle()
+    assert names(cluster) == ["db-0"]
+
+
+def test_statefulset_updates_down_to_its_partition(cluster: Any, template: Any) -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+    cluster.create("StatefulSet", "db", spec=stateful(template, 3, updateStrategy=strategy))
+    cluster.settle()
+    cluster.change("StatefulSet", "db", template=template(image="web:2"))
+    cluster.settle()
+    images = {p["metadata"]["name"]: p["spec"]["containers"][0]["image"] for p in cluster.all("Pod")}
+    assert images == {"db-0": "web:1", "db-1": "web:2", "db-2": "web:2"}
+    status = cluster.get("StatefulSet", "db")["status"]
+    assert status["updatedReplicas"] == 2
+    assert status["currentRevision"] != status["updateRevision"]
+
+
+def test_statefulset_claims_are_made_bound_and_kept(cluster: Any, template: Any) -> None:
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}},
+    }
+    cluster.create("StatefulSet", "db", spec=stateful(template, 1, volumeClaimTemplates=[claim]))
+    cluster.settle()
+    found = cluster.get("PersistentVolumeClaim", "data-db-0")
+    assert found["status"] == {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "5Gi"}}
+    volume = cluster.get("PersistentVolume", found["spec"]["volumeName"], "")
+    assert volume["status"]["phase"] == "Bound"
+    assert volume["spec"]["claimRef"]["uid"] == found["metadata"]["uid"]
+    mounted = cluster.get("Pod", "db-0")["spec"]["volumes"]
+    assert mounted == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
+    cluster.change("StatefulSet", "db", replicas=0)
+    cluster.settle()
+    assert len(cluster.all("PersistentVolumeClaim")) == 1
+    cluster.delete("PersistentVolumeClaim", "data-db-0")
+    cluster.settle()
+    assert cluster.all("PersistentVolume") == []
+
+
+def daemon(template: Any, **spec: Any) -> dict[str, Any]:
+    return {"selector": {"matchLabels": {"app": "web"}}, "template": template(**spec)}
+
+
+def test_daemonset_runs_on_every_node_even_a_cordoned_one(cluster: Any, template: Any) -> None:
+    cluster.change("Node", "m-node-2", "", unschedulable=True)
+    cluster.create("DaemonSet", "log", spec=daemon(template))
+    cluster.settle()
+    assert sorted(p["spec"]["nodeName"] for p in cluster.all("Pod")) == ["m-node-1", "m-node-2"]
+    assert cluster.get("DaemonSet", "log")["status"] == {
+        "currentNumberScheduled": 2,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 2,
+        "numberReady": 2,
+        "observedGeneration": 1,
+        "updatedNumberScheduled": 2,
+        "numberAvailable": 2,
+    }
+
+
+def test_daemonset_follows_nodes_and_selectors(cluster: Any, template: Any) -> None:
+    cluster.create("DaemonSet", "log", spec=daemon(template, nodeSelector={"disk": "ssd"}))
+    cluster.settle()
+    assert cluster.all("Pod") == []
+    cluster.create("Node", "extra", "", spec={}, metadata={"labels": {"disk": "ssd"}})
+    cluster.settle()
+    assert [p["spec"]["nodeName"] for p in cluster.all("Pod")] == ["extra"]
+
+
+def test_daemonset_replaces_its_pods_when_the_template_changes(cluster: Any, template: Any) -> None:
+    cluster.create("DaemonSet", "log", spec=daemon(template))
+    cluster.settle()
+    cluster.change("DaemonSet", "log", template=template(image="web:2"))
+    cluster.settle()
+    assert [p["spec"]["containers"][0]["image"] for p in cluster.all("Pod")] == ["web:2", "web:2"]
+    status = cluster.get("DaemonSet", "log")["status"]
+    assert (status["updatedNumberScheduled"], status["numberAvailable"]) == (2, 2)
+
+
+def job(template: Any, **spec: Any) -> dict[str, Any]:
+    return {"parallelism": 1, "completions": 1, "backoffLimit": 6, "template": template(restartPolicy="Never"), **spec}
+
+
+def test_job_completes_with_counts_and_times(cluster: Any, template: Any) -> None:
+    cluster.create("Job", "sum", spec=job(template, completions=3, parallelism=2))
+    cluster.step()
+    assert len(cluster.all("Pod")) == 2
+    assert cluster.get("Job", "sum")["status"]["active"] == 2
+    cluster.settle()
+    status = cluster.get("Job", "sum")["status"]
+    assert status["succeeded"] == 3
+    assert "active" not in status
+    assert status["startTime"] <= status["completionTime"]
+    assert conditions(cluster.get("Job", "sum")) == {"Complete": "True"}
+    assert {p["status"]["phase"] for p in cluster.all("Pod")} == {"Succeeded"}
+
+
+def test_indexed_job_runs_every_index_once(cluster: Any, template: Any) -> None:
+    cluster.create("Job", "sum", spec=job(template, completions=4, parallelism=3, completionMode="Indexed"))
+    cluster.settle()
+    assert cluster.get("Job", "sum")["status"]["completedIndexes"] == "0-3"
+    assert len(cluster.all("Pod")) == 4
+
+
+def test_suspended_job_waits(cluster: Any, template: Any) -> None:
+    cluster.create("Job", "sum", spec=job(template, suspend=True))
+    cluster.settle()
+    assert cluster.all("Pod") == []
+    assert conditions(cluster.get("Job", "sum")) == {"Suspended": "True"}
+    cluster.change("Job", "sum", suspend=False)
+    cluster.settle()
+    assert conditions(cluster.get("Job", "sum")) == {"Suspended": "False", "Complete": "True"}
+
+
+def test_finished_job_goes_after_its_time(cluster: Any, template: Any) -> None:
+    cluster.create("Job", "sum", spec=job(template, ttlSecondsAfterFinished=60))
+    cluster.settle(30)
+    assert len(cluster.all("Job")) == 1
+    cluster.settle(60)
+    assert cluster.all("Job") == []
+    assert cluster.all("Pod") == []
+
+
+def test_job_whose_pods_crash_fails_after_its_retries(cluster: Any, template: Any) -> None:
+    cluster.state.crashing.add(("default", "Job", "sum"))
+    cluster.create("Job", "sum", spec=job(template, backoffLimit=2))
+    cluster.settle()
+    status = cluster.get("Job", "sum")["status"]
+    assert conditions(cluster.get("Job", "sum")) == {"Failed": "True"}
+    assert status["failed"] == 3
+    assert status["conditions"][0]["reason"] == "BackoffLimitExceeded"
+
+
+@pytest.mark.parametrize("named", [("Deployment", "web"), ("Pod", None)])
+def test_crashing_pods_make_the_deployment_unavailable_until_lifted(
+    cluster: Any, deployment: Any, named: tuple[str, str | None]
+) -> None:
+    cluster.create("Deployment", "web", spec=deployment(1))
+    cluster.settle()
+    name = named[1] or names(cluster)[0]
+    keys = [Key(PODS, "default", n) for n in names(cluster)]
+    cluster.state.crashing.add(("default", named[0], name))
+    cluster.again(keys)
+    cluster.settle()
+    status = cluster.get("Deployment", "web")["status"]
+    assert (status.get("readyReplicas", 0), status["unavailableReplicas"]) == (0, 1)
+    (pod,) = cluster.all("Pod")
+    container = pod["status"]["containerStatuses"][0]
+    assert container["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert container["restartCount"] == 1
+    cluster.state.crashing.clear()
+    cluster.again(keys)
+    cluster.settle()
+    assert cluster.get("Deployment", "web")["status"]["readyReplicas"] == 1
+
+
+def test_service_has_endpoints_of_its_ready_pods(cluster: Any, deployment: Any) -> None:
+    ports = [{"port": 80, "targetPort": 8080, "protocol": "TCP"}]
+    cluster.create("Service", "web", spec={"selector": {"app": "web"}, "ports": ports, "type": "LoadBalancer"})
+    cluster.create("Deployment", "web", spec=deployment(2))
+    cluster.settle()
+    addresses = sorted(p["status"]["podIP"] for p in cluster.all("Pod"))
+    (subset,) = cluster.get("Endpoints", "web")["subsets"]
+    assert [a["ip"] for a in subset["addresses"]] == addresses
+    assert subset["ports"] == [{"name": "", "port": 8080, "protocol": "TCP"}]
+    (found,) = cluster.all("EndpointSlice")
+    assert found["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
+    assert [e["addresses"][0] for e in found["endpoints"]] == addresses
+    assert all(e["conditions"]["ready"] for e in found["endpoints"])
+    assert cluster.get("Service", "web")["status"]["loadBalancer"]["ingress"][0]["ip"]
+    cluster.change("Deployment", "web", replicas=0)
+    cluster.settle()
+    assert "subsets" not in cluster.get("Endpoints", "web") or cluster.get("Endpoints", "web")["subsets"] == []
+    cluster.delete("Service", "web")
+    cluster.settle()
+    assert cluster.all("Endpoints") == cluster.all("EndpointSlice") == []
+
+
+def test_namespace_gets_account_and_authority_back(cluster: Any) -> None:
+    cluster.create("Namespace", "shop", "")
+    cluster.settle()
+    assert cluster.get("ConfigMap", "kube-root-ca.crt", "shop")["data"].keys() == {"ca.crt"}
+    cluster.delete("ServiceAccount", "default", "shop")
+    cluster.settle()
+    assert cluster.get("ServiceAccount", "default", "shop")
