@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from services.member_sim.decide import decide
-from services.member_sim.model import KINDS, PODS, RESOURCE_OF_KIND, Config, Key, Reservations, Turn, Write
+from services.member_sim.model import KINDS, PODS, RESOURCE_OF_KIND, Config, Key, Reservations, Turn, Write, key_of
 from services.member_sim.node import initial_nodes
 from services.member_sim.state import State
 
@@ -140,13 +140,7 @@ class Cluster:
         self._mark(self.state.removed_by_us(write.key, meta["uid"]))
         for resource in KINDS:
             for child in self.state.children(meta["uid"], resource):
-                self._store(
-                    Write(
-                        "delete",
-                        Key(resource, child["metadata"]["namespace"], child["metadata"]["name"]),
-                        uid=child["metadata"]["uid"],
-                    )
-                )
+                self._store(Write("delete", key_of(resource, child), uid=child["metadata"]["uid"]))
         return old
 
     def _mark(self, keys: list[Key]) -> None:
