@@ -1,0 +1,318 @@
+"""One term of leadership: takes dirty keys, decides, appends, and keeps each key in flight until its events came back.
+
+What makes a key dirty while it is in flight makes it decided again afterwards. A key that fails is tried again later
+and parked in the end; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
+
+from schemas.codec import subject_of
+from services._kit.append import Appender, Outcome
+from services._kit.clock import Clock
+from services._kit.errors import FenceLost
+from services._kit.log import match
+from services._kit.outbox import KeyedEvents, stream_of
+from services._kit.project import Cause, Projection
+from services._kit.service import BaseService, Decider, Decision
+from services._kit.timers import Timers
+from services._kit.troubles import Troubles
+
+S = TypeVar("S")
+K = TypeVar("K", bound=Hashable)
+
+FACTS: Final = "FACTS"
+IDLE: Final = 1.0  # seconds between two looks at the clock when no deadline is near
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How much at once and how patiently; times in seconds."""
+
+    batch_keys: int = 200
+    appends: int = 2
+    """Batches under way at the same time: the next is decided while the log stores the one before."""
+    slice: float = 0.03
+    """Longest stretch of deciding before what was decided is sent off."""
+    attempts: int = 5
+    """Failures of one key in a row before it is parked."""
+    backoff: float = 0.1
+    longest_backoff: float = 30.0
+    brake_ratio: float = 0.5
+    brake_sample: int = 40
+    """The brake looks at that many latest outcomes at least."""
+    brake_pause: float = 30.0
+    window: int = 4096
+    """Messages that wait for a slow fold, per stream."""
+    heartbeat: float = 0.3
+    takeover_after: float = 2.0
+
+
+class DecideStats(Struct):
+    """Counters for metrics and tests."""
+
+    decisions: int = 0
+    failures: int = 0
+    parked: int = 0
+    brakes: int = 0
+
+
+class Deciding(Generic[S, K]):
+    """The loop of a leader; `run` ends when it is cancelled or the fence is lost."""
+
+    def __init__(
+        self,
+        service: BaseService[S, K],
+        decider: Decider[S, K],
+        projection: Projection[S, K],
+        appender: Appender[K],
+        *,
+        options: Options,
+        clock: Clock,
+        stats: DecideStats,
+        on_problem: Callable[[str, K, str], None],
+        observe: Callable[[float], None] | None = None,
+    ) -> None:
+        self.in_flight: set[K] = set()
+        self.braked = False
+        self.troubles: Troubles[K] = Troubles(
+            attempts=options.attempts,
+            backoff=options.backoff,
+            longest_backoff=options.longest_backoff,
+            brake_ratio=options.brake_ratio,
+            brake_sample=options.brake_sample,
+        )
+        self.timers: Timers[K] = Timers()
+        self._service = service
+        self._decider = decider
+        self._projection = projection
+        self._appender = appender
+        self._options = options
+        self._clock = clock
+        self._stats = stats
+        self._on_problem = on_problem
+        self._observe = observe
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+        self._forgive_at = 0.0
+
+    def wake(self) -> None:
+        """Look again for something to do."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Decide and append until cancelled; raises FenceLost when another instance took over."""
+        try:
+            while True:
+                if self._failure is not None:
+                    raise self._failure
+                self._ring()
+                free = len(self._tasks) < self._options.appends
+                keys = self._take() if free and not self.braked else []
+                if not keys:
+                    await self._pause()
+                    continue
+                groups, effects = self._decide(keys)
+                if groups or effects:
+                    task = asyncio.create_task(self._finish(groups, effects))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._ended)
+                # Folding, heartbeats and answers get their turn between two slices.
+                await asyncio.sleep(0)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _pause(self) -> None:
+        """Wait for news or the next deadline."""
+        nearest = IDLE
+        now = self._clock.now()
+        for at in (self.timers.next(), self.troubles.next(), self._forgive_at if self.braked else None):
+            if at is not None:
+                nearest = min(nearest, max(0.0, at - now))
+        if not self._wake.is_set():
+            handle = asyncio.get_running_loop().call_later(nearest, self._wake.set)
+            await self._wake.wait()
+            handle.cancel()
+        self._wake.clear()
+
+    def _ring(self) -> None:
+        """Deadlines that passed make their keys dirty."""
+        now = self._clock.now()
+        self._projection.mark(self.timers.due(now))
+        self._projection.mark(self.troubles.due(now))
+        if self.braked and now >= self._forgive_at:
+            self.braked = False
+            self._projection.mark(self.troubles.forgive())
+        elif not self.braked and self.troubles.too_many:
+            self.braked = True
+            self._stats.brakes += 1
+            self._forgive_at = now + self._options.brake_pause
+
+    def _take(self) -> list[K]:
+        """Dirty keys that may be decided now, oldest first."""
+        projection = self._projection
+        keys: list[K] = []
+        blocked: list[K] = []
+        for key in projection.dirty:
+            if key in self.in_flight or self.troubles.waits(key):
+                continue
+            if key in projection.blocked:
+                # A readable successor of what blocks it will mark it again.
+                blocked.append(key)
+                continue
+            keys.append(key)
+            if len(keys) == self._options.batch_keys:
+                break
+        for key in blocked:
+            del projection.dirty[key]
+        return keys
+
+    def _decide(self, keys: Sequence[K]) -> tuple[list[KeyedEvents[K]], list[tuple[K, Sequence[object]]]]:
+        """Decide keys for one slice of time; the rest stays dirty."""
+        projection, decide, state = self._projection, self._decider.decide, self._projection.state
+        as_of = projection.position.get(FACTS, 0)
+        groups: list[KeyedEvents[K]] = []
+        effects: list[tuple[K, Sequence[object]]] = []
+        now = self._clock.now()
+        began = before = self._clock.monotonic()
+        for key in keys:
+            cause = projection.dirty.pop(key)
+            self._stats.decisions += 1
+            try:
+                decision = decide(state, key, now)
+            except Exception as error:  # noqa: BLE001 - a bug concerns one key, not the service
+                self._failed(key, f"{type(error).__name__}: {error}", cause, now)
+                decision = None
+            after = self._clock.monotonic()
+            if self._observe is not None:
+                self._observe(after - before)
+            before = after
+            if decision is not None:
+                self._accept(key, cause, decision, as_of, now, groups, effects)
+            if after - began > self._options.slice:
+                break
+        return groups, effects
+
+    def _accept(
+        self,
+        key: K,
+        cause: Cause,
+        decision: Decision,
+        as_of: int,
+        now: float,
+        groups: list[KeyedEvents[K]],
+        effects: list[tuple[K, Sequence[object]]],
+    ) -> None:
+        self.timers.set(key, decision.wake_at)
+        if not decision.events and not decision.effects:
+            self.troubles.succeeded(key)
+            return
+        self.in_flight.add(key)
+        if decision.events:
+            groups.append(
+                KeyedEvents(key, decision.events, cause.seqs, cause.correlation, cause.traceparent, as_of, now)
+            )
+        if decision.effects:
+            effects.append((key, decision.effects))
+
+    async def _finish(self, groups: Sequence[KeyedEvents[K]], effects: Sequence[tuple[K, Sequence[object]]]) -> None:
+        """Append what was decided, wait until it came back, carry out effects, and let the keys go."""
+        try:
+            outcome = await self._append(groups)
+            for key, error in outcome.parked.items():
+                self._parked(key, str(error))
+            wanted = [item for key, items in effects if key not in outcome.parked for item in items]
+            if wanted:
+                await self._perform(wanted)
+            for stream, seq in self._to_await(groups, outcome).items():
+                await self._projection.wait_for(seq, stream)
+            for group in groups:
+                if group.key not in outcome.parked:
+                    self.troubles.succeeded(group.key)
+            for key, _ in effects:
+                if key not in outcome.parked:
+                    self.troubles.succeeded(key)
+        finally:
+            for group in groups:
+                self.in_flight.discard(group.key)
+            for key, _ in effects:
+                self.in_flight.discard(key)
+            self._wake.set()
+
+    async def _append(self, groups: Sequence[KeyedEvents[K]]) -> Outcome[K]:
+        """Append; when a group cannot even be encoded, each is appended alone and the guilty one fails."""
+        if not groups:
+            return Outcome()
+        try:
+            return await self._appender.append(groups)
+        except FenceLost:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            if len(groups) == 1:
+                cause = Cause(groups[0].causes)
+                self._failed(groups[0].key, f"{type(error).__name__}: {error}", cause, self._clock.now())
+                return Outcome()
+        outcome: Outcome[K] = Outcome()
+        for group in groups:
+            part = await self._append([group])
+            outcome.stored.update(part.stored)
+            outcome.parked.update(part.parked)
+        return outcome
+
+    async def _perform(self, effects: Sequence[object]) -> None:
+        try:
+            await self._service.perform(effects)
+        except Exception as error:  # noqa: BLE001 - effects are repeatable; their failure must not stop decisions
+            self._stats.failures += 1
+            for key in list(self.in_flight)[:1]:
+                self._on_problem("effects failed", key, f"{type(error).__name__}: {error}")
+
+    def _to_await(self, groups: Sequence[KeyedEvents[K]], outcome: Outcome[K]) -> dict[str, int]:
+        """Positions at which the projection has seen all that was stored of what it reads."""
+        highest: dict[str, int] = {}
+        for group in groups:
+            positions = outcome.stored.get(group.key)
+            if positions is None:
+                continue
+            behind: dict[str, int] = {}
+            for event in reversed(group.events):
+                subject = subject_of(event)
+                stream = stream_of(subject)
+                offset = behind.get(stream, 0)
+                behind[stream] = offset + 1
+                if stream in positions and any(match(pattern, subject) for pattern in self._service.filters):
+                    highest[stream] = max(highest.get(stream, 0), positions[stream] - offset)
+                    break
+        return highest
+
+    def _failed(self, key: K, reason: str, cause: Cause, now: float) -> None:
+        self._stats.failures += 1
+        first = not self.troubles.seen(key)
+        parked = self.troubles.failed(key, reason, now)
+        if parked:
+            self._parked(key, reason, cause.seqs[-1] if cause.seqs else 0, record=True)
+        elif first:
+            self._on_problem("decision failed", key, reason)
+
+    def _parked(self, key: K, reason: str, position: int = 0, record: bool = False) -> None:
+        self._stats.parked += 1
+        self._on_problem("key parked", key, reason)
+        if record:
+            task = asyncio.create_task(self._appender.park(key, reason, position))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+        else:
+            self.troubles.park(key, reason)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+        self._wake.set()

@@ -1,0 +1,83 @@
+"""Keeps a projection fed: one pump per stream that the service reads, until stopped or the log was replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from services._kit.log import Delivery, Log, Message
+from services._kit.outbox import stream_of
+from services._kit.project import Projection
+
+S = TypeVar("S")
+K = TypeVar("K", bound=Hashable)
+
+SLICE = 512
+
+
+def by_stream(filters: Sequence[str]) -> dict[str, list[str]]:
+    """Filters grouped by the stream that holds them, each once."""
+    grouped: dict[str, list[str]] = {}
+    for pattern in filters:
+        held = grouped.setdefault(stream_of(pattern), [])
+        if pattern not in held:
+            held.append(pattern)
+    return grouped
+
+
+class Follower(Generic[S, K]):
+    """Feeds a projection from the log; `window` bounds how many messages wait per stream."""
+
+    def __init__(
+        self,
+        logs: Mapping[str, Log],
+        projection: Projection[S, K],
+        filters: Mapping[str, Sequence[str]],
+        *,
+        window: int = 4096,
+        on_fed: Callable[[Delivery, str], None] | None = None,
+    ) -> None:
+        self._logs = logs
+        self._projection = projection
+        self._filters = filters
+        self._window = window
+        self._on_fed = on_fed
+
+    async def run(self) -> None:
+        """Follow every stream until cancelled; raises LogReplaced when the projection has to be built anew."""
+        tasks = [asyncio.create_task(self._follow(stream)) for stream in self._filters]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, stream: str) -> None:
+        pump = self._logs[stream].pump(self._filters[stream], window=self._window)
+        deliveries = pump.__aiter__()
+        try:
+            async for delivery in deliveries:
+                messages = delivery.messages
+                # Large deliveries are folded in slices: heartbeats and answers must not wait for all of it.
+                for start in range(0, max(1, len(messages)), SLICE):
+                    part = messages[start : start + SLICE]
+                    last = start + SLICE >= len(messages)
+                    fed = delivery if last and start == 0 else _part(delivery, part, last)
+                    self._projection.feed(fed, stream)
+                    if self._on_fed is not None:
+                        self._on_fed(fed, stream)
+                    if not last:
+                        await asyncio.sleep(0)
+        finally:
+            await pump.close()
+            close = getattr(deliveries, "aclose", None)
+            if close is not None:
+                await close()
+
+
+def _part(delivery: Delivery, messages: Sequence[Message], last: bool) -> Delivery:
+    return Delivery(messages, delivery.caught_up and last, delivery.position if last else messages[-1].seq)

@@ -1,0 +1,93 @@
+"""Answers whether a process lives, whether it is of use, and how it is doing: /healthz, /readyz and /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+Check = Callable[[], str]
+
+
+class Health:
+    """Named checks; each gives a reason why the process is not ready, or an empty text."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, Check] = {}
+        self._facts: dict[str, Callable[[], Any]] = {}
+
+    def check(self, name: str, check: Check) -> None:
+        """Add or replace a check."""
+        self._checks[name] = check
+
+    def fact(self, name: str, value: Callable[[], Any]) -> None:
+        """Add a value that /readyz shows beside the reasons."""
+        self._facts[name] = value
+
+    def reasons(self) -> dict[str, str]:
+        """Why the process is not ready, by check; empty when it is."""
+        found = {name: check() for name, check in self._checks.items()}
+        return {name: reason for name, reason in found.items() if reason}
+
+    @property
+    def ready(self) -> bool:
+        """Whether every check passes."""
+        return not self.reasons()
+
+    def document(self) -> dict[str, Any]:
+        """What /readyz answers."""
+        reasons = self.reasons()
+        return {"ready": not reasons, "reasons": reasons, **{name: value() for name, value in self._facts.items()}}
+
+
+class HealthServer:
+    """The HTTP server; `port` is known after `start`."""
+
+    def __init__(self, health: Health, registry: CollectorRegistry, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.health = health
+        self.registry = registry
+        self.host = host
+        self.port = port
+        self.app = web.Application()
+        self.app.add_routes(
+            [
+                web.get("/healthz", self._healthz),
+                web.get("/livez", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen; raises OSError when the port is taken."""
+        self._runner = web.AppRunner(self.app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self.host, self.port)
+        await site.start()
+        for address in self._runner.addresses:
+            self.port = address[1]
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        document = self.health.document()
+        return web.Response(
+            body=msgspec.json.encode(document),
+            status=200 if document["ready"] else 503,
+            content_type="application/json",
+        )
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,0 +1,212 @@
+"""Wires one service to the log and runs it: the only place that knows concrete classes.
+
+`run` is what `python -m services.<name>` calls; `serve` does the same inside a process that runs several.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from nats.errors import Error as NatsError
+from nats.errors import NoServersError
+
+from schemas.topology import STREAMS
+from services._kit import logs, topology
+from services._kit.blobs import Blobs
+from services._kit.bus import NatsBus
+from services._kit.clock import SystemClock
+from services._kit.connection import Connection
+from services._kit.deciding import Options
+from services._kit.errors import LogError, LogReplaced
+from services._kit.health import HealthServer
+from services._kit.ids import default_instance
+from services._kit.jetstream_log import JetStreamLog
+from services._kit.log import Log
+from services._kit.metrics import KitMetrics, process_metrics
+from services._kit.runner import Runner
+from services._kit.service import AnyService, Context
+from services._kit.settings import Settings, SettingsError, credentials, load, tls_context
+
+OK: Final = 0
+FAILED: Final = 1
+BAD_SETTINGS: Final = 2
+LOG_REPLACED: Final = 3
+"""The process holds the state of a log that is gone: whoever supervises it starts it anew."""
+CONNECT_PATIENCE: Final = 60.0
+
+T = TypeVar("T", bound=Settings)
+Ready = Callable[[Runner[Any, Any]], None]
+
+
+async def connect(settings: Settings, name: str, logger: Any, stop: asyncio.Event) -> Connection | None:
+    """Connect to the log, waiting for its server for a minute; None when asked to stop meanwhile."""
+    deadline = asyncio.get_running_loop().time() + CONNECT_PATIENCE
+
+    def complain(error: Exception) -> None:
+        logger.warning("connection trouble", reason=f"{type(error).__name__}: {error}")
+
+    while True:
+        try:
+            return await Connection.open(
+                settings.nats_url, name=name, on_error=complain, tls=tls_context(settings), **credentials(settings)
+            )
+        except (NatsError, NoServersError, OSError, TimeoutError) as error:
+            if asyncio.get_running_loop().time() > deadline:
+                raise LogError(f"no server of the log answers at {settings.nats_url}: {error}") from error
+            logger.info("waiting for the log", url=settings.nats_url, reason=str(error))
+        if await _stopped_within(stop, 0.5):
+            return None
+
+
+async def _stopped_within(stop: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def serve(
+    service: AnyService,
+    settings: Settings,
+    stop: asyncio.Event,
+    ready: Ready | None = None,
+    options: Options | None = None,
+) -> None:
+    """Run a service until `stop` is set; `ready` is called once its projection is complete.
+
+    Raises LogReplaced when it has to be started anew with an empty state, LogError when the log cannot be used.
+    """
+    instance = settings.instance or default_instance(service.name)
+    logger = logs.get(service=service.name, instance=instance)
+    connection = await connect(settings, f"{service.name}/{instance}", logger, stop)
+    if connection is None:
+        return
+    server: HealthServer | None = None
+    try:
+        if settings.apply_topology:
+            await topology.apply(connection)
+        problems = await topology.check(connection)
+        for problem in problems:
+            logger.error("topology", problem=problem)
+        if problems:
+            raise LogError(f"the streams are not as this version needs them: {problems[0]}")
+        streams: dict[str, Log] = {stream.name: JetStreamLog(connection, stream.name) for stream in STREAMS}
+        metrics = KitMetrics(service.name)
+        process_metrics(metrics.registry)
+        clock = SystemClock()
+        options = options or Options(takeover_after=settings.takeover_after)
+        runner: Runner[Any, Any] = Runner(
+            service,
+            streams,
+            NatsBus(connection),
+            instance,
+            options=options,
+            clock=clock,
+            metrics=metrics,
+            logger=logger,
+        )
+        runner.health.check("connection", lambda: "" if connection.is_connected else "not connected to the log")
+        if settings.http_port >= 0:
+            server = HealthServer(runner.health, metrics.registry, settings.http_host, settings.http_port)
+            await server.start()
+            logger.info("listening", host=server.host, port=server.port)
+        context: Context[Any, Any] = Context(
+            logs=streams,
+            projection=runner.projection,
+            mark=runner.mark,
+            clock=clock,
+            blobs=Blobs(streams["BLOBS"]),
+            health=runner.health,
+            settings=settings,
+            instance=instance,
+            connection=connection,
+            metrics=metrics,
+            appender=runner.appender,
+        )
+        await service.start(context)
+        try:
+            await _run_until(runner, stop, connection, ready)
+        finally:
+            await service.stop()
+    finally:
+        if server is not None:
+            await server.stop()
+        await connection.close()
+
+
+async def _run_until(
+    runner: Runner[Any, Any], stop: asyncio.Event, connection: Connection, ready: Ready | None
+) -> None:
+    """Run until asked to stop, the connection is closed for good, or the runner fails."""
+    running = asyncio.create_task(runner.run())
+    stopped = asyncio.create_task(stop.wait())
+    closed = asyncio.create_task(connection.closed.wait())
+    caught_up = asyncio.create_task(runner.until(lambda: runner.projection.ready))
+    if ready is not None:
+        caught_up.add_done_callback(lambda task: None if task.cancelled() else ready(runner))
+    tasks: list[asyncio.Task[Any]] = [running, stopped, closed, caught_up]
+    try:
+        await asyncio.wait({running, stopped, closed}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        elif closed.done():
+            raise LogError("the server of the log closed the connection for good; are the credentials still valid?")
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def run(factory: Callable[[T], AnyService], settings_type: type[T], name: str = "") -> int:
+    """Load settings, run the service until SIGTERM or SIGINT, and return the exit code of the process."""
+    try:
+        settings = load(settings_type)
+        service = factory(settings)
+        logger = logs.configure(service.name, settings.instance or default_instance(service.name), settings.log_level)
+    except (SettingsError, ValueError) as error:
+        print(f"{name or 'fleetlog'}: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
+        return BAD_SETTINGS
+    try:
+        _loop(_until_signal(service, settings, logger))
+    except LogReplaced as error:
+        logger.error("log replaced", reason=str(error))
+        return LOG_REPLACED
+    except SettingsError as error:
+        logger.error("settings", reason=str(error))
+        return BAD_SETTINGS
+    except (LogError, OSError) as error:
+        logger.error("stopped", reason=str(error))
+        return FAILED
+    logger.info("stopped")
+    return OK
+
+
+def _loop(main: Any) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+async def _until_signal(service: AnyService, settings: Settings, logger: Any) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    def ready(runner: Runner[Any, Any]) -> None:
+        # What is alive after the start lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        logger.info("ready", position=dict(runner.projection.position))
+
+    await serve(service, settings, stop, ready)
