@@ -9,10 +9,11 @@ from schemas.keys import ObjectKey, PolicyKey
 
 
 class PolicyRef(Struct, frozen=True, omit_defaults=True):
-    """The policy that claimed a template, with its permanent id."""
+    """The policy that claimed a template, with its permanent id and the generation that was applied."""
 
     key: PolicyKey
     id: str = ""
+    generation: int = 0
 
 
 class BindingRequested(Event, frozen=True, kw_only=True, omit_defaults=True, tag="BindingRequested.v1"):

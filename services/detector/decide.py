@@ -1,0 +1,317 @@
+"""Decides the facts and claims of one template or policy of the control plane (reference 01 §2)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from schemas.events.binding import BindingReleased, BindingRequested, PolicyRef
+from schemas.events.policy import PolicyChanged, PolicyDeleted
+from schemas.events.template import TemplateChanged, TemplateDeleted
+from schemas.keys import ObjectKey, PolicyKey
+from services._rules import constants as const
+from services._rules.claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
+from services._rules.policy_match import Template, best_policy, template_of
+from services.detector.binding import binding_spec
+from services.detector.state import (
+    PROPAGATION_KINDS,
+    DetectorState,
+    Manifest,
+    PolicyView,
+    id_label,
+    claimed_policy,
+    stripped,
+)
+
+INLINE_BYTES: Final = 4096
+
+Fact = TemplateChanged | TemplateDeleted | BindingRequested | BindingReleased | PolicyChanged | PolicyDeleted
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class WriteClaim(Struct, frozen=True):
+    """Set labels and annotations of a template; None removes one. Only if it still has this uid."""
+
+    key: ObjectKey
+    api_version: str
+    uid: str
+    labels: dict[str, str | None]
+    annotations: dict[str, str | None]
+
+
+class WritePolicyId(Struct, frozen=True):
+    """Give a policy its permanent id."""
+
+    key: PolicyKey
+    uid: str
+    label: str
+    id: str
+
+
+Effect = WriteClaim | WritePolicyId
+
+
+class Verdict(Struct, frozen=True):
+    """Facts to append, the manifest bytes they name, and writes to the control plane that follow."""
+
+    events: Sequence[Fact] = ()
+    effects: Sequence[Effect] = ()
+    blobs: Sequence[bytes] = ()
+
+
+NOTHING: Final = Verdict()
+
+
+def decide_policy(state: DetectorState, key: PolicyKey) -> Verdict:
+    """The fact about one policy, and its permanent id."""
+    fact = state.policy_facts.get(key)
+    view = state.policies.get(key)
+    if view is None:
+        if key.kind in state.listed and isinstance(fact, PolicyChanged):
+            return Verdict(events=(PolicyDeleted(key=key, uid=fact.uid),))
+        return NOTHING
+    effects: list[Effect] = []
+    label = id_label(key)
+    labels = view.manifest["metadata"].get("labels") or {}
+    if key.kind in PROPAGATION_KINDS and not labels.get(label):
+        effects.append(WritePolicyId(key, view.uid, label, view.permanent_id))
+    manifest = Raw(_encoder.encode(stripped(view.manifest)))
+    deleting = "deletionTimestamp" in view.manifest["metadata"]
+    changed = PolicyChanged(key=key, uid=view.uid, manifest=manifest, generation=view.generation, deleting=deleting)
+    if isinstance(fact, PolicyChanged):
+        if fact.uid == view.uid and fact.manifest == manifest and fact.deleting == deleting:
+            return Verdict(effects=effects)
+        if fact.uid != view.uid:
+            return Verdict(events=(PolicyDeleted(key=key, uid=fact.uid), changed), effects=effects)
+    return Verdict(events=(changed,), effects=effects)
+
+
+def decide_template(state: DetectorState, key: ObjectKey, now: float) -> Verdict:
+    """The facts about one object, and the claim it shall bear."""
+    if not state.policies_listed:
+        return NOTHING
+    manifest = state.templates.get(key)
+    if manifest is None:
+        return _gone(state, key) if key.group_resource in state.listed else NOTHING
+    template = template_of(manifest)
+    metadata = manifest["metadata"]
+    if (metadata.get("labels") or {}).get(const.TEMPLATE_CLAIMED_BY_LABEL):
+        state.waiting.discard(key)
+        return NOTHING
+    if state.skip.skips_object(template):
+        return _released(state, key, str(metadata.get("uid", "")))
+    if template.kind == "Namespace" and template.api_version == "v1":
+        return _namespace(state, key, manifest, now)
+    return _propagated(state, key, manifest, template, now)
+
+
+def _gone(state: DetectorState, key: ObjectKey) -> Verdict:
+    """Close what is on record of an object that is proven absent."""
+    events: list[Fact] = []
+    template, binding = state.template_facts.get(key), state.binding_facts.get(key)
+    if isinstance(template, TemplateChanged):
+        events.append(TemplateDeleted(key=key, uid=template.uid, reason="deleted from the control plane"))
+    if isinstance(binding, BindingRequested):
+        events.append(BindingReleased(key=key, uid=binding.uid, reason="template deleted"))
+    return Verdict(events=events)
+
+
+def _released(state: DetectorState, key: ObjectKey, uid: str) -> Verdict:
+    """An object of the same name replaced the recorded one and is not propagated itself."""
+    template = state.template_facts.get(key)
+    if isinstance(template, TemplateChanged) and template.uid != uid:
+        return _gone(state, key)
+    return NOTHING
+
+
+def _namespace(state: DetectorState, key: ObjectKey, manifest: Manifest, now: float) -> Verdict:
+    """A namespace goes to every cluster without a policy (reference 03 §8.2)."""
+    metadata = manifest["metadata"]
+    labels = metadata.get("labels") or {}
+    skipped = (
+        key.name == "default"
+        or state.skip.skips_object(Template("v1", "ConfigMap", key.name, "", {}))
+        or str(labels.get(const.SKIP_AUTO_PROPAGATION_LABEL, "")).lower() == "true"
+        or "deletionTimestamp" in metadata
+    )
+    if skipped:
+        return _released(state, key, str(metadata.get("uid", "")))
+    return _applied(state, key, manifest, None, now)
+
+
+def _propagated(state: DetectorState, key: ObjectKey, manifest: Manifest, template: Template, now: float) -> Verdict:
+    policy_driven = key in state.waiting
+    holder = claimed_policy(manifest)
+    view = state.policies.get(holder) if holder is not None else None
+    cleaned = manifest
+    if view is not None and view.match is not None:
+        if view.match.terminating:
+            return NOTHING
+        if not view.match.rank(template):
+            if not _policy_moved_on(state, key, view):
+                return NOTHING
+            view, cleaned = None, _unclaimed(manifest)
+    elif holder is not None:
+        cleaned = _unclaimed(manifest)
+    if view is None:
+        view = _best(state, template)
+    if view is None or not _overrides_exist(state, view):
+        state.waiting.add(key)
+        return _orphaned(state, key, manifest, cleaned)
+    state.waiting.discard(key)
+    claim = Claim(view.permanent_id, view.key.namespace, view.key.name)
+    claimed = claim_template(cleaned, claim)
+    verdict = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
+    writes = _claim_write(key, manifest, claimed)
+    return msgspec.structs.replace(verdict, effects=[*verdict.effects, *writes])
+
+
+def _best(state: DetectorState, template: Template) -> PolicyView | None:
+    """The policy that wins an unclaimed template: any of its namespace before every cluster-wide one."""
+    candidates = state.candidates(template.api_version, template.kind)
+    scopes = ([view for view in candidates if view.key.namespace == template.namespace and view.key.namespace],)
+    for scope in (*scopes, [view for view in candidates if not view.key.namespace]):
+        winner = best_policy((view.match for view in scope if view.match is not None), template)
+        if winner is not None:
+            return next(view for view in scope if view.match is winner)
+    return None
+
+
+def _policy_moved_on(state: DetectorState, key: ObjectKey, view: PolicyView) -> bool:
+    """Whether the claiming policy itself changed since it was applied; only then is a stale claim taken away."""
+    binding = state.binding_facts.get(key)
+    if not isinstance(binding, BindingRequested) or binding.policy is None:
+        return False
+    return view.generation > binding.policy.generation or binding.policy.id != view.permanent_id
+
+
+def _overrides_exist(state: DetectorState, view: PolicyView) -> bool:
+    kind = "ClusterOverridePolicy" if not view.key.namespace else "OverridePolicy"
+    names = view.spec.get("dependentOverrides") or ()
+    return all(PolicyKey(kind, view.key.namespace, name) in state.policies for name in names)
+
+
+def _orphaned(state: DetectorState, key: ObjectKey, manifest: Manifest, cleaned: Manifest) -> Verdict:
+    """No policy wants the object: an existing binding keeps its content and loses its policy."""
+    events: list[Fact] = []
+    uid = str(manifest["metadata"].get("uid", ""))
+    binding = state.binding_facts.get(key)
+    if isinstance(binding, BindingRequested):
+        if binding.uid != uid:
+            return _gone(state, key)
+        if binding.policy is not None:
+            events.append(_next(binding, policy=None))
+    return Verdict(events=events, effects=_claim_write(key, manifest, cleaned))
+
+
+def _next(binding: BindingRequested, **changes: Any) -> BindingRequested:
+    changed: BindingRequested = msgspec.structs.replace(binding, generation=binding.generation + 1, **changes)
+    return changed
+
+
+def _applied(
+    state: DetectorState,
+    key: ObjectKey,
+    manifest: Manifest,
+    view: PolicyView | None,
+    now: float,
+    *,
+    policy_driven: bool = False,
+) -> Verdict:
+    """Template and binding facts of an object that is propagated; `view` is None for namespaces."""
+    metadata = manifest["metadata"]
+    uid = str(metadata.get("uid", ""))
+    kept = stripped(manifest)
+    data = _encoder.encode(kept)
+    digest = hashlib.sha256(data).hexdigest()
+    secret = manifest["kind"] == "Secret" and manifest["apiVersion"] == "v1"
+    inline = len(data) <= INLINE_BYTES and not secret
+    changed = TemplateChanged(
+        key=key,
+        uid=uid,
+        api_version=manifest["apiVersion"],
+        kind=manifest["kind"],
+        digest=digest,
+        generation=int(metadata.get("generation", 0)),
+        labels=metadata.get("labels") or {},
+        annotations={} if secret else metadata.get("annotations") or {},
+        manifest=Raw(data) if inline else UNSET,
+    )
+    events: list[Fact] = []
+    blobs: list[bytes] = []
+    template, binding = state.template_facts.get(key), state.binding_facts.get(key)
+    live = template if isinstance(template, TemplateChanged) and template.uid == uid else None
+    bound = binding if isinstance(binding, BindingRequested) and binding.uid == uid else None
+    if isinstance(template, TemplateChanged) and live is None:
+        events.append(TemplateDeleted(key=key, uid=template.uid, reason="replaced by an object of the same name"))
+    if isinstance(binding, BindingRequested) and bound is None:
+        events.append(BindingReleased(key=key, uid=binding.uid, reason="template replaced"))
+    user_changed = live is None or live.digest != digest
+    if user_changed:
+        events.append(changed)
+        if not inline:
+            blobs.append(data)
+    if view is not None and view.lazy and _held_back(live, bound, user_changed, policy_driven):
+        return Verdict(events=events, blobs=blobs)
+    wanted = _requested(key, manifest, view, bound, now)
+    if bound is None or not _same_request(bound, wanted):
+        events.append(wanted)
+    return Verdict(events=events, blobs=blobs)
+
+
+def _held_back(
+    live: TemplateChanged | None, bound: BindingRequested | None, user_changed: bool, policy_driven: bool
+) -> bool:
+    """Whether a lazy policy waits for a change of the template (reference 01 §2.7)."""
+    if bound is not None:
+        return not user_changed
+    return policy_driven or (live is not None and not user_changed)
+
+
+def _requested(
+    key: ObjectKey, manifest: Manifest, view: PolicyView | None, bound: BindingRequested | None, now: float
+) -> BindingRequested:
+    spec, replicas, workload = binding_spec(manifest, view.spec if view is not None else None)
+    return BindingRequested(
+        key=key,
+        uid=str(manifest["metadata"].get("uid", "")),
+        api_version=manifest["apiVersion"],
+        kind=manifest["kind"],
+        spec=Raw(_encoder.encode(spec)),
+        generation=bound.generation + 1 if bound is not None else 1,
+        policy=PolicyRef(view.key, view.permanent_id, view.generation) if view is not None else None,
+        everywhere=view is None,
+        replicas=replicas,
+        workload=workload,
+        created_at=bound.created_at if bound is not None else now,
+    )
+
+
+def _same_request(bound: BindingRequested, wanted: BindingRequested) -> bool:
+    return bound.spec == wanted.spec and bound.policy == wanted.policy and bound.everywhere == wanted.everywhere
+
+
+def _unclaimed(manifest: Manifest) -> Manifest:
+    return clean_cluster_policy_claim(clean_policy_claim(manifest))
+
+
+def _claim_write(key: ObjectKey, manifest: Manifest, wanted: Manifest) -> list[Effect]:
+    """The write that turns the claim of one manifest into that of the other, if any."""
+    if wanted is manifest:
+        return []
+    before, after = manifest["metadata"], wanted["metadata"]
+    labels = _difference(before.get("labels") or {}, after.get("labels") or {})
+    annotations = _difference(before.get("annotations") or {}, after.get("annotations") or {})
+    if not labels and not annotations:
+        return []
+    return [WriteClaim(key, manifest["apiVersion"], str(before.get("uid", "")), labels, annotations)]
+
+
+def _difference(before: dict[str, str], after: dict[str, str]) -> dict[str, str | None]:
+    changed: dict[str, str | None] = {name: value for name, value in after.items() if before.get(name) != value}
+    changed.update((name, None) for name in before.keys() - after.keys())
+    return changed

@@ -1,0 +1,233 @@
+"""What the detector sees in the control plane, and what it has already put on the log about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+from uuid import uuid5
+
+from msgspec import Struct, field
+
+from schemas.codec import Known
+from schemas.envelope import NAMESPACE
+from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
+from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
+from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
+from schemas.keys import ObjectKey, PolicyKey
+from services._rules import constants as const
+from services._rules.claims import read_claim
+from services._rules.policy_match import Policy, compile_policy, template_of
+from services._rules.skip_rules import SkipRules, compile_skip_rules
+
+Manifest = dict[str, Any]
+Key = ObjectKey | PolicyKey
+
+PROPAGATION_KINDS: Final = ("PropagationPolicy", "ClusterPropagationPolicy")
+OVERRIDE_KINDS: Final = ("OverridePolicy", "ClusterOverridePolicy")
+POLICY_KINDS: Final = (*PROPAGATION_KINDS, *OVERRIDE_KINDS)
+_SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "selfLink")
+
+
+class PolicyView(Struct, frozen=True):
+    """A policy as it stands in the control plane; `match` is None for override policies."""
+
+    key: PolicyKey
+    manifest: Manifest
+    uid: str
+    generation: int
+    match: Policy | None
+
+    @property
+    def spec(self) -> Manifest:
+        """The policy's spec."""
+        spec: Manifest = self.manifest.get("spec") or {}
+        return spec
+
+    @property
+    def permanent_id(self) -> str:
+        """The id in the policy's label, or the one it will get: it is drawn from the uid."""
+        label = id_label(self.key)
+        labels = self.manifest["metadata"].get("labels") or {}
+        return str(labels.get(label) or uuid5(NAMESPACE, f"policy/{self.uid}"))
+
+    @property
+    def lazy(self) -> bool:
+        """Whether changes of the policy wait for a change of the template."""
+        return self.spec.get("activationPreference") == "Lazy"
+
+
+def id_label(key: PolicyKey) -> str:
+    if key.kind == "ClusterPropagationPolicy":
+        return const.CLUSTER_PROPAGATION_POLICY_ID_LABEL
+    return const.PROPAGATION_POLICY_ID_LABEL
+
+
+class DetectorState(Struct):
+    """Objects and policies of the control plane by key, and the last fact about each.
+
+    `listed` names the kinds of which a complete list was seen; only for them does absence mean anything.
+    `waiting` are templates that no policy matched; `claimed` the templates of each policy.
+    """
+
+    skip: SkipRules = field(default_factory=compile_skip_rules)
+    templates: dict[ObjectKey, Manifest] = field(default_factory=dict)
+    policies: dict[PolicyKey, PolicyView] = field(default_factory=dict)
+    listed: set[str] = field(default_factory=set)
+    waiting: set[ObjectKey] = field(default_factory=set)
+    claimed: dict[PolicyKey, set[ObjectKey]] = field(default_factory=dict)
+    template_facts: dict[ObjectKey, TemplateEvent] = field(default_factory=dict)
+    binding_facts: dict[ObjectKey, BindingEvent] = field(default_factory=dict)
+    policy_facts: dict[PolicyKey, PolicyEvent] = field(default_factory=dict)
+    subjects: dict[str, int] = field(default_factory=dict)
+    by_kind: dict[tuple[str, str], list[PolicyView]] = field(default_factory=dict)
+
+    @property
+    def policies_listed(self) -> bool:
+        """Whether every policy is known; before that nothing can be matched and no claim is stale."""
+        return all(kind in self.listed for kind in POLICY_KINDS)
+
+    def candidates(self, api_version: str, kind: str) -> list[PolicyView]:
+        """Propagation policies with a selector for a kind."""
+        return self.by_kind.get((api_version, kind), [])
+
+
+def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable[Key]:
+    """Take in one of the detector's own facts."""
+    state.subjects[subject] = seq
+    match event:
+        case TemplateChanged() | TemplateDeleted():
+            state.template_facts[event.key] = event
+        case BindingRequested() | BindingReleased():
+            before = state.binding_facts.get(event.key)
+            if isinstance(before, BindingRequested) and before.policy is not None:
+                state.claimed.get(before.policy.key, set()).discard(event.key)
+            state.binding_facts[event.key] = event
+            if isinstance(event, BindingRequested) and event.policy is not None:
+                state.claimed.setdefault(event.policy.key, set()).add(event.key)
+        case PolicyChanged() | PolicyDeleted():
+            state.policy_facts[event.key] = event
+        case _:
+            return ()
+    return ()
+
+
+def stripped(manifest: Manifest) -> Manifest:
+    """An object without status and what servers keep in its metadata: what a fact compares and stores."""
+    metadata = {name: value for name, value in manifest["metadata"].items() if name not in _SERVER_FIELDS}
+    return {name: value for name, value in manifest.items() if name not in ("status", "metadata")} | {
+        "metadata": metadata
+    }
+
+
+def _unchanged(before: Manifest, manifest: Manifest) -> bool:
+    """Whether two states of an object differ in nothing but status and server-side metadata."""
+    old, new = before["metadata"], manifest["metadata"]
+    if old.get("uid") != new.get("uid") or ("deletionTimestamp" in old) != ("deletionTimestamp" in new):
+        return False
+    if old.get("labels") != new.get("labels") or old.get("annotations") != new.get("annotations"):
+        return False
+    if "generation" in new and old.get("generation") == new["generation"]:
+        return True
+    return stripped(before) == stripped(manifest)
+
+
+def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | None) -> Iterable[Key]:
+    """Take in an object of the control plane (None: it is gone); the keys to decide."""
+    before = state.templates.get(key)
+    if manifest is None:
+        state.waiting.discard(key)
+        if state.templates.pop(key, None) is None:
+            return ()
+        return (key,)
+    state.templates[key] = manifest
+    if before is not None and _unchanged(before, manifest):
+        return ()
+    return (key,)
+
+
+def take_list(state: DetectorState, group_resource: str, found: dict[ObjectKey, Manifest]) -> list[Key]:
+    """Take in a complete list of one kind: what is missing from it is gone."""
+    dirty: list[Key] = []
+    known = {key for key in state.templates if key.group_resource == group_resource}
+    remembered = {key for key in state.template_facts if key.group_resource == group_resource}
+    for key in (known | remembered) - found.keys():
+        state.templates.pop(key, None)
+        state.waiting.discard(key)
+        dirty.append(key)
+    state.listed.add(group_resource)
+    for key, manifest in found.items():
+        dirty.extend(take_template(state, key, manifest))
+    return dirty
+
+
+def take_policy(state: DetectorState, key: PolicyKey, manifest: Manifest | None) -> Iterable[Key]:
+    """Take in a policy of the control plane (None: it is gone); the keys to decide."""
+    before = state.policies.get(key)
+    if manifest is None:
+        if state.policies.pop(key, None) is None:
+            return ()
+        _index(state)
+        return [key, *state.claimed.get(key, ())]
+    view = PolicyView(
+        key=key,
+        manifest=manifest,
+        uid=str(manifest["metadata"].get("uid", "")),
+        generation=int(manifest["metadata"].get("generation", 0)),
+        match=compile_policy(manifest) if key.kind in PROPAGATION_KINDS else None,
+    )
+    state.policies[key] = view
+    if before is not None and _unchanged(before.manifest, manifest):
+        return ()
+    _index(state)
+    if view.match is None:
+        # Templates wait for the overrides their policy depends on.
+        return [key, *state.waiting]
+    touched: list[Key] = [key, *state.claimed.get(key, ())]
+    match = view.match
+    touched.extend(
+        waiting
+        for waiting in state.waiting
+        if waiting in state.templates and match.rank(template_of(state.templates[waiting]))
+    )
+    return touched
+
+
+def take_policy_list(state: DetectorState, kind: str, found: dict[PolicyKey, Manifest]) -> list[Key]:
+    """Take in a complete list of one kind of policy."""
+    complete_before = state.policies_listed
+    dirty: list[Key] = []
+    known = {key for key in state.policies if key.kind == kind}
+    remembered = {key for key in state.policy_facts if key.kind == kind}
+    for key in (known | remembered) - found.keys():
+        dirty.append(key)
+        dirty.extend(take_policy(state, key, None))
+        dirty.extend(state.claimed.get(key, ()))
+    state.listed.add(kind)
+    for key, manifest in found.items():
+        dirty.extend(take_policy(state, key, manifest))
+    if state.policies_listed and not complete_before:
+        # Only now can templates be matched at all.
+        dirty.extend(state.templates)
+        dirty.extend(state.template_facts)
+        dirty.extend(state.policies)
+        dirty.extend(state.policy_facts)
+    return dirty
+
+
+def _index(state: DetectorState) -> None:
+    by_kind: dict[tuple[str, str], list[PolicyView]] = {}
+    for view in state.policies.values():
+        if view.match is None:
+            continue
+        for kind in {(selector.api_version, selector.kind) for selector in view.match.selectors}:
+            by_kind.setdefault(kind, []).append(view)
+    state.by_kind = by_kind
+
+
+def claimed_policy(manifest: Manifest) -> PolicyKey | None:
+    """Key of the policy whose complete claim an object bears."""
+    claim = read_claim(manifest)
+    if claim is None:
+        return None
+    kind = "ClusterPropagationPolicy" if claim.cluster_wide else "PropagationPolicy"
+    return PolicyKey(kind, claim.namespace, claim.name)

@@ -1,0 +1,229 @@
+"""Decides the works of one object: what every cluster of its placement shall hold, and which clusters let go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from schemas.events.binding import BindingRequested
+from schemas.events.placement import TargetCluster
+from schemas.events.template import TemplateChanged
+from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey
+from services._rules import constants as const
+from services._rules.division import DivisionError, divide_job_completions
+from services._rules.division import TargetCluster as Share
+from services._rules.effective import effective
+from services._rules.interpreter import InterpretError
+from services._rules.overrides import OverrideError, OverridePolicy
+from services._rules.status_render import RenderError, Target, suspends_dispatching
+from services.override_renderer.render import Rendered, base_of, render
+from services.override_renderer.state import Bound, RendererState
+
+Manifest = dict[str, Any]
+
+INLINE_BYTES: Final = 4096
+
+
+class Works(Struct, frozen=True):
+    """Events of one object's works and the manifest bytes that have to be stored before them."""
+
+    events: tuple[WorkEvent, ...] = ()
+    blobs: tuple[bytes, ...] = ()
+
+
+class _Scheduling(Struct, rename="camel"):
+    replica_scheduling_type: str = "Divided"
+
+
+class _Placement(Struct, rename="camel"):
+    replica_scheduling: _Scheduling | None = None
+
+
+class _Spec(Struct, rename="camel"):
+    suspension: Manifest | None = None
+    preserve_resources_on_deletion: bool | None = None
+    placement: _Placement | None = None
+
+
+_spec = msgspec.json.Decoder(_Spec).decode
+
+
+def needed_blobs(state: RendererState, key: ObjectKey) -> Sequence[str]:
+    """Digests of manifests that a decision on this key reads and that are not at hand."""
+    bound = state.objects.get(key)
+    if bound is None or not isinstance(bound.template, TemplateChanged) or bound.template.manifest is not UNSET:
+        return ()
+    return () if bound.template.digest in state.blobs else (bound.template.digest,)
+
+
+def decide(state: RendererState, key: ObjectKey) -> Works:
+    """What has to be said of the works of one object so that they follow from its facets."""
+    bound = state.objects.get(key)
+    if bound is None:
+        return Works()
+    binding = bound.binding
+    members = [name for name, member in state.clusters.items() if not member.deleting]
+    where = effective(binding, bound.placement, bound.eviction, eviction_seq=bound.eviction_seq, clusters=members)
+    template = bound.template
+    events: list[WorkEvent] = []
+    blobs: list[bytes] = []
+    if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
+        _render_all(state, bound, binding, template, where.targets, events, blobs)
+        wanted = set(where.occupied)
+    elif isinstance(binding, BindingRequested):
+        # The template's own fact has not arrived yet: whatever stands, stands.
+        return Works()
+    else:
+        wanted = set()
+    events.extend(_withdrawals(bound, wanted))
+    return Works(tuple(events), tuple(blobs))
+
+
+def _render_all(
+    state: RendererState,
+    bound: Bound,
+    binding: BindingRequested,
+    template: TemplateChanged,
+    targets: Sequence[TargetCluster],
+    events: list[WorkEvent],
+    blobs: list[bytes],
+) -> None:
+    if not targets:
+        return
+    data = template.manifest if not isinstance(template.manifest, UnsetType) else state.blobs[template.digest]
+    base = base_of(msgspec.json.decode(data))
+    spec = _spec(binding.spec)
+    cluster_policies, policies = _override_policies(state, binding)
+    shares = _completions(base, binding, spec, targets)
+    for target in targets:
+        member = state.clusters[target.name]
+        previous = bound.works.get(target.name)
+        try:
+            rendered = render(
+                base,
+                binding,
+                target,
+                member.manifest,
+                template_generation=template.generation,
+                cluster_policies=cluster_policies,
+                policies=policies,
+                completions=shares,
+            )
+        except (InterpretError, OverrideError, RenderError) as error:
+            event = _problem(binding, target.name, previous, str(error))
+        else:
+            event = _rendered(binding, bound.placement_seq, target.name, rendered, spec)
+            if event.manifest is UNSET:
+                blobs.append(rendered.data)
+        if previous is None or not _same(previous[0], event):
+            events.append(event)
+
+
+def _rendered(
+    binding: BindingRequested, placement_seq: int, cluster: str, rendered: Rendered, spec: _Spec
+) -> WorkRendered:
+    secret = binding.kind == "Secret" and binding.api_version == "v1"
+    inline = len(rendered.data) <= INLINE_BYTES and not secret
+    return WorkRendered(
+        cluster=cluster,
+        key=binding.key,
+        uid=binding.uid,
+        api_version=binding.api_version,
+        kind=binding.kind,
+        digest=rendered.digest,
+        manifest=Raw(rendered.data) if inline else UNSET,
+        binding_generation=binding.generation,
+        placement_seq=placement_seq,
+        conflict_resolution="Overwrite" if rendered.conflict_resolution == const.CONFLICT_OVERWRITE else "Abort",
+        preserve_on_deletion=bool(spec.preserve_resources_on_deletion),
+        suspended=suspends_dispatching(spec.suspension, cluster),
+        cluster_overrides=rendered.cluster_overrides,
+        overrides=rendered.overrides,
+    )
+
+
+def _problem(
+    binding: BindingRequested, cluster: str, previous: tuple[WorkEvent, int] | None, message: str
+) -> WorkRendered:
+    """The copy cannot be rendered: the one before stays in force and the reason is on record."""
+    before = previous[0] if previous is not None else None
+    if isinstance(before, WorkRendered) and before.uid == binding.uid:
+        return msgspec.structs.replace(before, problem=message)
+    return WorkRendered(
+        cluster=cluster,
+        key=binding.key,
+        uid=binding.uid,
+        api_version=binding.api_version,
+        kind=binding.kind,
+        digest="",
+        problem=message,
+    )
+
+
+def _same(before: WorkEvent, event: WorkRendered) -> bool:
+    """Whether a work says the same already; where it came from does not count."""
+    return (
+        isinstance(before, WorkRendered)
+        and before.uid == event.uid
+        and before.digest == event.digest
+        and before.problem == event.problem
+        and before.suspended == event.suspended
+        and before.preserve_on_deletion == event.preserve_on_deletion
+        and before.conflict_resolution == event.conflict_resolution
+        and before.api_version == event.api_version
+    )
+
+
+def _withdrawals(bound: Bound, wanted: set[str]) -> list[WorkEvent]:
+    gone: list[WorkEvent] = []
+    for cluster, (work, _) in bound.works.items():
+        if isinstance(work, WorkRendered) and cluster not in wanted:
+            gone.append(
+                WorkWithdrawn(
+                    cluster=cluster,
+                    key=work.key,
+                    uid=work.uid,
+                    api_version=work.api_version,
+                    kind=work.kind,
+                    reason="binding released" if not isinstance(bound.binding, BindingRequested) else "not placed here",
+                    keep=work.preserve_on_deletion,
+                )
+            )
+    return gone
+
+
+def _override_policies(
+    state: RendererState, binding: BindingRequested
+) -> tuple[list[OverridePolicy], list[OverridePolicy]]:
+    cluster_wide: list[OverridePolicy] = []
+    namespaced: list[OverridePolicy] = []
+    for key, (policy, _) in state.policies.items():
+        if not policy.concerns(binding.api_version, binding.kind):
+            continue
+        if key.kind == "ClusterOverridePolicy":
+            cluster_wide.append(policy)
+        elif key.namespace == binding.key.namespace and not binding.everywhere:
+            namespaced.append(policy)
+    return cluster_wide, namespaced
+
+
+def _completions(
+    base: Manifest, binding: BindingRequested, spec: _Spec, targets: Sequence[TargetCluster]
+) -> list[Target] | None:
+    """Each cluster's share of a divided Job's completions (reference 03 §1.5)."""
+    scheduling = spec.placement.replica_scheduling if spec.placement is not None else None
+    divided = scheduling is not None and scheduling.replica_scheduling_type == "Divided"
+    if binding.kind != "Job" or binding.replicas <= 0 or not divided:
+        return None
+    # Pruning took the uid away, and it decides ties.
+    job = {**base, "metadata": {**base["metadata"], "uid": binding.uid}}
+    try:
+        shares = divide_job_completions(job, [Share(target.name, target.replicas or 0) for target in targets])
+    except DivisionError:
+        # The shape of the object is refused, cluster by cluster, by what renders it.
+        return None
+    return None if shares is None else [{"name": share.name, "replicas": share.replicas} for share in shares]

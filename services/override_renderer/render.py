@@ -1,0 +1,121 @@
+"""Renders one object for one cluster: pruned, with the cluster's replicas, overridden, marked as ours."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import uuid5
+
+import msgspec
+from msgspec import Raw, Struct
+
+from schemas.envelope import NAMESPACE
+from schemas.events.binding import BindingRequested
+from schemas.events.placement import TargetCluster
+from schemas.events.work import AppliedOverride
+from schemas.keys import ObjectKey
+from services._rules import constants as const
+from services._rules.interpreter import REVISE_REPLICA, NativeInterpreter
+from services._rules.interpreter.prune import prune
+from services._rules.names import binding_name, execution_namespace, work_name
+from services._rules.overrides import OverridePolicy, apply_overrides
+from services._rules.status_render import Target, apply_job_completions, conflict_resolution
+from services._rules.status_retain import record_managed
+
+Manifest = dict[str, Any]
+
+_INTERPRETER: Final = NativeInterpreter()
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class Rendered(Struct, frozen=True):
+    """A copy for one cluster; `data` is its JSON, `digest` the SHA-256 of it."""
+
+    data: bytes
+    digest: str
+    conflict_resolution: str
+    cluster_overrides: tuple[AppliedOverride, ...]
+    overrides: tuple[AppliedOverride, ...]
+
+
+def binding_id(key: ObjectKey, uid: str) -> str:
+    """Permanent id of the binding of a template."""
+    return str(uuid5(NAMESPACE, f"binding/{key}/{uid}"))
+
+
+def work_id(cluster: str, key: ObjectKey, uid: str) -> str:
+    """Permanent id of a work."""
+    return str(uuid5(NAMESPACE, f"work/{cluster}/{key}/{uid}"))
+
+
+def base_of(template: Manifest) -> Manifest:
+    """The part of a rendering that all clusters share: the template without what servers wrote."""
+    return prune(template)
+
+
+def render(
+    base: Manifest,
+    binding: BindingRequested,
+    target: TargetCluster,
+    cluster: Manifest,
+    *,
+    template_generation: int,
+    cluster_policies: Sequence[OverridePolicy],
+    policies: Sequence[OverridePolicy],
+    completions: Sequence[Target] | None = None,
+) -> Rendered:
+    """The copy of a pruned template for one cluster (reference 03 §1.4–1.7).
+
+    `completions` is each cluster's share of a Job's completions. Raises InterpretError, OverrideError and RenderError.
+    """
+    manifest = base
+    if binding.workload and _INTERPRETER.hook_enabled(binding.api_version, binding.kind, REVISE_REPLICA):
+        manifest = _INTERPRETER.revise_replica(manifest, target.replicas or 0)
+    if completions is not None:
+        manifest = apply_job_completions(manifest, target.name, completions)
+    overridden = apply_overrides(manifest, cluster, cluster_policies, policies)
+    manifest = overridden.manifest
+    resolution = conflict_resolution(manifest, _spec(binding.spec).conflict_resolution)
+    data = _encoder.encode(_marked(manifest, binding, target.name, template_generation, resolution))
+    return Rendered(
+        data=data,
+        digest=hashlib.sha256(data).hexdigest(),
+        conflict_resolution=resolution,
+        cluster_overrides=tuple(AppliedOverride(a.policy, Raw(a.overriders)) for a in overridden.cluster_overrides),
+        overrides=tuple(AppliedOverride(a.policy, Raw(a.overriders)) for a in overridden.overrides),
+    )
+
+
+class _BindingSpec(Struct, rename="camel"):
+    conflict_resolution: str = ""
+
+
+_spec = msgspec.json.Decoder(_BindingSpec).decode
+
+
+def _marked(
+    manifest: Manifest, binding: BindingRequested, cluster: str, template_generation: int, resolution: str
+) -> Manifest:
+    """The manifest with the labels and annotations of reference 03 §1.6."""
+    key, uid = binding.key, binding.uid
+    metadata = manifest["metadata"]
+    labels = dict(metadata.get("labels") or {})
+    annotations = dict(metadata.get("annotations") or {})
+    if not binding.everywhere:
+        if key.namespace:
+            labels[const.RESOURCE_BINDING_ID_LABEL] = binding_id(key, uid)
+            annotations[const.RESOURCE_BINDING_NAMESPACE_ANNOTATION] = key.namespace
+            annotations[const.RESOURCE_BINDING_NAME_ANNOTATION] = binding_name(binding.kind, key.name)
+        else:
+            labels[const.CLUSTER_RESOURCE_BINDING_ID_LABEL] = binding_id(key, uid)
+            annotations[const.CLUSTER_RESOURCE_BINDING_NAME_ANNOTATION] = binding_name(binding.kind, key.name)
+        annotations[const.CONFLICT_RESOLUTION_ANNOTATION] = resolution
+    if template_generation > 0:
+        annotations[const.TEMPLATE_GENERATION_ANNOTATION] = str(template_generation)
+    annotations[const.TEMPLATE_UID_ANNOTATION] = uid
+    annotations[const.WORK_NAMESPACE_ANNOTATION] = execution_namespace(cluster)
+    annotations[const.WORK_NAME_ANNOTATION] = work_name(binding.kind, key.name, key.namespace)
+    labels[const.MANAGED_LABEL] = const.LABEL_TRUE
+    labels[const.WORK_ID_LABEL] = work_id(cluster, key, uid)
+    return record_managed({**manifest, "metadata": {**metadata, "labels": labels, "annotations": annotations}})

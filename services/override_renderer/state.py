@@ -1,0 +1,159 @@
+"""Projects templates, bindings, placements, evictions, override policies and clusters, and the works already rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from schemas.codec import Known
+from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
+from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
+from schemas.events.policy import PolicyChanged, PolicyDeleted
+from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
+from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey, PolicyKey
+from services._rules.overrides import OverridePolicy, compile_policy
+
+Manifest = dict[str, Any]
+
+OVERRIDE_KINDS = frozenset({"OverridePolicy", "ClusterOverridePolicy"})
+
+
+class Bound(Struct):
+    """Every facet of one object with the position of its last event, and its works by cluster."""
+
+    template: TemplateEvent | None = None
+    template_seq: int = 0
+    binding: BindingEvent | None = None
+    binding_seq: int = 0
+    placement: PlacementEvent | None = None
+    placement_seq: int = 0
+    eviction: EvictionEvent | None = None
+    eviction_seq: int = 0
+    works: dict[str, tuple[WorkEvent, int]] = field(default_factory=dict)
+
+    @property
+    def live(self) -> bool:
+        """Whether some facet still asks for something or some cluster still holds something."""
+        return isinstance(self.binding, BindingRequested) or any(
+            isinstance(work, WorkRendered) for work, _ in self.works.values()
+        )
+
+
+class Member(Struct, frozen=True):
+    """One cluster as overrides see it."""
+
+    manifest: Manifest
+    deleting: bool
+
+
+class RendererState(Struct):
+    """The projection; `blobs` holds manifest bytes that facts only name, filled before a decision needs them."""
+
+    objects: dict[ObjectKey, Bound] = field(default_factory=dict)
+    clusters: dict[str, Member] = field(default_factory=dict)
+    policies: dict[PolicyKey, tuple[OverridePolicy, int]] = field(default_factory=dict)
+    problems: dict[PolicyKey, str] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    subjects: dict[str, int] = field(default_factory=dict)
+    everywhere: set[ObjectKey] = field(default_factory=set)
+
+    def of(self, key: ObjectKey) -> Bound:
+        """Facets of one object, made on first mention."""
+        bound = self.objects.get(key)
+        if bound is None:
+            bound = self.objects[key] = Bound()
+        return bound
+
+
+def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
+    """Apply one fact and name the objects whose works may change by it."""
+    state.subjects[subject] = seq
+    match event:
+        case TemplateChanged() | TemplateDeleted():
+            bound = state.of(event.key)
+            bound.template, bound.template_seq = event, seq
+            return (event.key,)
+        case BindingRequested() | BindingReleased():
+            bound = state.of(event.key)
+            bound.binding, bound.binding_seq = event, seq
+            if isinstance(event, BindingRequested) and event.everywhere:
+                state.everywhere.add(event.key)
+            else:
+                state.everywhere.discard(event.key)
+            return (event.key,)
+        case PlacementDecided() | PlacementFailed() | PlacementReleased():
+            bound = state.of(event.key)
+            bound.placement, bound.placement_seq = event, seq
+            return (event.key,)
+        case EvictionRequested() | EvictionFinished():
+            bound = state.of(event.key)
+            bound.eviction, bound.eviction_seq = event, seq
+            return (event.key,)
+        case WorkRendered() | WorkWithdrawn():
+            state.of(event.key).works[event.cluster] = (event, seq)
+            return ()
+        case ClusterChanged():
+            return _cluster_changed(state, event)
+        case ClusterRemoved():
+            state.clusters.pop(event.name, None)
+            return [*state.everywhere, *_holding(state, event.name)]
+        case PolicyChanged() | PolicyDeleted():
+            return _policy_changed(state, seq, event)
+        case _:
+            return ()
+
+
+def _holding(state: RendererState, cluster: str) -> list[ObjectKey]:
+    return [key for key, bound in state.objects.items() if cluster in bound.works or _placed(bound, cluster)]
+
+
+def _placed(bound: Bound, cluster: str) -> bool:
+    placement = bound.placement
+    if not isinstance(placement, PlacementDecided | PlacementFailed):
+        return False
+    return any(target.name == cluster for target in placement.clusters)
+
+
+def _cluster_changed(state: RendererState, event: ClusterChanged) -> Iterable[ObjectKey]:
+    before = state.clusters.get(event.name)
+    manifest: Manifest = msgspec.json.decode(event.manifest)
+    # Capacity moves often and no override can see it.
+    manifest.pop("status", None)
+    member = Member(manifest, event.deleting)
+    if before == member:
+        return ()
+    state.clusters[event.name] = member
+    if before is None or before.deleting != member.deleting:
+        return [*state.everywhere, *_holding(state, event.name)]
+    return _holding(state, event.name) if state.policies else ()
+
+
+def _policy_changed(state: RendererState, seq: int, event: PolicyChanged | PolicyDeleted) -> Iterable[ObjectKey]:
+    key = event.key
+    if key.kind not in OVERRIDE_KINDS:
+        return ()
+    affected: set[ObjectKey] = set()
+    before = state.policies.pop(key, None)
+    if before is not None:
+        affected.update(_selected(state, key, before[0]))
+    if isinstance(event, PolicyChanged):
+        compiled = compile_policy(msgspec.json.decode(event.manifest))
+        state.policies[key] = (compiled, seq)
+        affected.update(_selected(state, key, compiled))
+    return affected
+
+
+def _selected(state: RendererState, key: PolicyKey, policy: OverridePolicy) -> Iterable[ObjectKey]:
+    """Objects a policy may concern: those of its namespace (all for a cluster-wide one) whose kind it names."""
+    for object_key, bound in state.objects.items():
+        if key.namespace and object_key.namespace != key.namespace:
+            continue
+        template = bound.template
+        if isinstance(template, TemplateChanged) and policy.concerns(template.api_version, template.kind):
+            yield object_key

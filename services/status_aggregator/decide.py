@@ -1,0 +1,89 @@
+"""Decides the summed status of one object from the works it has and what was seen of them (reference 03 §4.5)."""
+
+from __future__ import annotations
+
+from schemas.events.binding import BindingRequested
+from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
+from schemas.events.work import WorkRendered
+from schemas.keys import ObjectKey
+from services._rules.effective import effective
+from services.status_aggregator.state import AggregatorState, Reported
+
+_NOT_YET = "waiting for the cluster to report"
+
+
+def decide(state: AggregatorState, key: ObjectKey) -> StatusRolledUp | None:
+    """The rollup that should be the latest of an object, or None when it already is."""
+    reported = state.objects.get(key)
+    if reported is None:
+        return None
+    wanted = summed(state, key, reported)
+    before = reported.rollup
+    if wanted is None:
+        return None
+    if before is not None and _same(before, wanted):
+        return None
+    return wanted
+
+
+def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> StatusRolledUp | None:
+    """The status of an object as its works and observations add up now; None before there is anything to say."""
+    binding = reported.binding
+    if not isinstance(binding, BindingRequested):
+        return _ended(state, key, reported)
+    items = tuple(
+        _item(cluster, work, reported)
+        for cluster, work in sorted(reported.works.items())
+        if isinstance(work, WorkRendered) and work.uid == binding.uid and cluster in state.clusters
+    )
+    where = effective(
+        binding,
+        reported.placement,
+        reported.eviction,
+        eviction_seq=reported.eviction_seq,
+        clusters=state.clusters,
+    )
+    expected = set(where.occupied)
+    complete = bool(expected) and len(items) == len(expected)
+    fully = complete and all(item.applied and item.cluster in expected for item in items)
+    if not items and reported.rollup is None:
+        return None
+    position = max((seq for _, seq in reported.observed.values()), default=0)
+    return StatusRolledUp(key=key, uid=binding.uid, items=items, fully_applied=fully, observed_position=position)
+
+
+def _ended(state: AggregatorState, key: ObjectKey, reported: Reported) -> StatusRolledUp | None:
+    """After a binding ended: the clusters that still hold a copy, closed once none does."""
+    if reported.rollup is None:
+        return None
+    holding = tuple(
+        _item(cluster, work, reported)
+        for cluster, work in sorted(reported.works.items())
+        if cluster in state.clusters and not _gone(cluster, reported)
+    )
+    return StatusRolledUp(key=key, uid=reported.rollup.uid, items=holding, closed=not holding)
+
+
+def _gone(cluster: str, reported: Reported) -> bool:
+    entry = reported.observed.get(cluster)
+    return entry is None or entry[0].absent
+
+
+def _item(cluster: str, work: object, reported: Reported) -> ClusterStatusItem:
+    entry = reported.observed.get(cluster)
+    uid = getattr(work, "uid", "")
+    if entry is None or entry[0].uid != uid or entry[0].absent:
+        return ClusterStatusItem(cluster=cluster, applied=False, message=_NOT_YET)
+    seen = entry[0]
+    if not seen.applied:
+        return ClusterStatusItem(cluster=cluster, applied=False, message=seen.message)
+    return ClusterStatusItem(cluster=cluster, applied=True, health=seen.health, status=seen.status)
+
+
+def _same(before: StatusRolledUp, wanted: StatusRolledUp) -> bool:
+    return (
+        before.uid == wanted.uid
+        and before.items == wanted.items
+        and before.fully_applied == wanted.fully_applied
+        and before.closed == wanted.closed
+    )

@@ -1,0 +1,90 @@
+"""Projects what shall run where and what was seen there, by object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from schemas.codec import Known
+from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
+from schemas.events.observed import WorkObserved
+from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
+from schemas.events.rollup import StatusRolledUp
+from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
+from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey
+
+
+class Reported(Struct):
+    """Every facet of one object that its status follows from; works and observations by cluster."""
+
+    template: TemplateEvent | None = None
+    binding: BindingEvent | None = None
+    placement: PlacementEvent | None = None
+    eviction: EvictionEvent | None = None
+    eviction_seq: int = 0
+    works: dict[str, WorkEvent] = field(default_factory=dict)
+    observed: dict[str, tuple[WorkObserved, int]] = field(default_factory=dict)
+    rollup: StatusRolledUp | None = None
+    rollup_seq: int = 0
+
+
+class AggregatorState(Struct):
+    """The projection, and the position of the last event of every subject."""
+
+    objects: dict[ObjectKey, Reported] = field(default_factory=dict)
+    clusters: set[str] = field(default_factory=set)
+    subjects: dict[str, int] = field(default_factory=dict)
+
+    def of(self, key: ObjectKey) -> Reported:
+        """Facets of one object, made on first mention."""
+        reported = self.objects.get(key)
+        if reported is None:
+            reported = self.objects[key] = Reported()
+        return reported
+
+
+def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
+    """Apply one event and name the objects whose status may change by it."""
+    state.subjects[subject] = seq
+    match event:
+        case WorkObserved():
+            state.of(event.key).observed[event.cluster] = (event, seq)
+            return (event.key,)
+        case WorkRendered() | WorkWithdrawn():
+            state.of(event.key).works[event.cluster] = event
+            return (event.key,)
+        case StatusRolledUp():
+            reported = state.of(event.key)
+            reported.rollup, reported.rollup_seq = event, seq
+            return ()
+        case TemplateChanged() | TemplateDeleted():
+            state.of(event.key).template = event
+            return (event.key,)
+        case BindingRequested() | BindingReleased():
+            state.of(event.key).binding = event
+            return (event.key,)
+        case PlacementDecided() | PlacementFailed() | PlacementReleased():
+            state.of(event.key).placement = event
+            return (event.key,)
+        case EvictionRequested() | EvictionFinished():
+            reported = state.of(event.key)
+            reported.eviction, reported.eviction_seq = event, seq
+            return (event.key,)
+        case ClusterChanged():
+            if event.name in state.clusters:
+                return ()
+            state.clusters.add(event.name)
+            return _touching(state, event.name)
+        case ClusterRemoved():
+            state.clusters.discard(event.name)
+            return _touching(state, event.name)
+        case _:
+            return ()
+
+
+def _touching(state: AggregatorState, cluster: str) -> list[ObjectKey]:
+    return [key for key, reported in state.objects.items() if cluster in reported.works or cluster in reported.observed]
