@@ -1,0 +1,241 @@
+"""The reconcile loop of one member: watches mark keys dirty, each is decided once a round, writes run side by side."""
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from services.member_sim.decide import decide
+from services.member_sim.metrics import DECISIONS, REFUSALS, WRITES
+from services.member_sim.model import KINDS, NAMESPACES, NODES, PODS, Config, Key, Reservations, Turn, Write, key_of
+from services.member_sim.node import initial_nodes
+from services.member_sim.port import Api, Expired, Outcome, Refused
+from services.member_sim.state import State
+
+log = structlog.get_logger(__name__)
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SLICE = 64
+"""Keys decided before the event loop gets a turn, so that requests are answered in between."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 5.0
+_QUIET = frozenset(("Conflict", "AlreadyExists", "NotFound"))
+
+
+class Letters:
+    """Random name suffixes."""
+
+    def suffix(self) -> str:
+        """Return five letters or digits that are safe in a name."""
+        return "".join(random.choices(_ALPHABET, k=5))
+
+
+class Loop:
+    """Plays one cluster over an API port until told to stop."""
+
+    def __init__(self, api: Api, config: Config, now: Callable[[], float]) -> None:
+        self.state = State()
+        self.config = config
+        self.loaded = asyncio.Event()
+        self._api = api
+        self._now = now
+        self._ids = Letters()
+        self._reserved = Reservations()
+        self._dirty: dict[Key, None] = {}
+        self._busy: set[Key] = set()
+        self._pauses: dict[Key, float] = {}
+        self._timers: list[tuple[float, Key]] = []
+        self._due: dict[Key, float] = {}
+        self._wake = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def mark(self, keys: Iterable[Key]) -> None:
+        """Have keys decided in the next round."""
+        dirty = self._dirty
+        for key in keys:
+            dirty[key] = None
+        if dirty:
+            self._wake.set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to be decided or written at this moment."""
+        return not self._dirty and not self._busy
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Load, then decide and write until ``stop`` is set; pending writes are let finish."""
+        revisions = {NAMESPACES: await self._load(NAMESPACES)}
+        for resource in KINDS:
+            if resource != NAMESPACES:
+                revisions[resource] = await self._load(resource)
+        self.mark(initial_nodes(self.state, self.config))
+        watches = [asyncio.create_task(self._follow(resource, revisions[resource])) for resource in KINDS]
+        stopper = asyncio.create_task(self._stopped(stop))
+        self.loaded.set()
+        try:
+            while not stop.is_set():
+                await self._wake.wait()
+                self._wake.clear()
+                # Everything that became known in this moment belongs to the same round.
+                await asyncio.sleep(0)
+                await self._round()
+        finally:
+            for task in (*watches, stopper):
+                task.cancel()
+            await asyncio.gather(*watches, stopper, return_exceptions=True)
+            if self._alarm is not None:
+                self._alarm.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=5)
+
+    async def _stopped(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._wake.set()
+
+    async def _load(self, resource: str) -> str:
+        found, revision = await self._api.read(resource)
+        present = {key_of(resource, manifest) for manifest in found}
+        now = self._now()
+        for gone in [m for m in self.state.all_of(resource) if key_of(resource, m) not in present]:
+            self.mark(self.state.remove(resource, gone))
+        for manifest in found:
+            self.mark(self.state.apply(resource, manifest, now))
+        return revision
+
+    async def _follow(self, resource: str, revision: str) -> None:
+        while True:
+            try:
+                async for changes in self._api.watch(resource, revision):
+                    now = self._now()
+                    for manifest, gone in changes:
+                        if gone:
+                            self._removed(resource, self.state.remove(resource, manifest), manifest["metadata"]["name"])
+                        else:
+                            self.mark(self.state.apply(resource, manifest, now))
+            except Expired:
+                log.info("history is gone, listing again", resource=resource)
+            except Exception:
+                log.exception("a watch broke, listing again", resource=resource)
+                await asyncio.sleep(1)
+            revision = await self._load(resource)
+
+    def _removed(self, resource: str, dirty: list[Key], name: str) -> None:
+        if resource == NODES:
+            # A node of ours that somebody deleted registers again, as a kubelet would.
+            dirty.append(Key(NODES, "", name))
+        self.mark(dirty)
+
+    async def _round(self) -> None:
+        now = self._now()
+        while self._timers and self._timers[0][0] <= now:
+            at, key = heapq.heappop(self._timers)
+            if self._due.get(key) == at:
+                del self._due[key]
+                self._dirty[key] = None
+        batch, self._dirty = self._dirty, {}
+        turn = Turn(now, self._ids, self._reserved, self.config)
+        for number, key in enumerate(batch):
+            if key in self._busy:
+                self._dirty[key] = None
+                continue
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            self._decide(key, turn)
+        self._set_alarm()
+
+    def _decide(self, key: Key, turn: Turn) -> None:
+        try:
+            decision = decide(self.state, key, turn)
+        except Exception:
+            log.exception("an object cannot be decided", resource=key.resource, namespace=key.namespace, name=key.name)
+            self._again_later(key)
+            return
+        DECISIONS.inc()
+        if decision.wake is not None:
+            self._at(decision.wake, key)
+        if decision.writes:
+            self._busy.add(key)
+            task = asyncio.create_task(self._write(key, decision.writes))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._pauses.pop(key, None)
+
+    async def _write(self, key: Key, writes: list[Write]) -> None:
+        """Carry out one decision: writes to the same object in order, all others side by side."""
+        lanes: dict[Key, list[Write]] = {}
+        for write in writes:
+            lanes.setdefault(write.key, []).append(write)
+        try:
+            if len(lanes) == 1:
+                done = [await self._lane(writes)]
+            else:
+                done = await asyncio.gather(*(self._lane(lane) for lane in lanes.values()))
+        finally:
+            self._busy.discard(key)
+            if key in self._dirty:
+                self._wake.set()
+        if all(done):
+            self._pauses.pop(key, None)
+        else:
+            self._again_later(key)
+
+    async def _lane(self, writes: list[Write]) -> bool:
+        for write in writes:
+            try:
+                outcome = await self._api.perform(write)
+            except Refused as refusal:
+                REFUSALS.labels(refusal.reason).inc()
+                if refusal.reason not in _QUIET:
+                    log.warning(
+                        "a write was refused",
+                        operation=write.op,
+                        resource=write.key.resource,
+                        namespace=write.key.namespace,
+                        name=write.key.name,
+                        reason=refusal.reason,
+                        message=str(refusal),
+                    )
+                return refusal.reason == "NotFound" and write.op == "delete"
+            except Exception:
+                log.exception("a write failed", resource=write.key.resource, name=write.key.name)
+                return False
+            else:
+                WRITES.labels(write.op).inc()
+                self._took(write, outcome)
+            finally:
+                if write.key.resource == PODS:
+                    self._reserved.release(write.key)
+        return True
+
+    def _took(self, write: Write, outcome: Outcome) -> None:
+        """Take the answer in at once, so that the next round need not wait for the watch."""
+        key = write.key
+        if outcome.gone:
+            self._removed(key.resource, self.state.removed_by_us(key, write.uid), key.name)
+        elif outcome.manifest is not None:
+            self.mark(self.state.apply(key.resource, outcome.manifest, self._now()))
+            if key.resource == PODS and write.op == "status":
+                self._reserved.addresses.pop((outcome.manifest.get("status") or {}).get("podIP", ""), None)
+
+    def _again_later(self, key: Key) -> None:
+        pause = min(self._pauses.get(key, _FIRST_PAUSE / 2) * 2, _LONGEST_PAUSE)
+        self._pauses[key] = pause
+        self._at(self._now() + pause, key)
+        self._set_alarm()
+
+    def _at(self, when: float, key: Key) -> None:
+        planned = self._due.get(key)
+        if planned is None or when < planned:
+            self._due[key] = when
+            heapq.heappush(self._timers, (when, key))
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._timers:
+            delay = max(self._timers[0][0] - self._now(), 0)
+            self._alarm = asyncio.get_running_loop().call_later(min(delay, 3600), self._wake.set)

@@ -1,0 +1,95 @@
+"""Settings of one simulated member, from arguments or from FLEETLOG_MEMBER_* environment variables."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from services._rules.quantity import QuantityError, parse
+from services.member_sim.model import Config
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
+_PREFIX = "FLEETLOG_MEMBER_"
+
+
+class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How one simulated member runs; port 0 takes a free one, an empty ``nats_url`` keeps everything in memory."""
+
+    name: str = "member1"
+    host: str = "127.0.0.1"
+    port: int = 0
+    admin_port: int = 0
+    nats_url: str = ""
+    data_dir: Path = Path(".fleetlog/member1")
+    kubeconfig: Path | None = None
+    token: str = ""
+    """Bearer token of the cluster's administrator; drawn at random when empty."""
+    admin_token: str = ""
+    """Bearer token of the fault port; the administrator's token when empty."""
+    version: str = "v1.31.4"
+    nodes: int = 3
+    cpu: str = "8"
+    memory: str = "32Gi"
+    pods: int = 110
+    region: str = ""
+    ready_delay: float = 0.1
+    """Seconds until a placed pod is ready."""
+    audit_log: Path | None = None
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream that holds the member's objects."""
+        return f"OBJECTS_{self.name}"
+
+    def config(self, ca: str) -> Config:
+        """Return what the decisions need of this; ``ca`` is the cluster's certificate authority as PEM."""
+        return Config(
+            member=self.name,
+            nodes=self.nodes,
+            cpu=self.cpu,
+            memory=self.memory,
+            pods=self.pods,
+            version=self.version,
+            region=self.region,
+            ready_delay=self.ready_delay,
+            ca=ca,
+        )
+
+    def check(self) -> None:
+        """Raise ValueError naming the setting that cannot work."""
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name {self.name!r}: use at most 48 lower-case letters, digits and '-'")
+        for name, quantity in (("cpu", self.cpu), ("memory", self.memory)):
+            try:
+                parse(quantity)
+            except QuantityError as e:
+                raise ValueError(f"{name}: {e}") from e
+        for name, number in (("nodes", self.nodes), ("pods", self.pods), ("ready_delay", self.ready_delay)):
+            if number < 0:
+                raise ValueError(f"{name}: must not be negative, it is {number}")
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> MemberSettings:
+    """Read FLEETLOG_MEMBER_<SETTING> variables; raises ValueError naming the variable that cannot be read."""
+    given: dict[str, Any] = {}
+    known = {field.name for field in msgspec.structs.fields(MemberSettings)}
+    for variable, text in environ.items():
+        if not variable.startswith(_PREFIX):
+            continue
+        name = variable.removeprefix(_PREFIX).lower()
+        if name not in known:
+            raise ValueError(f"{variable}: there is no such setting, use one of {', '.join(sorted(known))}")
+        given[name] = text
+    paths = {name: Path(given.pop(name)) for name in ("data_dir", "kubeconfig", "audit_log") if given.get(name)}
+    try:
+        settings = msgspec.convert(given, MemberSettings, strict=False)
+    except msgspec.ValidationError as e:
+        raise ValueError(f"{_PREFIX}*: {e}") from e
+    if "data_dir" not in paths:
+        paths["data_dir"] = Path(".fleetlog") / settings.name
+    settings = msgspec.structs.replace(settings, **paths)
+    settings.check()
+    return settings
