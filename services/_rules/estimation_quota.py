@@ -78,8 +78,8 @@ def _covers(scope: Mapping[str, Any], priority_class: str) -> bool:
     return Selector((condition,)).matches({_PRIORITY_CLASS: priority_class} if priority_class else {})
 
 
-def _free_after(quota: Manifest, namespace: str, assumed: Sequence[Assumed]) -> dict[str, int]:
-    """What the quota leaves, less the assumed workloads that it covers (never below zero by those)."""
+def _free_after(quota: Manifest, namespace: str, assumed: Sequence[Assumed]) -> dict[str, int] | None:
+    """What the quota leaves after the assumed workloads that it covers, None where they already exceed it."""
     free = _free(quota)
     for workload in assumed:
         if workload.namespace != namespace:
@@ -87,7 +87,9 @@ def _free_after(quota: Manifest, namespace: str, assumed: Sequence[Assumed]) -> 
         counted = [item for item in workload.components if _applies(quota, item.priority_class)]
         for name, amount in per_set(counted).items():
             if name in free:
-                free[name] = max(free[name] - node_units(name, amount), 0)
+                free[name] -= node_units(name, amount)
+                if free[name] < 0:
+                    return None
     return free
 
 
@@ -105,8 +107,10 @@ def _free(quota: Manifest) -> dict[str, int]:
     return free
 
 
-def _quotient(free: Mapping[str, int], wanted: Mapping[str, Quantity]) -> int:
+def _quotient(free: Mapping[str, int] | None, wanted: Mapping[str, Quantity]) -> int:
     """How often the wanted amounts fit, rounded toward zero; resources without a limit do not count."""
+    if free is None:
+        return 0
     answer = UNLIMITED
     for name, amount in wanted.items():
         units = node_units(name, amount)
