@@ -84,30 +84,33 @@ def needs_update(desired: Manifest, live: Manifest, previously_applied: Manifest
 
 
 def _metadata_differs(desired: Manifest, live: Manifest, previous: Manifest) -> bool:
-    wanted = desired.get("metadata") or {}
-    found = live.get("metadata") or {}
-    before = previous.get("metadata") or {}
-    notes = found.get("annotations") or {}
+    wanted, found, before = (_object(obj, "metadata") for obj in (desired, live, previous))
+    notes = _object(found, "annotations")
     for member, record in (("labels", MANAGED_LABELS_ANNOTATION), ("annotations", MANAGED_ANNOTATIONS_ANNOTATION)):
-        pairs = wanted.get(member) or {}
-        present = found.get(member) or {}
+        pairs, present = _object(wanted, member), _object(found, member)
         if pairs == present:
             continue
         for key, value in pairs.items():
             if present.get(key) != value:
                 return True
-        for key in recorded_keys(notes, record).union(before.get(member) or ()):
+        for key in recorded_keys(notes, record).union(_object(before, member)):
             if key in present and key not in pairs:
                 return True
     return False
 
 
+def _object(obj: Manifest, member: str) -> Manifest:
+    """An object in an object; empty where there is something else, which the server shall judge."""
+    value = obj.get(member)
+    return value if isinstance(value, dict) else {}
+
+
 def _with_encoded(secret: Manifest) -> Manifest:
     """A Secret with its plain texts where a server moves them."""
-    plain = secret.get("stringData") or {}
+    plain = _object(secret, "stringData")
     encoded = {key: b64encode(str(text).encode()).decode() for key, text in plain.items()}
     copy = {name: value for name, value in secret.items() if name != "stringData"}
-    copy["data"] = {**(secret.get("data") or {}), **encoded}
+    copy["data"] = {**_object(secret, "data"), **encoded}
     return copy
 
 

@@ -22,6 +22,7 @@ from services._rules.interpreter.base import (
     REVISE_REPLICA,
     InterpretError,
     Manifest,
+    describe,
 )
 from services._rules.interpreter.prune import REMOVE_JOB_TTL, prune
 from services._rules.interpreter.reflect import Reflector, reflect_whole
@@ -198,7 +199,11 @@ class NativeInterpreter:
 
 
 def _kind(obj: Manifest) -> NativeKind:
-    return NATIVE_KINDS.get((obj.get("apiVersion"), obj.get("kind")), _OTHER)  # type: ignore[arg-type] # other types miss
+    api_version, kind = obj.get("apiVersion"), obj.get("kind")
+    for name, value in (("apiVersion", api_version), ("kind", kind)):
+        if type(value) is not str:
+            raise InterpretError(f"is {describe(value)}, expected a text", name)
+    return NATIVE_KINDS.get((api_version, kind), _OTHER)  # type: ignore[arg-type] # both are texts by now
 
 
 def _offered(function: _Function | None, obj: Manifest, operation: str) -> _Function:

@@ -12,7 +12,6 @@ from services._rules.interpreter.base import (
     object_at,
     set_at,
     text_at,
-    whole_number,
 )
 from services._rules.interpreter.shapes import check_object
 
@@ -28,7 +27,9 @@ def retain_deployment(desired: Manifest, observed: Manifest) -> Manifest:
     replicas = object_at(observed, "spec").get("replicas")
     if replicas is None:
         raise InterpretError("is missing on the live Deployment, so it cannot be retained", "spec.replicas")
-    return set_at(desired, ("spec", "replicas"), whole_number(replicas, "spec.replicas"))
+    if type(replicas) is not int:
+        raise InterpretError(f"is {describe(replicas)}, expected a whole number", "spec.replicas")
+    return set_at(desired, ("spec", "replicas"), replicas)
 
 
 def retain_pod(desired: Manifest, observed: Manifest) -> Manifest:

@@ -123,7 +123,10 @@ def test_conflict_resolution(annotation: str | None, binding: str, expected: str
 
 def test_first_mention_of_a_required_cluster_wins() -> None:
     clusters = [{"name": "m1", "replicas": 2}]
-    required = [{"clusters": [{"name": "m2", "replicas": 1}, {"name": "m1", "replicas": 9}]}, {"clusters": None}]
+    required: list[dict[str, Any]] = [
+        {"clusters": [{"name": "m2", "replicas": 1}, {"name": "m1", "replicas": 9}]},
+        {"clusters": None},
+    ]
     assert merge_required_by(clusters, required) == [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}]
 
 

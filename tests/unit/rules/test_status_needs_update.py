@@ -140,7 +140,7 @@ def test_labels_of_others_need_no_write() -> None:
 
 
 def test_a_service_with_allocated_addresses_needs_no_write() -> None:
-    desired = {
+    desired: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "s"},
@@ -188,7 +188,7 @@ def test_a_custom_resource_keeps_its_zeros_and_may_be_defaulted() -> None:
 
 
 def test_entries_that_admission_adds_to_a_pod_need_no_write() -> None:
-    desired = {
+    desired: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p"},
