@@ -1,0 +1,51 @@
+"""Runs one API server: settings from FLEETLOG_* variables, objects in JetStream (FLEETLOG_NATS_URL) or memory."""
+
+import asyncio
+import os
+import signal
+
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.server import ApiServer
+from services.apiserver.settings import from_environment
+from services.apiserver.store import Store
+
+
+async def _main() -> None:
+    settings = from_environment()
+    store: Store
+    url = os.environ.get("FLEETLOG_NATS_URL", "")
+    if url:
+        from services.apiserver.store_jetstream import JetStreamStore
+
+        stream = os.environ.get("FLEETLOG_APISERVER_STREAM", "OBJECTS")
+        prefix = os.environ.get("FLEETLOG_APISERVER_PREFIX", "obj")
+        store = JetStreamStore(url, stream=stream, prefix=prefix)
+    else:
+        from services.apiserver.store_memory import MemoryStore
+
+        store = MemoryStore()
+    server = ApiServer(store, Registry.builtin(settings.profile), settings)
+    host = os.environ.get("FLEETLOG_APISERVER_HOST", "127.0.0.1")
+    port = int(os.environ.get("FLEETLOG_APISERVER_PORT", "6443"))
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    await server.start(host, port)
+    print(f"ready {server.url}", flush=True)  # noqa: T201 - callers wait for this line
+    await stopped.wait()
+    await server.stop()
+
+
+def main() -> None:
+    """Run until SIGINT or SIGTERM."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(_main())
+    else:
+        uvloop.run(_main())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Who asks and how: the identity behind a request and the options that every write takes."""
+
+import datetime as dt
+from typing import Any
+
+import msgspec
+
+SYSTEM_MASTERS = "system:masters"
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """An authenticated user."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = {}
+
+    def user_info(self) -> dict[str, Any]:
+        """The user as reviews and requests to webhooks carry it."""
+        out: dict[str, Any] = {"username": self.name}
+        if self.uid:
+            out["uid"] = self.uid
+        if self.groups:
+            out["groups"] = list(self.groups)
+        if self.extra:
+            out["extra"] = self.extra
+        return out
+
+
+LOOPBACK = Identity("system:apiserver", "", (SYSTEM_MASTERS, "system:authenticated"))
+
+
+class Call:
+    """One request on its way through the server; `warnings` become Warning headers of the answer."""
+
+    __slots__ = ("dry_run", "force", "manager", "options", "user", "validation", "verb", "warnings")
+
+    def __init__(
+        self,
+        user: Identity,
+        *,
+        verb: str = "",
+        manager: str = "unknown",
+        dry_run: bool = False,
+        validation: str = "",
+        force: bool | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.user = user
+        self.verb = verb
+        self.manager = manager
+        self.dry_run = dry_run
+        self.validation = validation
+        self.force = force
+        self.options = options
+        self.warnings: list[str] = []
+
+
+def timestamp(moment: dt.datetime) -> str:
+    """RFC 3339 in UTC with whole seconds, as API objects carry times."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def now() -> dt.datetime:
+    """The present time in UTC."""
+    return dt.datetime.now(dt.UTC)

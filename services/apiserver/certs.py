@@ -1,0 +1,188 @@
+"""The server's own certificate authority, serving and client certificates, kept in the data directory."""
+
+import datetime as dt
+import ipaddress
+import os
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+_YEARS = 10
+
+
+def _write(path: Path, data: bytes, mode: int = 0o600) -> None:
+    part = path.with_suffix(path.suffix + ".part")
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(fd, "wb") as out:
+        out.write(data)
+    part.replace(path)
+
+
+class Authority:
+    """A certificate authority in a directory: made on first use, read afterwards."""
+
+    def __init__(self, directory: Path, name: str = "fleetlog-ca") -> None:
+        self.directory = directory
+        self._name = name
+        self._key: ec.EllipticCurvePrivateKey | None = None
+        self._cert: x509.Certificate | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def ca_file(self) -> Path:
+        """PEM of the authority's certificate."""
+        return self.directory / "ca.crt"
+
+    def load(self) -> None:
+        """Make or read the authority."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        key_file = self.directory / "ca.key"
+        if key_file.exists() and self.ca_file.exists():
+            key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+            if not isinstance(key, ec.EllipticCurvePrivateKey):
+                raise ValueError(f"{key_file}: an elliptic curve key was expected")
+            self._key = key
+            self._cert = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
+            return
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        name = _name(self._name, ())
+        self._cert = _sign(name, name, self._key.public_key(), self._key, ca=True)
+        _write(key_file, _key_pem(self._key))
+        _write(self.ca_file, self._cert.public_bytes(serialization.Encoding.PEM), 0o644)
+
+    @property
+    def ca_pem(self) -> bytes:
+        """PEM of the authority's certificate."""
+        return self.ca_file.read_bytes()
+
+    def server(self, names: tuple[str, ...]) -> tuple[Path, Path]:
+        """Files of a serving certificate for host names and addresses, renewed when the names changed."""
+        from cryptography import x509
+
+        cert_file, key_file = self.directory / "server.crt", self.directory / "server.key"
+        wanted = {*names, "localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default.svc"}
+        if cert_file.exists() and key_file.exists():
+            cert = x509.load_pem_x509_certificate(cert_file.read_bytes())
+            sans = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            have = {str(n.value) for n in sans}
+            fresh = cert.not_valid_after_utc > dt.datetime.now(dt.UTC) + dt.timedelta(days=30)
+            if wanted <= have and fresh and self._cert is not None and cert.issuer == self._cert.subject:
+                return cert_file, key_file
+        cert_pem, key_pem = self.issue("fleetlog-apiserver", (), sorted(wanted))
+        _write(key_file, key_pem)
+        _write(cert_file, cert_pem, 0o644)
+        return cert_file, key_file
+
+    def client(self, user: str, groups: tuple[str, ...]) -> tuple[Path, Path]:
+        """Files of a client certificate."""
+        stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in user)
+        cert_file, key_file = self.directory / f"client-{stem}.crt", self.directory / f"client-{stem}.key"
+        if not (cert_file.exists() and key_file.exists()):
+            cert_pem, key_pem = self.issue(user, groups, None)
+            _write(key_file, key_pem)
+            _write(cert_file, cert_pem, 0o644)
+        return cert_file, key_file
+
+    def issue(self, user: str, groups: tuple[str, ...], names: list[str] | None) -> tuple[bytes, bytes]:
+        """Certificate and key PEM; `names` makes it a serving certificate."""
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        if self._key is None or self._cert is None:
+            self.load()
+        assert self._key is not None
+        assert self._cert is not None
+        key = ec.generate_private_key(ec.SECP256R1())
+        cert = _sign(_name(user, groups), self._cert.subject, key.public_key(), self._key, names=names)
+        return cert.public_bytes(serialization.Encoding.PEM), _key_pem(key)
+
+
+def _key_pem(key: "ec.EllipticCurvePrivateKey") -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _name(common: str, organizations: tuple[str, ...]) -> "x509.Name":
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, o) for o in organizations]
+    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _sign(
+    subject: "x509.Name",
+    issuer: "x509.Name",
+    public: "ec.EllipticCurvePublicKey",
+    key: "ec.EllipticCurvePrivateKey",
+    *,
+    ca: bool = False,
+    names: list[str] | None = None,
+) -> "x509.Certificate":
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(minutes=5))
+        .not_valid_after(now + dt.timedelta(days=365 * _YEARS))
+        .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=True,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                key_cert_sign=ca,
+                crl_sign=ca,
+                encipher_only=False,
+                decipher_only=False,
+            ),
+            critical=True,
+        )
+    )
+    if not ca:
+        usage = ExtendedKeyUsageOID.CLIENT_AUTH if names is None else ExtendedKeyUsageOID.SERVER_AUTH
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    if names:
+        alternatives = [_alternative(n) for n in names]
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return builder.sign(key, hashes.SHA256())
+
+
+def _alternative(name: str) -> "x509.GeneralName":
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def server_context(cert: Path, key: Path, client_ca: Path) -> ssl.SSLContext:
+    """TLS for the server; client certificates are optional and checked against `client_ca`."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(cert, key)
+    context.load_verify_locations(client_ca)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.set_alpn_protocols(["http/1.1"])
+    return context

@@ -1,0 +1,192 @@
+"""The in-memory state of a store: present objects sorted per namespace, recent history, and wake-ups of its readers."""
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from services.apiserver.store import Compacted, Entry, Event, Key
+
+
+class _Names:
+    """The objects of one namespace by name, with their names in byte order."""
+
+    __slots__ = ("by_name", "ordered")
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Entry] = {}
+        self.ordered: list[str] = []
+
+
+class Bucket:
+    """Present state and recent history of one resource."""
+
+    def __init__(self, history: int, floor: int) -> None:
+        self.namespaces: dict[str, _Names] = {}
+        self.count = 0
+        self.events: list[Event] = []
+        self.first = 0  # absolute number of events[0]
+        self.floor = floor
+        self.capacity = history
+        self.waiter: asyncio.Future[None] | None = None
+
+    def get(self, namespace: str, name: str) -> Entry | None:
+        names = self.namespaces.get(namespace)
+        return None if names is None else names.by_name.get(name)
+
+    def set(self, entry: Entry) -> Entry | None:
+        """Make an entry the present state; returns the previous one."""
+        names = self.namespaces.get(entry.key.namespace)
+        if names is None:
+            names = self.namespaces[entry.key.namespace] = _Names()
+        name = entry.key.name
+        prev = names.by_name.get(name)
+        if prev is None:
+            insort(names.ordered, name)
+            self.count += 1
+        names.by_name[name] = entry
+        return prev
+
+    def remove(self, key: Key) -> Entry | None:
+        """Take an entry out of the present state; returns it."""
+        names = self.namespaces.get(key.namespace)
+        prev = None if names is None else names.by_name.pop(key.name, None)
+        if names is None or prev is None:
+            return None
+        del names.ordered[bisect_left(names.ordered, key.name)]
+        self.count -= 1
+        if not names.by_name:
+            del self.namespaces[key.namespace]
+        return prev
+
+    def record(self, event: Event) -> None:
+        """Append to history, forgetting the oldest tenth when it is full, and wake every reader."""
+        self.events.append(event)
+        if len(self.events) > self.capacity:
+            drop = max(1, self.capacity // 10)
+            self.floor = self.events[drop - 1].revision
+            del self.events[:drop]
+            self.first += drop
+        if self.waiter is not None:
+            if not self.waiter.done():
+                self.waiter.set_result(None)
+            self.waiter = None
+
+    def forget_before(self, revision: int) -> None:
+        """Raise the floor."""
+        drop = bisect_left(self.events, revision + 1, key=lambda e: e.revision)
+        if revision > self.floor:
+            self.floor = revision
+        del self.events[:drop]
+        self.first += drop
+
+    def entries(self, namespace: str) -> Iterator[Entry]:
+        """Present entries by the bytes of namespace/name."""
+        if namespace:
+            names = self.namespaces.get(namespace)
+            if names is not None:
+                by_name = names.by_name
+                for name in names.ordered:
+                    yield by_name[name]
+            return
+        for ns in sorted(self.namespaces, key=lambda n: n + "/"):
+            names = self.namespaces[ns]
+            by_name = names.by_name
+            for name in names.ordered:
+                yield by_name[name]
+
+    def entries_at(self, namespace: str, revision: int) -> list[Entry]:
+        """Entries as of a revision, found by undoing newer history."""
+        if revision < self.floor:
+            raise Compacted(revision, self.floor)
+        undo: dict[tuple[str, str], Entry | None] = {}
+        for event in reversed(self.events):
+            if event.revision <= revision:
+                break
+            key = event.entry.key
+            if not namespace or key.namespace == namespace:
+                undo[key.namespace, key.name] = event.prev
+        if not undo:
+            return list(self.entries(namespace))
+        kept = [e for e in self.entries(namespace) if (e.key.namespace, e.key.name) not in undo]
+        kept += [e for e in undo.values() if e is not None]
+        kept.sort(key=lambda e: (e.key.namespace + "/" if e.key.namespace else "", e.key.name))
+        return kept
+
+
+class Projection:
+    """All resources of a store; both stores feed it and answer every read from it."""
+
+    def __init__(self, history: int = 8192) -> None:
+        self.buckets: dict[tuple[str, str], Bucket] = {}
+        self.revision = 0
+        self.start_floor = 0
+        self._history = history
+
+    def bucket(self, group: str, resource: str) -> Bucket:
+        found = self.buckets.get((group, resource))
+        if found is None:
+            found = self.buckets[group, resource] = Bucket(self._history, self.start_floor)
+        return found
+
+    def apply_put(self, entry: Entry) -> None:
+        """A write became durable."""
+        bucket = self.bucket(entry.key.group, entry.key.resource)
+        self.revision = entry.revision
+        bucket.record(Event(entry, bucket.set(entry), deleted=False))
+
+    def apply_delete(self, entry: Entry) -> None:
+        """A deletion became durable; `entry` is the last state under the deletion's revision."""
+        bucket = self.bucket(entry.key.group, entry.key.resource)
+        self.revision = entry.revision
+        prev = bucket.remove(entry.key)
+        bucket.record(Event(entry, prev, deleted=True))
+
+    def get(self, key: Key) -> Entry | None:
+        bucket = self.buckets.get((key.group, key.resource))
+        return None if bucket is None else bucket.get(key.namespace, key.name)
+
+    def watch(self, group: str, resource: str, revision: int) -> "Cursor":
+        bucket = self.bucket(group, resource)
+        if revision < bucket.floor:
+            raise Compacted(revision, bucket.floor)
+        return Cursor(self, bucket, revision)
+
+
+class Cursor:
+    """A reader's place in the history of one resource; holds no queue, so a slow reader costs nothing."""
+
+    __slots__ = ("_bucket", "_next", "_projection", "_revision", "_skip_to")
+
+    def __init__(self, projection: Projection, bucket: Bucket, revision: int) -> None:
+        self._projection = projection
+        self._bucket = bucket
+        self._revision = revision
+        self._skip_to = revision
+        self._next = bucket.first + bisect_left(bucket.events, revision + 1, key=lambda e: e.revision)
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    async def next(self, timeout: float | None) -> list[Event]:
+        """See the store port."""
+        bucket = self._bucket
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        while True:
+            if self._next < bucket.first:
+                raise Compacted(self._revision, bucket.floor)
+            found = bucket.events[self._next - bucket.first :]
+            self._next += len(found)
+            if found and found[0].revision <= self._skip_to:
+                found = [e for e in found if e.revision > self._skip_to]
+            if found:
+                self._revision = max(self._revision, found[-1].revision)
+                return found
+            self._revision = max(self._revision, self._projection.revision)
+            if bucket.waiter is None:
+                bucket.waiter = loop.create_future()
+            remaining = None if deadline is None else deadline - loop.time()
+            if remaining is not None and remaining <= 0:
+                return []
+            await asyncio.wait((bucket.waiter,), timeout=remaining)

@@ -1,0 +1,173 @@
+"""The public entry: an API server over a store and a registry, over HTTP and in-process."""
+
+import asyncio
+import secrets
+import ssl
+from pathlib import Path
+from typing import Any
+
+import structlog
+from aiohttp import web
+from aiohttp.web_request import BaseRequest
+
+from services.apiserver import kubeconfig
+from services.apiserver.admission import Admission
+from services.apiserver.audit import Audit
+from services.apiserver.authn import Authenticator, ServiceAccountTokens
+from services.apiserver.authz import AlwaysAllow, Authorizer, MastersOnly
+from services.apiserver.call import SYSTEM_MASTERS, Identity
+from services.apiserver.certs import Authority, server_context
+from services.apiserver.deletion import Deleter
+from services.apiserver.discovery import Discovery
+from services.apiserver.http import HttpFace
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.lifecycle import NamespaceLifecycle
+from services.apiserver.local import LocalClient
+from services.apiserver.objects import Objects
+from services.apiserver.ownership import Ownership
+from services.apiserver.resources import ResourceApi
+from services.apiserver.reviews import Reviews
+from services.apiserver.settings import Settings
+from services.apiserver.status import ApiError
+from services.apiserver.store import Store
+from services.apiserver.subresources import Subresources
+from services.apiserver.tokens import TokenRequests
+from services.apiserver.wiring import builtin_controllers, builtin_plugins, openapi_of, table_of
+
+log = structlog.get_logger(__name__)
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class ApiServer:
+    """One API server; `local` is its in-process client."""
+
+    def __init__(self, store: Store, registry: Registry, settings: Settings | None = None) -> None:
+        self.store = store
+        self.registry = registry
+        self.settings = settings or Settings()
+        self.url = ""
+        self.port = 0
+        self.audit = Audit(self.settings.audit_log)
+        self.authority: Authority | None = None
+        if self.settings.data_dir is not None:
+            self.authority = Authority(self.settings.data_dir)
+        admission = Admission([NamespaceLifecycle(store)])
+        self.objects = Objects(store, registry, admission, Ownership(), self.audit)
+        self.deleter = Deleter(self.objects)
+        self.local = LocalClient(self.objects, self.deleter, registry)
+        admission.plugins += builtin_plugins(self)
+        signer = ServiceAccountTokens(self._signing_key())
+        self.authenticator = Authenticator(self.settings.tokens, signer)
+        authorizer: Authorizer = AlwaysAllow() if self.settings.authorization == "AlwaysAllow" else MastersOnly()
+        reviews = Reviews(self.authenticator, authorizer)
+        subresources = Subresources(self.objects, self.deleter, TokenRequests(self.objects, signer))
+        self._resources = ResourceApi(
+            self.objects, self.deleter, subresources, registry, table_of(), reviews.answer
+        )
+        self.discovery = Discovery(
+            registry,
+            self.settings.git_version,
+            lambda: self.store.ready,
+            openapi_of(registry),
+            aggregated=self.settings.profile == "current",
+        )
+        self.controllers = builtin_controllers(self)
+        routes = [c.route for c in self.controllers if hasattr(c, "route")]
+        self._face = HttpFace(
+            self.authenticator, authorizer, [*routes, self.discovery.route, self._resources.route]
+        )
+        self._resources.face = self._face
+        self._runner: web.ServerRunner | None = None
+
+    def _signing_key(self) -> bytes:
+        if self.settings.data_dir is None:
+            return secrets.token_bytes(32)
+        path = self.settings.data_dir / "sa.key"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(0o600)
+            path.write_bytes(secrets.token_bytes(32))
+        return path.read_bytes()
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Load the store, serve, and start the controllers; `url` and `port` are set afterwards."""
+        await self.store.start()
+        await self._create_namespaces()
+        context = self._tls(host)
+        server = web.Server(self._face.handle, request_factory=self._request_factory, access_log=None)
+        self._runner = web.ServerRunner(server, handle_signals=False)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, ssl_context=context, backlog=1024, reuse_address=True)
+        await site.start()
+        assert site._server is not None
+        self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+        scheme = "https" if context is not None else "http"
+        self.url = f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '') else host}:{self.port}"
+        self.discovery.address = self.url.partition("//")[2]
+        for controller in self.controllers:
+            await controller.start()
+        if self.settings.kubeconfig is not None:
+            self.write_kubeconfig(self.settings.kubeconfig)
+
+    def _request_factory(self, *args: Any) -> BaseRequest:
+        return BaseRequest(*args, client_max_size=self.settings.max_body)
+
+    async def stop(self) -> None:
+        """Stop controllers, end watches and finish accepted writes."""
+        for controller in reversed(self.controllers):
+            await controller.stop()
+        for task in list(self._face.tasks):
+            task.cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        await self.store.stop()
+        self.audit.close()
+
+    def _tls(self, host: str) -> ssl.SSLContext | None:
+        if not self.settings.tls:
+            return None
+        if self.authority is None:
+            raise ValueError("TLS needs a data directory for its certificates: set data_dir or turn tls off")
+        self.authority.load()
+        names = (*self.settings.tls_names, host)
+        cert, key = self.authority.server(tuple(n for n in names if n and n != "0.0.0.0"))
+        return server_context(cert, key, self.authority.ca_file)
+
+    async def _create_namespaces(self) -> None:
+        for name in NAMESPACES:
+            if self.local.get("v1", "namespaces", "", name) is None:
+                try:
+                    await self.local.create("v1", "namespaces", {"metadata": {"name": name}})
+                except ApiError as e:
+                    if e.reason != "AlreadyExists":
+                        raise
+
+    def write_kubeconfig(
+        self, path: Path, *, user: str = "admin", groups: tuple[str, ...] = (SYSTEM_MASTERS,), name: str = "fleetlog"
+    ) -> None:
+        """Write a kubeconfig that lets `user` in: a client certificate with TLS, a new token without."""
+        if self.settings.tls and self.authority is not None:
+            cert, key = self.authority.client(user, groups)
+            kubeconfig.write(
+                path,
+                server=self.url,
+                name=name,
+                ca=self.authority.ca_pem,
+                cert=cert.read_bytes(),
+                key=key.read_bytes(),
+            )
+            return
+        token = secrets.token_urlsafe(24)
+        self.authenticator.add_token(token, Identity(user, user, groups))
+        kubeconfig.write(path, server=self.url, name=name, ca=None, cert=b"", key=b"", token=token)
+
+
+async def serve_forever(server: ApiServer, host: str, port: int) -> None:
+    """Run until the task is cancelled."""
+    await server.start(host, port)
+    log.info("ready", url=server.url)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await server.stop()

@@ -1,0 +1,76 @@
+"""Settings of the API server, from arguments or from FLEETLOG_* environment variables."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from services.apiserver.authn import parse_tokens
+from services.apiserver.call import SYSTEM_MASTERS, Identity
+
+DEFAULT_VERSION = "v1.30.0+fleetlog"
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """How one API server runs.
+
+    `data_dir` holds certificates, keys and the kubeconfig. `controllers` turns the built-in namespace lifecycle and the
+    garbage collector on. `aggregate` maps group/version to the URL of the server that answers for it.
+    """
+
+    data_dir: Path | None = None
+    git_version: str = DEFAULT_VERSION
+    tokens: dict[str, Identity] = {}
+    tls: bool = True
+    tls_names: tuple[str, ...] = ()
+    controllers: bool = True
+    authorization: str = "AlwaysAllow"
+    audit_log: Path | None = None
+    aggregate: dict[str, str] = {}
+    service_cidr: str = "10.96.0.0/16"
+    kubeconfig: Path | None = None
+    max_body: int = 8 * 1024 * 1024
+    profile: str = "current"
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read FLEETLOG_APISERVER_* variables; raises ValueError naming the variable that cannot be read."""
+
+    def text(name: str, default: str = "") -> str:
+        return environ.get(f"FLEETLOG_APISERVER_{name}", default)
+
+    def flag(name: str, default: bool) -> bool:
+        value = text(name, "1" if default else "0").lower()
+        if value in ("1", "true", "yes", "on"):
+            return True
+        if value in ("0", "false", "no", "off"):
+            return False
+        raise ValueError(f"FLEETLOG_APISERVER_{name}: use 1 or 0, not {value!r}")
+
+    tokens: dict[str, Identity] = {}
+    if text("TOKEN_FILE"):
+        tokens.update(parse_tokens(Path(text("TOKEN_FILE")).read_text(encoding="utf-8")))
+    if text("ADMIN_TOKEN"):
+        tokens[text("ADMIN_TOKEN")] = Identity("admin", "admin", (SYSTEM_MASTERS,))
+    aggregate = {}
+    for item in text("AGGREGATE").split(","):
+        if item.strip():
+            name, found, url = item.strip().partition("=")
+            if not found or "/" not in name:
+                raise ValueError(f"FLEETLOG_APISERVER_AGGREGATE: use group/version=https://host:port, not {item!r}")
+            aggregate[name] = url
+    return Settings(
+        data_dir=Path(text("DATA_DIR", ".fleetlog/apiserver")),
+        git_version=text("VERSION", DEFAULT_VERSION),
+        tokens=tokens,
+        tls=flag("TLS", True),
+        tls_names=tuple(n for n in text("TLS_NAMES").split(",") if n),
+        controllers=flag("CONTROLLERS", True),
+        authorization=text("AUTHORIZATION", "AlwaysAllow"),
+        audit_log=Path(text("AUDIT_LOG")) if text("AUDIT_LOG") else None,
+        aggregate=aggregate,
+        service_cidr=text("SERVICE_CIDR", "10.96.0.0/16"),
+        kubeconfig=Path(text("KUBECONFIG")) if text("KUBECONFIG") else None,
+        profile=text("PROFILE", "current"),
+    )

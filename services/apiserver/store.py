@@ -1,0 +1,171 @@
+"""The store port: what the API server needs from a place that keeps objects, revisions and history.
+
+A revision is a position in one total order of writes (with JetStream: the stream sequence). Objects handed to the
+store belong to it from then on; everything it returns is shared and must not be changed.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+Manifest = dict[str, Any]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_SLOT = b'"resourceVersion":""'
+
+
+class Key(NamedTuple):
+    """Where an object lives: API group, plural resource name, namespace ("" for cluster scope) and name."""
+
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+
+class StoreError(Exception):
+    """A write that the store refused."""
+
+
+class Conflict(StoreError):  # noqa: N818 - reads as the outcome it is
+    """The object is not at the revision the writer expected (`actual` is its revision, 0 when it is absent)."""
+
+    def __init__(self, key: Key, expected: int, actual: int) -> None:
+        super().__init__(f"{key.resource} {key.namespace}/{key.name} is at revision {actual}, not {expected}")
+        self.key, self.expected, self.actual = key, expected, actual
+
+
+class Compacted(StoreError):  # noqa: N818
+    """History before `floor` is gone; read again from the present."""
+
+    def __init__(self, requested: int, floor: int) -> None:
+        super().__init__(f"revision {requested} is older than the oldest kept revision {floor}")
+        self.requested, self.floor = requested, floor
+
+
+class StoreUnavailable(StoreError):  # noqa: N818
+    """The log did not confirm a write in time; it may or may not have happened."""
+
+
+class StoreTooLarge(StoreError):  # noqa: N818
+    """The object is larger than the log takes in one message."""
+
+
+def encode_value(obj: Manifest) -> bytes:
+    """Bytes of an object with an empty place for its revision right after kind and apiVersion.
+
+    The place is found again by one search from the start, which is why the first keys have a fixed order.
+    """
+    meta = {"resourceVersion": ""}
+    for key, value in obj["metadata"].items():
+        if key != "resourceVersion":
+            meta[key] = value
+    ordered = {"kind": obj.get("kind"), "apiVersion": obj.get("apiVersion"), "metadata": meta}
+    for key, value in obj.items():
+        if key not in ordered:
+            ordered[key] = value
+    return _encode(ordered)
+
+
+class Entry:
+    """One state of one object; `raw` is its JSON with the revision filled in, `obj` the same decoded."""
+
+    __slots__ = ("_obj", "_raw", "cache", "key", "revision", "value")
+
+    def __init__(self, key: Key, value: bytes, revision: int, obj: Manifest | None = None) -> None:
+        self.key = key
+        self.value = value
+        self.revision = revision
+        self._raw: bytes | None = None
+        self.cache: dict[str, bytes] | None = None
+        if obj is not None:
+            meta = {**obj["metadata"], "resourceVersion": str(revision)}
+            obj = {**obj, "metadata": meta}
+        self._obj = obj
+
+    @property
+    def raw(self) -> bytes:
+        """JSON of the object, made once and shared."""
+        raw = self._raw
+        if raw is None:
+            raw = self._raw = self.value.replace(_SLOT, b'"resourceVersion":"%d"' % self.revision, 1)
+        return raw
+
+    @property
+    def obj(self) -> Manifest:
+        """The decoded object, made once and shared; never change it."""
+        obj = self._obj
+        if obj is None:
+            obj = self._obj = _decode(self.raw)
+        return obj
+
+
+class Event:
+    """One step of history: `entry` is the new state (for a deletion the last state under the deletion's revision)."""
+
+    __slots__ = ("cache", "deleted", "entry", "prev", "revision")
+
+    def __init__(self, entry: Entry, prev: Entry | None, deleted: bool) -> None:
+        self.entry = entry
+        self.prev = prev
+        self.deleted = deleted
+        self.revision = entry.revision
+        self.cache: dict[str, bytes] | None = None
+
+
+class Watch(Protocol):
+    """A cursor over the history of one resource."""
+
+    async def next(self, timeout: float | None) -> list[Event]:
+        """Events after the cursor, at least one, or none when `timeout` seconds passed.
+
+        Raises Compacted when the reader fell behind the kept history.
+        """
+
+    @property
+    def revision(self) -> int:
+        """Revision up to which the reader has seen everything."""
+
+
+class Store(Protocol):
+    """What a store does; every method but the writes and `start`/`stop` answers from memory."""
+
+    async def start(self) -> None:
+        """Load the present state; afterwards reads are complete."""
+
+    async def stop(self) -> None:
+        """Finish accepted writes and let go of connections."""
+
+    @property
+    def revision(self) -> int:
+        """Revision of the latest write."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether writes can be expected to succeed."""
+
+    async def put(self, key: Key, obj: Manifest, expected: int) -> Entry:
+        """Write an object that is at revision `expected` (0: does not exist).
+
+        Raises Conflict, StoreUnavailable or StoreTooLarge.
+        """
+
+    async def delete(self, key: Key, obj: Manifest, expected: int) -> Entry:
+        """Remove an object at revision `expected`, recording `obj` as its last state."""
+
+    def get(self, key: Key) -> Entry | None:
+        """Present state of one object."""
+
+    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Entry]:
+        """Present states ordered by the bytes of namespace/name; all namespaces when `namespace` is empty."""
+
+    def list_at(self, group: str, resource: str, namespace: str, revision: int) -> Iterable[Entry]:
+        """States as of a revision; raises Compacted below the floor."""
+
+    def watch(self, group: str, resource: str, revision: int) -> Watch:
+        """Events after a revision; raises Compacted below the floor."""
+
+    def floor(self, group: str, resource: str) -> int:
+        """Oldest revision from which watching this resource is possible."""

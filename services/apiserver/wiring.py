@@ -1,0 +1,49 @@
+"""What a server is assembled from besides its core: admission plugins, controllers, tables and OpenAPI documents."""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from services.apiserver.admission import Plugin
+from services.apiserver.answers import TableOf
+from services.apiserver.kinds.model import Kind
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.store import Manifest
+
+if TYPE_CHECKING:
+    from services.apiserver.discovery import OpenApi
+    from services.apiserver.server import ApiServer
+
+
+class Controller(Protocol):
+    """A background part of a server."""
+
+    async def start(self) -> None:
+        """Begin; the store is loaded."""
+
+    async def stop(self) -> None:
+        """End."""
+
+
+def builtin_plugins(server: "ApiServer") -> list[Plugin]:
+    """Admission plugins after the namespace check."""
+    return []
+
+
+def builtin_controllers(server: "ApiServer") -> list[Any]:
+    """Controllers in start order."""
+    return []
+
+
+def table_of() -> TableOf:
+    """The Table renderer."""
+
+    def plain(kind: Kind, objects: list[Manifest], include: str, version: str, columns: bool) -> Manifest:
+        definitions = [{"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}]
+        rows = [{"cells": [o["metadata"]["name"]], "object": o} for o in objects]
+        return {"columnDefinitions": definitions if columns else None, "rows": rows}
+
+    return plain
+
+
+def openapi_of(registry: Registry) -> "OpenApi | None":
+    """The OpenAPI documents."""
+    return None
