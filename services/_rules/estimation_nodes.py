@@ -152,7 +152,8 @@ def _term(term: Mapping[str, Any]) -> Eligibility:
 
 def _field(item: Mapping[str, Any]) -> tuple[str, bool]:
     """A condition on the name of the node: the name, and whether it is wanted or excluded."""
-    values, operator = item.get("values") or (), item.get("operator")
+    values: Sequence[str] = item.get("values") or ()
+    operator = item.get("operator")
     if item.get("key") != "metadata.name" or len(values) != 1 or operator not in ("In", "NotIn"):
         raise LabelSelectorError(f"matchFields {item!r}: only metadata.name In or NotIn one value can be tested")
     return values[0], operator == "In"
