@@ -168,7 +168,9 @@ class Deleter:
         await self._remove(kind, current, call)
         return self._answer(kind, current, kind.from_store(current.obj)), True
 
-    async def _terminate_namespace(self, kind: Kind, entry: Entry, old: Manifest, call: Call) -> Entry | Manifest | None:
+    async def _terminate_namespace(
+        self, kind: Kind, entry: Entry, old: Manifest, call: Call
+    ) -> Entry | Manifest | None:
         """First deletion of a namespace marks it; it can go only once its content has."""
         if not old["metadata"].get("deletionTimestamp"):
             meta = {**old["metadata"], "deletionTimestamp": timestamp(now())}

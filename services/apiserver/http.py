@@ -166,7 +166,7 @@ class HttpFace:
             return
         shown = f"{info.resource}.{group}" if group else info.resource
         where = f' in the namespace "{info.namespace}"' if info.namespace else " at the cluster scope"
-        text = f'{shown}{f" {chr(34)}{info.name}{chr(34)}" if info.name else ""} is forbidden: User '
+        text = f"{shown}{f' {chr(34)}{info.name}{chr(34)}' if info.name else ''} is forbidden: User "
         text += f'"{request.user.name}" cannot {verb} resource "{info.resource}" in API group "{group}"{where}'
         if decision.reason:
             text += f": {decision.reason}"

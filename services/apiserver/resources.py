@@ -127,7 +127,9 @@ class ResourceApi:
             uid = obj["metadata"].get("uid")
             if uid:
                 text = f"StorageError: invalid object, Code: 4, Key: /registry/{kind.resource.plural}/{info.namespace}/"
-                text += f"{info.name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+                text += (
+                    f"{info.name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+                )
                 raise status.conflict(kind.resource, info.name, f"{text}{uid}, UID in object meta: ")
             created = True
             return await self._objects.create(kind, info.namespace, obj, call)
@@ -140,7 +142,9 @@ class ResourceApi:
             if first:
                 first = False
                 return obj
-            return self._objects.decode(kind, codec.decode_body(raw, request.http.headers.get("Content-Type")), raw, call)
+            return self._objects.decode(
+                kind, codec.decode_body(raw, request.http.headers.get("Content-Type")), raw, call
+            )
 
         outcome = await self._objects.update(kind, info.namespace, info.name, make, call, create=creator)
         return Answer(201 if created else 200, view.bytes(outcome), warnings=call.warnings)

@@ -139,7 +139,9 @@ def _check_metadata(obj: Manifest) -> list[fields.FieldError]:
 
 
 def _subject(spec: Manifest) -> Identity:
-    return Identity(spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), spec.get("extra") or {})
+    return Identity(
+        spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), spec.get("extra") or {}
+    )
 
 
 def _refuse(found: list[fields.FieldError]) -> None:

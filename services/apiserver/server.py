@@ -62,9 +62,7 @@ class ApiServer:
         authorizer: Authorizer = AlwaysAllow() if self.settings.authorization == "AlwaysAllow" else MastersOnly()
         reviews = Reviews(self.authenticator, authorizer)
         subresources = Subresources(self.objects, self.deleter, TokenRequests(self.objects, signer))
-        self._resources = ResourceApi(
-            self.objects, self.deleter, subresources, registry, table_of(), reviews.answer
-        )
+        self._resources = ResourceApi(self.objects, self.deleter, subresources, registry, table_of(), reviews.answer)
         self.discovery = Discovery(
             registry,
             self.settings.git_version,
@@ -74,9 +72,7 @@ class ApiServer:
         )
         self.controllers = builtin_controllers(self)
         routes = [c.route for c in self.controllers if hasattr(c, "route")]
-        self._face = HttpFace(
-            self.authenticator, authorizer, [*routes, self.discovery.route, self._resources.route]
-        )
+        self._face = HttpFace(self.authenticator, authorizer, [*routes, self.discovery.route, self._resources.route])
         self._resources.face = self._face
         self._runner: web.ServerRunner | None = None
 
@@ -111,7 +107,7 @@ class ApiServer:
             self.write_kubeconfig(self.settings.kubeconfig)
 
     def _request_factory(self, *args: Any) -> BaseRequest:
-        return BaseRequest(*args, client_max_size=self.settings.max_body)
+        return BaseRequest(*args, asyncio.get_running_loop(), client_max_size=self.settings.max_body)
 
     async def stop(self) -> None:
         """Stop controllers, end watches and finish accepted writes."""

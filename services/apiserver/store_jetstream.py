@@ -6,6 +6,8 @@ time-out) are found by the hole they leave in the sequence and read before anyth
 whole write path and load path of one stream on purpose: their invariants only make sense together.
 """
 
+from __future__ import annotations
+
 import asyncio
 import base64
 import contextlib
@@ -286,8 +288,10 @@ class JetStreamStore:
         if prev != last:
             # The step before this one is no longer in the stream: watching from before it would miss something.
             bucket.forget_before(sequence)
-            old = bucket.remove(key) if deleted else bucket.set(entry)
-            del old
+            if deleted:
+                bucket.remove(key)
+            else:
+                bucket.set(entry)
             self._state.revision = sequence
         elif deleted:
             self._state.apply_delete(entry)
@@ -307,7 +311,7 @@ class JetStreamStore:
     async def delete(self, key: Key, obj: Manifest, expected: int) -> Entry:
         return await self._submit(_Write(key, obj, expected, deleted=True))
 
-    def _submit(self, write: _Write) -> "asyncio.Future[Entry]":
+    def _submit(self, write: _Write) -> asyncio.Future[Entry]:
         if self._closing or self._lost:
             raise StoreUnavailable(self._lost or "the store is closing")
         if write.key not in self._busy:
@@ -450,6 +454,8 @@ class JetStreamStore:
                 if message is not None and _headers(message).get(_WRITE) == write_id:
                     await self._acknowledged(batch, message["seq"])
                     return
+                if found.get("error", {}).get("err_code") == 10059:
+                    await self._catch_up()
                 if message is not None or found.get("error", {}).get("err_code") == 10037:
                     await self._catch_up()
                     break

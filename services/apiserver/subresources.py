@@ -193,7 +193,9 @@ class Subresources:
             if old["metadata"].get("deletionTimestamp"):
                 raise status.conflict(kind.resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
             if spec.get("nodeName"):
-                raise status.conflict(kind.resource, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+                raise status.conflict(
+                    kind.resource, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+                )
             new = clone(old)
             new["spec"]["nodeName"] = target["name"]
             annotations = body["metadata"].get("annotations")

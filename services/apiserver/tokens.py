@@ -29,7 +29,9 @@ class TokenRequests:
             text = "may not specify a duration less than 10 minutes"
             found.append(fields.invalid("spec.expirationSeconds", seconds, text))
         elif seconds > 1 << 32:
-            found.append(fields.invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+            found.append(
+                fields.invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
+            )
         if found:
             raise status.invalid("TokenRequest.authentication.k8s.io", "", found)
         audiences = spec.get("audiences") or [self._signer.issuer]
@@ -62,7 +64,9 @@ class TokenRequests:
         plural = {"Pod": "pods", "Secret": "secrets"}.get(bound.get("kind", ""))
         name, uid = bound.get("name", ""), bound.get("uid") or ""
         if plural is None:
-            text = f"cannot bind token for serviceaccount to object of type {bound.get('apiVersion')}/{bound.get('kind')}"
+            text = (
+                f"cannot bind token for serviceaccount to object of type {bound.get('apiVersion')}/{bound.get('kind')}"
+            )
             raise status.bad_request(text)
         kind = self._objects.registry.find("", "v1", plural)
         if kind is None:

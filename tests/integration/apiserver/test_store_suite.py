@@ -1,0 +1,391 @@
+"""One behaviour suite for every store: what the API server relies on, against memory and against a real stream."""
+
+import asyncio
+import socket
+import subprocess
+import sysconfig
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.apiserver.store import Compacted, Conflict, Entry, Key, Manifest, StoreTooLarge, StoreUnavailable
+from services.apiserver.store_jetstream import JetStreamStore, escape, unescape
+from services.apiserver.store_memory import MemoryStore
+
+AnyStore = MemoryStore | JetStreamStore
+Make = Callable[..., AnyStore]
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    import time
+
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError("nats-server ended")
+        with socket.socket() as s:
+            s.settimeout(0.2)
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.02)
+    raise RuntimeError("nats-server does not listen")
+
+
+@pytest.fixture(scope="session")
+def nats_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port = free_port()
+    directory = tmp_path_factory.mktemp("nats")
+    binary = Path(sysconfig.get_path("scripts")) / "nats-server"
+    process = subprocess.Popen(
+        [str(binary), "-js", "-sd", str(directory), "-a", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for_port(port, process)
+        yield f"nats://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+_numbers = iter(range(1, 1_000_000))
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest, kind_of_store: str) -> Make:
+    """Builds stores; those of one test share their stream."""
+    number = next(_numbers)
+
+    def build(**options: Any) -> AnyStore:
+        if kind_of_store == "memory":
+            options.pop("keep", None)
+            options.pop("tombstones", None)
+            return MemoryStore(**options)
+        url = request.getfixturevalue("nats_url")
+        return JetStreamStore(url, stream=f"OBJECTS{number}", prefix=f"obj{number}", **options)
+
+    return build
+
+
+@pytest.fixture(params=["memory", "jetstream"])
+def kind_of_store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def store(make: Make) -> AsyncIterator[AnyStore]:
+    made = make()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def key(name: str, namespace: str = "ns", resource: str = "configmaps", group: str = "") -> Key:
+    return Key(group, resource, namespace, name)
+
+
+def obj(name: str, namespace: str = "ns", **data: str) -> Manifest:
+    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "namespace": namespace}, "data": data}
+
+
+async def test_a_created_object_is_read_back_with_its_revision(store: AnyStore) -> None:
+    entry = await store.put(key("a"), obj("a", x="1"), 0)
+    found = store.get(key("a"))
+    assert found is entry
+    assert entry.obj["metadata"]["resourceVersion"] == str(entry.revision)
+    assert entry.obj["data"] == {"x": "1"}
+    assert f'"resourceVersion":"{entry.revision}"'.encode() in entry.raw
+    assert store.revision == entry.revision
+
+
+async def test_revisions_rise_by_one_order_over_all_resources(store: AnyStore) -> None:
+    revisions = [
+        (await store.put(key("a"), obj("a"), 0)).revision,
+        (await store.put(key("b", resource="secrets"), obj("b"), 0)).revision,
+        (await store.put(key("c", group="apps", resource="deployments"), obj("c"), 0)).revision,
+    ]
+    assert revisions == sorted(set(revisions))
+
+
+async def test_creating_what_exists_is_a_conflict_that_names_the_present_revision(store: AnyStore) -> None:
+    entry = await store.put(key("a"), obj("a"), 0)
+    with pytest.raises(Conflict) as refused:
+        await store.put(key("a"), obj("a", y="2"), 0)
+    assert refused.value.actual == entry.revision
+    assert store.get(key("a")) is entry
+
+
+async def test_an_update_needs_the_present_revision(store: AnyStore) -> None:
+    first = await store.put(key("a"), obj("a"), 0)
+    second = await store.put(key("a"), obj("a", x="2"), first.revision)
+    with pytest.raises(Conflict):
+        await store.put(key("a"), obj("a", x="3"), first.revision)
+    with pytest.raises(Conflict):
+        await store.delete(key("a"), obj("a"), first.revision)
+    assert store.get(key("a")) is second
+
+
+async def test_deleting_and_creating_again(store: AnyStore) -> None:
+    first = await store.put(key("a"), obj("a"), 0)
+    gone = await store.delete(key("a"), first.obj, first.revision)
+    assert store.get(key("a")) is None
+    with pytest.raises(Conflict):
+        await store.delete(key("a"), first.obj, first.revision)
+    again = await store.put(key("a"), obj("a"), 0)
+    assert first.revision < gone.revision < again.revision
+
+
+async def test_of_many_concurrent_writers_of_one_object_exactly_one_wins(store: AnyStore) -> None:
+    first = await store.put(key("a"), obj("a"), 0)
+    results = await asyncio.gather(
+        *(store.put(key("a"), obj("a", x=str(i)), first.revision) for i in range(50)), return_exceptions=True
+    )
+    won = [r for r in results if isinstance(r, Entry)]
+    assert len(won) == 1
+    assert all(isinstance(r, Conflict) for r in results if not isinstance(r, Entry))
+    assert store.get(key("a")) is won[0]
+
+
+async def test_a_conflict_among_many_writes_leaves_the_others_alone(store: AnyStore) -> None:
+    first = await store.put(key("n0"), obj("n0"), 0)
+    writes = [store.put(key(f"n{i}"), obj(f"n{i}"), 0) for i in range(200)]
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert isinstance(results[0], Conflict)
+    assert all(isinstance(r, Entry) for r in results[1:])
+    assert len(list(store.list("", "configmaps"))) == 200
+    assert store.get(key("n0")) is first
+
+
+async def test_lists_follow_the_byte_order_of_namespace_and_name(store: AnyStore) -> None:
+    for namespace, name in [("b", "x"), ("a-b", "y"), ("a", "z"), ("a", "B"), ("a", "a.c"), ("a", "a-c")]:
+        await store.put(key(name, namespace), obj(name, namespace), 0)
+    found = [f"{e.key.namespace}/{e.key.name}" for e in store.list("", "configmaps")]
+    assert found == sorted(found)
+    assert [e.key.name for e in store.list("", "configmaps", "a")] == ["B", "a-c", "a.c", "z"]
+    assert list(store.list("", "configmaps", "none")) == []
+    assert list(store.list("apps", "configmaps")) == []
+
+
+async def test_a_snapshot_shows_the_past(store: AnyStore) -> None:
+    a = await store.put(key("a"), obj("a"), 0)
+    b = await store.put(key("b"), obj("b"), 0)
+    at = store.revision
+    await store.put(key("a"), obj("a", new="1"), a.revision)
+    await store.delete(key("b"), b.obj, b.revision)
+    await store.put(key("c"), obj("c"), 0)
+    assert list(store.list_at("", "configmaps", "ns", at)) == [a, b]
+    assert list(store.list_at("", "configmaps", "", at)) == [a, b]
+    assert [e.key.name for e in store.list("", "configmaps")] == ["a", "c"]
+
+
+async def test_a_watch_from_a_revision_sees_exactly_what_came_after(store: AnyStore) -> None:
+    a = await store.put(key("a"), obj("a"), 0)
+    await store.put(key("other", resource="secrets"), obj("other"), 0)
+    b = await store.put(key("a"), obj("a", x="1"), a.revision)
+    gone = await store.delete(key("a"), b.obj, b.revision)
+    watch = store.watch("", "configmaps", a.revision)
+    events = await watch.next(5)
+    assert [(e.deleted, e.revision) for e in events] == [(False, b.revision), (True, gone.revision)]
+    assert events[0].prev is a
+    assert events[1].entry.obj["metadata"]["resourceVersion"] == str(gone.revision)
+    assert events[1].entry.obj["data"] == {"x": "1"}
+
+
+async def test_a_waiting_watch_is_woken_by_a_write(store: AnyStore) -> None:
+    watch = store.watch("", "configmaps", store.revision)
+    waiting = asyncio.create_task(watch.next(20))
+    await asyncio.sleep(0)
+    entry = await store.put(key("a"), obj("a"), 0)
+    assert [e.revision for e in await waiting] == [entry.revision]
+
+
+async def test_a_watch_sees_every_write_of_a_storm_once_and_in_order(store: AnyStore) -> None:
+    watch = store.watch("", "configmaps", store.revision)
+    seen: list[int] = []
+
+    async def read() -> None:
+        while len(seen) < 500:
+            seen.extend(e.revision for e in await watch.next(20))
+
+    reader = asyncio.create_task(read())
+    entries = await asyncio.gather(*(store.put(key(f"n{i}"), obj(f"n{i}"), 0) for i in range(500)))
+    await reader
+    assert seen == sorted(e.revision for e in entries)
+
+
+async def test_a_watch_of_the_future_waits_for_it(store: AnyStore) -> None:
+    watch = store.watch("", "configmaps", store.revision + 2)
+    await store.put(key("a"), obj("a"), 0)
+    await store.put(key("b"), obj("b"), 0)
+    third = await store.put(key("c"), obj("c"), 0)
+    assert [e.revision for e in await watch.next(5)] == [third.revision]
+
+
+async def test_history_that_was_forgotten_is_refused(make: Make) -> None:
+    store = make(history=20)
+    await store.start()
+    try:
+        first = await store.put(key("a"), obj("a"), 0)
+        slow = store.watch("", "configmaps", first.revision)
+        last = first
+        for i in range(40):
+            last = await store.put(key("a"), obj("a", x=str(i)), last.revision)
+        floor = store.floor("", "configmaps")
+        assert first.revision < floor < last.revision
+        with pytest.raises(Compacted):
+            store.watch("", "configmaps", first.revision)
+        with pytest.raises(Compacted):
+            list(store.list_at("", "configmaps", "", first.revision))
+        with pytest.raises(Compacted):
+            await slow.next(5)
+        assert len(await store.watch("", "configmaps", floor).next(5)) == last.revision - floor
+    finally:
+        await store.stop()
+
+
+async def test_names_of_any_form_survive(store: AnyStore) -> None:
+    names = ["a.b", "system:masters", "ü", "*", ">", "with space", "=2E", "_", "a=b"]
+    for name in names:
+        await store.put(key(name, "", "clusterroles", "rbac.authorization.k8s.io"), obj(name), 0)
+    found = [e.key.name for e in store.list("rbac.authorization.k8s.io", "clusterroles")]
+    assert found == sorted(names)
+
+
+@pytest.mark.parametrize("text", ["", "a.b", "_", "=", "ü.*>", "a b", "x" * 200, "=41", "~"])
+def test_subject_tokens_are_reversible_and_safe(text: str) -> None:
+    token = escape(text)
+    assert token
+    assert not set(token) & set(".*> ")
+    if text != "_":
+        assert unescape(token) == text
+
+
+class TestOnlyOnAStream:
+    @pytest.fixture(params=["jetstream"])
+    def kind_of_store(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    async def test_a_restart_finds_everything_again(self, make: Make) -> None:
+        store = make()
+        await store.start()
+        for i in range(300):
+            await store.put(key(f"n{i}"), obj(f"n{i}"), 0)
+        first = store.get(key("n5"))
+        assert first is not None
+        changed = await store.put(key("n5"), obj("n5", x="1"), first.revision)
+        six = store.get(key("n6"))
+        assert six is not None
+        gone = await store.delete(key("n6"), six.obj, six.revision)
+        await store.stop()
+
+        again = make()
+        await again.start()
+        try:
+            assert again.revision == gone.revision
+            assert len(list(again.list("", "configmaps"))) == 299
+            found = again.get(key("n5"))
+            assert found is not None
+            assert found.raw == changed.raw
+            events = await again.watch("", "configmaps", changed.revision - 1).next(5)
+            assert [(e.deleted, e.revision) for e in events] == [(False, changed.revision), (True, gone.revision)]
+            assert events[0].prev is not None
+            assert events[0].prev.revision == first.revision
+            recreated = await again.put(key("n6"), obj("n6"), 0)
+            assert recreated.revision == gone.revision + 1
+        finally:
+            await again.stop()
+
+    async def test_history_trimmed_by_the_stream_is_refused_after_a_restart(self, make: Make) -> None:
+        store = make(keep=3)
+        await store.start()
+        entry = await store.put(key("a"), obj("a"), 0)
+        first = entry.revision
+        for i in range(10):
+            entry = await store.put(key("a"), obj("a", x=str(i)), entry.revision)
+        await store.stop()
+        again = make(keep=3)
+        await again.start()
+        try:
+            with pytest.raises(Compacted):
+                again.watch("", "configmaps", first)
+            floor = again.floor("", "configmaps")
+            assert floor == entry.revision - 2
+            assert len(await again.watch("", "configmaps", floor).next(5)) == 2
+        finally:
+            await again.stop()
+
+    async def test_old_deletions_are_forgotten_and_stay_forgotten(self, make: Make) -> None:
+        store = make(tombstones=20)
+        await store.start()
+        start = store.revision
+        for i in range(30):
+            entry = await store.put(key(f"n{i}"), obj(f"n{i}"), 0)
+            await store.delete(key(f"n{i}"), entry.obj, entry.revision)
+        kept = await store.put(key("kept"), obj("kept"), 0)
+        for _ in range(200):
+            if store.floor("", "configmaps") > start:
+                break
+            await asyncio.sleep(0.01)
+        floor = store.floor("", "configmaps")
+        assert floor > start
+        again_a = await store.put(key("n0"), obj("n0"), 0)
+        await store.stop()
+        again = make(tombstones=20)
+        await again.start()
+        try:
+            assert again.floor("", "configmaps") >= floor
+            assert {e.key.name for e in again.list("", "configmaps")} == {"kept", "n0"}
+            assert again.get(key("kept")).revision == kept.revision  # type: ignore[union-attr]
+            await again.put(key("n0"), obj("n0", x="1"), again_a.revision)
+        finally:
+            await again.stop()
+
+    async def test_a_foreign_write_is_noticed_and_applied_in_order(self, make: Make) -> None:
+        one, two = make(), make()
+        await one.start()
+        await two.start()
+        try:
+            first = await one.put(key("a"), obj("a"), 0)
+            with pytest.raises(Conflict):
+                await two.put(key("a"), obj("a", by="two"), 0)
+            assert two.get(key("a")).revision == first.revision  # type: ignore[union-attr]
+            later = await two.put(key("b"), obj("b"), 0)
+            mine = await one.put(key("c"), obj("c"), 0)
+            assert one.get(key("b")).revision == later.revision  # type: ignore[union-attr]
+            assert mine.revision == later.revision + 1
+        finally:
+            await one.stop()
+            await two.stop()
+
+    async def test_an_object_larger_than_a_message_is_refused(self, make: Make) -> None:
+        store = make()
+        await store.start()
+        try:
+            with pytest.raises(StoreTooLarge):
+                await store.put(key("big"), obj("big", x="y" * (2 << 20)), 0)
+            await store.put(key("small"), obj("small"), 0)
+        finally:
+            await store.stop()
+
+    async def test_a_stream_that_vanished_is_not_trusted(self, make: Make) -> None:
+        store = make()
+        await store.start()
+        assert isinstance(store, JetStreamStore)
+        try:
+            await store.put(key("a"), obj("a"), 0)
+            await store._api("STREAM.DELETE")
+            with pytest.raises(StoreUnavailable):
+                await store.put(key("b"), obj("b"), 0)
+            assert not store.ready
+            assert store.lost
+        finally:
+            await store.stop()
