@@ -1,4 +1,4 @@
-"""Decides how one member object is brought to what a work says: write, delete, leave alone, refuse (reference 03 §3)."""
+"""Decides how a member object is brought to what a work says: write, delete, leave, refuse (reference 03 §3)."""
 
 from __future__ import annotations
 
@@ -67,15 +67,18 @@ def is_managed(live: Manifest) -> bool:
     return bool((live["metadata"].get("labels") or {}).get(const.MANAGED_LABEL) == const.LABEL_TRUE)
 
 
-def apply_action(desired: Manifest, live: Manifest | None, cluster: str) -> Action:
-    """What to do so that a member holds the desired manifest (§3.3, §3.4); raises InterpretError."""
+def apply_action(desired: Manifest, live: Manifest | None, cluster: str, previous: Manifest | None = None) -> Action:
+    """What to do so that a member holds the desired manifest (§3.3, §3.4); raises InterpretError.
+
+    `previous` is the manifest applied before, where another one was: what it had and the desired one lacks has to go.
+    """
     if live is None:
         return Create(desired)
     annotations = desired["metadata"].get("annotations") or {}
     if not is_managed(live) and annotations.get(const.CONFLICT_RESOLUTION_ANNOTATION) != const.CONFLICT_OVERWRITE:
         return Refuse(_foreign(desired, cluster))
     wanted = _over(desired, live)
-    if is_managed(live) and not needs_update(wanted, live):
+    if is_managed(live) and not needs_update(wanted, live, previous):
         return Leave()
     return Replace(wanted)
 

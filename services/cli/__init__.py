@@ -1,1 +1,1 @@
-"""The commands `fleetlog` and `karmadactl`: thin shells over the log and the Kubernetes API, nothing is decided here."""
+"""The commands `fleetlog` and `karmadactl`: thin shells over the log and the Kubernetes API."""

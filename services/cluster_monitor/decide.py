@@ -65,7 +65,10 @@ class Thresholds(Struct, frozen=True):
     failure: float = 30.0
 
 
-def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = Thresholds()) -> Verdict:
+DEFAULTS: Final = Thresholds()
+
+
+def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = DEFAULTS) -> Verdict:
     """What shall be said of one cluster, given its object, the latest probe and the last fact."""
     cluster = state.of(name)
     manifest = cluster.manifest

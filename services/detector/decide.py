@@ -22,8 +22,8 @@ from services.detector.state import (
     DetectorState,
     Manifest,
     PolicyView,
-    id_label,
     claimed_policy,
+    id_label,
     stripped,
 )
 

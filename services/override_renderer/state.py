@@ -1,4 +1,4 @@
-"""Projects templates, bindings, placements, evictions, override policies and clusters, and the works already rendered."""
+"""Projects what rendering reads (templates, bindings, placements, evictions, overrides, clusters) and the works."""
 
 from __future__ import annotations
 

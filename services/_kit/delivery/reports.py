@@ -1,0 +1,74 @@
+"""Puts observations on the log: the newest per object and cluster, many in one batch."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from schemas.events.observed import WorkObserved
+from schemas.keys import ObjectKey
+from services._kit.append import Appender, KeyedEvents
+from services._kit.errors import FenceLost
+
+log = structlog.get_logger("delivery.reports")
+
+_BATCH = 400
+
+
+class Reports:
+    """Pending observations; a newer one of the same object replaces an older one that has not been sent."""
+
+    def __init__(self, appender: Appender[Any]) -> None:
+        self._appender = appender
+        self._pending: dict[tuple[str, ObjectKey], WorkObserved] = {}
+        self._sent: dict[tuple[str, ObjectKey], WorkObserved] = {}
+        self._some = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Send from now on."""
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop; what was not sent is observed again after the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._pending.clear()
+        self._sent.clear()
+
+    def report(self, event: WorkObserved) -> None:
+        """Send an observation with the next batch."""
+        place = (event.cluster, event.key)
+        self._pending.pop(place, None)
+        self._pending[place] = event
+        self._some.set()
+
+    def latest(self, cluster: str, key: ObjectKey) -> WorkObserved | None:
+        """The observation that is on its way, if any: it counts as said."""
+        place = (cluster, key)
+        return self._pending.get(place) or self._sent.get(place)
+
+    def folded(self, event: WorkObserved) -> None:
+        """An observation came back through the log."""
+        place = (event.cluster, event.key)
+        if self._sent.get(place) is not None and self._sent[place].at <= event.at:
+            del self._sent[place]
+
+    async def _run(self) -> None:
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            while self._pending:
+                batch: dict[tuple[str, ObjectKey], WorkObserved] = {}
+                for place in list(self._pending)[:_BATCH]:
+                    batch[place] = self._sent[place] = self._pending.pop(place)
+                groups = [KeyedEvents(place, (event,)) for place, event in batch.items()]
+                try:
+                    await self._appender.append(groups)
+                except FenceLost:
+                    log.info("reports_stopped", reason="another instance leads")
+                    return

@@ -1,0 +1,160 @@
+"""Runs the detector: watches every kind of the control plane, decides facts, writes claims back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.codec import Known
+from schemas.keys import ObjectKey, PolicyKey
+from services._kit.background import Background
+from services._kit.blobs import digest_of
+from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.log import Message
+from services._kit.service import BaseService, Context, Decision
+from services._rules.skip_rules import compile_skip_rules
+from services.detector.decide import WriteClaim, WritePolicyId, decide_policy, decide_template
+from services.detector.settings import DetectorSettings
+from services.detector.state import DetectorState, Key, fold
+from services.detector.watching import PLURALS, Watching
+
+# A write that raced with another, or found no server, is worth another try; a refused one is decided anew.
+_TRANSIENT: Final = frozenset({409, 429, 500, 502, 503, 504})
+
+
+class Store(Struct, frozen=True):
+    """A decision waits until these manifests are stored."""
+
+    key: Key
+    blobs: Sequence[bytes]
+
+
+class Transient(Exception):
+    """A write to the control plane that has to be repeated."""
+
+
+class Detector(BaseService[DetectorState, Key]):
+    """The control plane in, facts and claims out."""
+
+    name = "detector"
+    filters = ("template.>", "policy.>", "binding.>")
+
+    def __init__(self, settings: DetectorSettings) -> None:
+        self._settings = settings
+        self._skip = compile_skip_rules(settings.skipped_propagating_apis, settings.skipped_propagating_namespaces)
+        self._context: Context[DetectorState, Key] | None = None
+        self._client: KubeClient | None = None
+        self._watching: Watching | None = None
+        self._writes: Background[Key] = Background(concurrency=settings.concurrent_writes, retry=(Transient,))
+        self._stored: dict[str, None] = {}
+
+    def new_state(self) -> DetectorState:
+        """An empty projection."""
+        return DetectorState(skip=self._skip)
+
+    def fold(self, state: DetectorState, message: Message, event: Known) -> Iterable[Key]:
+        """Take in one of the detector's own facts."""
+        return fold(state, message.seq, message.subject, event)
+
+    def last_seq(self, state: DetectorState, subject: str) -> int:
+        """Position of the last event of a subject."""
+        return state.subjects.get(subject, 0)
+
+    def recover(self, state: DetectorState) -> Iterable[Key]:
+        """Everything in sight and everything on record: absence is proven by the lists that follow."""
+        return [*state.policies, *state.templates]
+
+    def decide(self, state: DetectorState, key: Key, now: float) -> Decision:
+        """Facts and writes of one template or policy."""
+        verdict = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
+        unstored = [data for data in verdict.blobs if digest_of(data) not in self._stored]
+        if unstored:
+            return Decision(effects=(Store(key, unstored),))
+        return Decision(events=verdict.events, effects=verdict.effects)
+
+    async def start(self, context: Context[DetectorState, Key]) -> None:
+        """Open the control plane."""
+        self._context = context
+        self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        self._watching = Watching(
+            self._client, context.projection.state, context.mark, period=self._settings.discovery_period
+        )
+        context.health.check("control-plane", lambda: "" if context.projection.state.policies_listed else _BLIND)
+
+    async def on_caught_up(self) -> None:
+        """Watch from now on, as a standby too: a takeover finds everything at hand."""
+        assert self._watching is not None
+        self._watching.start()
+
+    async def stop(self) -> None:
+        """Close watches and connections."""
+        if self._watching is not None:
+            await self._watching.stop()
+        await self._writes.close()
+        if self._client is not None:
+            await self._client.close()
+
+    async def on_following(self) -> None:
+        """Another instance writes claims now."""
+        await self._writes.close()
+        self._writes = Background(concurrency=self._settings.concurrent_writes, retry=(Transient,))
+
+    async def perform(self, effects: Sequence[object]) -> None:
+        """Store manifests, and hand writes over: a slow control plane must not hold up decisions."""
+        context = self._context
+        assert context is not None
+        for effect in effects:
+            match effect:
+                case Store():
+                    for digest in await context.blobs.put_many(effect.blobs):
+                        self._stored[digest] = None
+                    while len(self._stored) > 65536:
+                        del self._stored[next(iter(self._stored))]
+                    context.mark((effect.key,))
+                case WriteClaim() | WritePolicyId():
+                    self._writes.submit(effect.key, partial(self._write, effect))
+                case _:
+                    raise TypeError(f"the detector has no effect {effect!r}")
+
+    async def _write(self, effect: WriteClaim | WritePolicyId) -> None:
+        assert self._client is not None
+        path, body = _patch_of(effect)
+        try:
+            await self._client.patch(path, body)
+        except Unreachable as error:
+            raise Transient(str(error)) from error
+        except ApiError as error:
+            if error.status == 404:
+                return  # The object is gone; its watch says so too.
+            if error.status in _TRANSIENT and not _other_uid(error):
+                raise Transient(str(error)) from error
+            raise
+
+
+_BLIND = "the control plane's policies have not been listed yet"
+
+
+def _other_uid(error: ApiError) -> bool:
+    """Whether a conflict means that another object has the name now."""
+    return error.status == 409 and "uid" in error.message.lower()
+
+
+def _patch_of(effect: WriteClaim | WritePolicyId) -> tuple[str, dict[str, object]]:
+    match effect:
+        case WriteClaim():
+            key: ObjectKey = effect.key
+            version = effect.api_version.rpartition("/")[2]
+            path = resource_path(key.group, version, key.resource, key.namespace, key.name)
+            metadata: dict[str, object] = {"uid": effect.uid}
+            if effect.labels:
+                metadata["labels"] = effect.labels
+            if effect.annotations:
+                metadata["annotations"] = effect.annotations
+            return path, {"metadata": metadata}
+        case WritePolicyId():
+            policy = effect.key
+            path = resource_path("policy.karmada.io", "v1alpha1", PLURALS[policy.kind], policy.namespace, policy.name)
+            return path, {"metadata": {"uid": effect.uid, "labels": {effect.label: effect.id}}}

@@ -1,0 +1,165 @@
+"""Finds every kind the control plane serves and follows each: templates and policies flow into the state from here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from schemas.keys import ObjectKey, PolicyKey
+from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable, resource_path
+from services._kit.kube_watch import Reflector
+from services.detector.state import (
+    DetectorState,
+    Key,
+    Manifest,
+    take_list,
+    take_policy,
+    take_policy_list,
+    take_template,
+)
+
+log = structlog.get_logger("detector.watching")
+
+PLURALS: Final = {
+    "PropagationPolicy": "propagationpolicies",
+    "ClusterPropagationPolicy": "clusterpropagationpolicies",
+    "OverridePolicy": "overridepolicies",
+    "ClusterOverridePolicy": "clusteroverridepolicies",
+}
+_NEEDED_VERBS: Final = frozenset({"list", "watch", "delete"})
+_CRD: Final = "customresourcedefinitions.apiextensions.k8s.io"
+_NEW_KIND_PATIENCE: Final = 20
+
+Mark = Callable[[Iterable[Key]], None]
+
+
+class _Templates:
+    """Takes what a reflector of one kind of template sees."""
+
+    def __init__(self, watching: Watching, resource: ApiResource) -> None:
+        self._watching = watching
+        self._resource = resource
+        self.group_resource = f"{resource.name}.{resource.group}" if resource.group else resource.name
+
+    def _key(self, manifest: Manifest) -> ObjectKey:
+        metadata = manifest["metadata"]
+        return ObjectKey(self._resource.group, self._resource.name, metadata.get("namespace", ""), metadata["name"])
+
+    def listed(self, objects: list[Manifest]) -> None:
+        """A complete list of the kind."""
+        found = {self._key(manifest): manifest for manifest in objects}
+        self._watching.mark(take_list(self._watching.state, self.group_resource, found))
+
+    def changed(self, kind: str, manifest: Manifest) -> None:
+        """One change of an object of the kind."""
+        key = self._key(manifest)
+        self._watching.mark(take_template(self._watching.state, key, None if kind == "DELETED" else manifest))
+        if self.group_resource == _CRD:
+            self._watching.look_again()
+
+
+class _Policies:
+    """Takes what a reflector of one kind of policy sees."""
+
+    def __init__(self, watching: Watching, kind: str) -> None:
+        self._watching = watching
+        self._kind = kind
+
+    def _key(self, manifest: Manifest) -> PolicyKey:
+        metadata = manifest["metadata"]
+        return PolicyKey(self._kind, metadata.get("namespace", ""), metadata["name"])
+
+    def listed(self, objects: list[Manifest]) -> None:
+        """A complete list of the kind."""
+        found = {self._key(manifest): manifest for manifest in objects}
+        self._watching.mark(take_policy_list(self._watching.state, self._kind, found))
+
+    def changed(self, kind: str, manifest: Manifest) -> None:
+        """One change of a policy."""
+        key = self._key(manifest)
+        self._watching.mark(take_policy(self._watching.state, key, None if kind == "DELETED" else manifest))
+
+
+class Watching:
+    """All watches of the detector."""
+
+    def __init__(self, client: KubeClient, state: DetectorState, mark: Mark, *, period: float) -> None:
+        self.state = state
+        self.mark = mark
+        self._client = client
+        self._period = period
+        self._followed: dict[str, asyncio.Task[None]] = {}
+        self._again = asyncio.Event()
+        self._finder: asyncio.Task[None] | None = None
+        self._expected = 0
+
+    def start(self) -> None:
+        """Follow the policies now and every kind as discovery finds it."""
+        if self._finder is None:
+            self._finder = asyncio.create_task(self._find())
+
+    async def stop(self) -> None:
+        """End every watch."""
+        tasks = [*self._followed.values(), *([self._finder] if self._finder is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def look_again(self) -> None:
+        """A definition of a kind changed: it may be served from now on."""
+        self._expected = _NEW_KIND_PATIENCE
+        self._again.set()
+
+    async def _find(self) -> None:
+        while True:
+            try:
+                found = await self._client.discover()
+            except (ApiError, Unreachable) as error:
+                log.warning("discovery_failed", error=str(error))
+                await asyncio.sleep(1.0)
+                continue
+            new = [resource for resource in found if self._follow(resource)]
+            if new:
+                log.info("kinds_followed", kinds=[f"{resource.name}.{resource.group}" for resource in new])
+            pause = self._period
+            if self._expected > 0:
+                # A kind is served a moment after its definition; discovery tells when.
+                self._expected = 0 if new else self._expected - 1
+                pause = 0.1
+            self._again.clear()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._again.wait()
+            except TimeoutError:
+                continue
+
+    def _follow(self, resource: ApiResource) -> bool:
+        """Start a watch unless the kind is followed already or is none of ours."""
+        if not _NEEDED_VERBS.issubset(resource.verbs):
+            return False
+        name = f"{resource.name}.{resource.group}"
+        if name in self._followed:
+            return False
+        follower: _Templates | _Policies
+        if resource.group == "policy.karmada.io" and resource.kind in PLURALS:
+            follower = _Policies(self, resource.kind)
+        elif self.state.skip.skips_kind(resource.api_version, resource.kind):
+            return False
+        else:
+            follower = _Templates(self, resource)
+
+        async def gone() -> None:
+            # Not served any more: its objects are not proven absent, and it may come back.
+            if isinstance(follower, _Templates):
+                self.state.listed.discard(follower.group_resource)
+            self._followed.pop(name, None)
+
+        path = resource_path(resource.group, resource.version, resource.name)
+        reflector = Reflector(
+            self._client, path, follower, api_version=resource.api_version, kind=resource.kind, on_gone=gone
+        )
+        self._followed[name] = asyncio.create_task(reflector.run())
+        return True

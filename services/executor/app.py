@@ -1,0 +1,183 @@
+"""Runs the executor: one lane per push member, opened and closed as clusters come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Iterable
+
+from msgspec import UNSET, UnsetType
+
+from schemas.codec import Known, decode
+from schemas.events.observed import WorkObserved
+from schemas.events.work import WorkEvent, WorkRendered
+from schemas.keys import ObjectKey
+from services._kit.delivery.lane import Lane, LaneSettings, WorkSource
+from services._kit.delivery.reports import Reports
+from services._kit.kube import KubeClient, resource_path
+from services._kit.log import Message
+from services._kit.service import BaseService, Context
+from services.executor.settings import ExecutorSettings
+from services.executor.state import Access, ExecutorState, LaneKey, fold, unfinished
+
+_LOOK_BACK = 8
+
+
+class Executor(BaseService[ExecutorState, LaneKey]):
+    """Works in, objects in members and observations out."""
+
+    name = "executor"
+    filters = ("work.>", "cluster.*", "observed.>")
+
+    def __init__(self, settings: ExecutorSettings) -> None:
+        self._settings = settings
+        self._context: Context[ExecutorState, LaneKey] | None = None
+        self._control: KubeClient | None = None
+        self._lanes: dict[str, tuple[Access, Lane]] = {}
+        self._reports: Reports | None = None
+        self._acting = False
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def new_state(self) -> ExecutorState:
+        """An empty projection."""
+        return ExecutorState()
+
+    def fold(self, state: ExecutorState, message: Message, event: Known) -> Iterable[LaneKey]:
+        """Apply one event."""
+        touched = fold(state, message.seq, message.subject, event)
+        if isinstance(event, WorkObserved) and self._reports is not None:
+            self._reports.folded(event)
+        return touched
+
+    def last_seq(self, state: ExecutorState, subject: str) -> int:
+        """Position of the last observation of a subject."""
+        return state.subjects.get(subject, 0)
+
+    async def start(self, context: Context[ExecutorState, LaneKey]) -> None:
+        """Open the control plane, which holds the members' credentials."""
+        self._context = context
+        self._control = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig, connections=4)
+        self._reports = Reports(context.appender)
+
+    async def on_leading(self) -> None:
+        """Open a lane to every member and look at all that is unfinished."""
+        assert self._context is not None
+        assert self._reports is not None
+        self._acting = True
+        self._reports.start()
+        for name in list(self._context.projection.state.clusters):
+            self._open(name)
+
+    async def on_following(self) -> None:
+        """Another instance delivers now."""
+        self._acting = False
+        lanes, self._lanes = self._lanes, {}
+        await asyncio.gather(*(lane.close() for _, lane in lanes.values()))
+        if self._reports is not None:
+            await self._reports.close()
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self.on_following()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        if self._control is not None:
+            await self._control.close()
+
+    def on_dirty(self, keys: Iterable[LaneKey]) -> None:
+        """Hand changed works to their lanes; open and close lanes with their clusters."""
+        if not self._acting:
+            return
+        for cluster, key in keys:
+            if key is None:
+                self._open(cluster)
+            elif cluster in self._lanes:
+                self._lanes[cluster][1].look_at(key)
+
+    def _open(self, cluster: str) -> None:
+        """Make the lane of a cluster fit its access data: none for pull members and for those that left."""
+        assert self._context is not None
+        state = self._context.projection.state
+        access = state.clusters.get(cluster)
+        current = self._lanes.get(cluster)
+        if current is not None and current[0] == access:
+            return
+        if current is not None:
+            del self._lanes[cluster]
+            task = asyncio.create_task(current[1].close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        if access is None or access.mode != "Push":
+            return
+        settings = LaneSettings(
+            concurrency=self._settings.cluster_concurrency, longest_backoff=self._settings.longest_backoff
+        )
+        lane = Lane(cluster, self._opener(access), self._source(cluster), settings)
+        self._lanes[cluster] = (access, lane)
+        lane.start()
+        for key in unfinished(state.of(cluster)):
+            lane.look_at(key)
+
+    def _opener(self, access: Access) -> Callable[[], Awaitable[KubeClient]]:
+        async def open_client() -> KubeClient:
+            assert self._control is not None
+            namespace, name = access.secret
+            if not access.endpoint or not name:
+                raise ValueError("the Cluster object has no spec.apiEndpoint or no spec.secretRef; join it again")
+            secret = await self._control.get(resource_path("", "v1", "secrets", namespace, name))
+            data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
+            return KubeClient.from_token(
+                access.endpoint,
+                data.get("token", ""),
+                ca_pem="" if access.insecure else data.get("caBundle", ""),
+                insecure=access.insecure,
+            )
+
+        return open_client
+
+    def _source(self, cluster: str) -> WorkSource:
+        context, reports = self._context, self._reports
+        assert context is not None
+        assert reports is not None
+        works = context.projection.state.of(cluster)
+
+        def work(key: ObjectKey) -> tuple[WorkEvent, int] | None:
+            return works.works.get(key)
+
+        def observed(key: ObjectKey) -> WorkObserved | None:
+            return reports.latest(cluster, key) or works.observed.get(key)
+
+        async def previous(key: ObjectKey, current: WorkRendered) -> bytes | None:
+            seen = works.observed.get(key)
+            if seen is None or not seen.digest or seen.digest == current.digest:
+                return None
+            before = works.applied.get(key) or await self._recall(current, seen.digest)
+            return None if before is None else await self._bytes(before)
+
+        return WorkSource(
+            work=work,
+            observed=observed,
+            blob=context.blobs.get,
+            previous=previous,
+            report=reports.report,
+            now=context.clock.now,
+        )
+
+    async def _recall(self, current: WorkRendered, digest: str) -> WorkRendered | None:
+        """The earlier work of a digest, read back from the log; None when the log has forgotten it."""
+        assert self._context is not None
+        position = current.prev
+        for _ in range(_LOOK_BACK):
+            message = await self._context.logs["FACTS"].get(position) if position > 0 else None
+            if message is None:
+                return None
+            event = decode(message.subject, message.data)
+            if isinstance(event, WorkRendered) and event.digest == digest:
+                return event
+            position = event.prev
+        return None
+
+    async def _bytes(self, work: WorkRendered) -> bytes:
+        assert self._context is not None
+        if isinstance(work.manifest, UnsetType) or work.manifest is UNSET:
+            return await self._context.blobs.get(work.digest)
+        return bytes(work.manifest)

@@ -1,0 +1,131 @@
+"""Projects the works of every cluster, the clusters themselves, and what was last reported of each work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from schemas.codec import Known
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.observed import WorkObserved
+from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey
+
+Manifest = dict[str, Any]
+LaneKey = tuple[str, ObjectKey | None]
+"""A cluster and one of its objects; no object: the cluster itself changed."""
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """How a cluster is reached: everything whose change needs a new connection."""
+
+    uid: str
+    mode: str
+    endpoint: str = ""
+    secret: tuple[str, str] = ("", "")
+    insecure: bool = False
+
+
+class _Ref(Struct):
+    namespace: str = ""
+    name: str = ""
+
+
+class _Spec(Struct, rename="camel"):
+    sync_mode: str = ""
+    api_endpoint: str = ""
+    secret_ref: _Ref | None = None
+    insecure_skip_tls_verification: bool = msgspec.field(name="insecureSkipTLSVerification", default=False)
+
+
+class _Cluster(Struct):
+    spec: _Spec = field(default_factory=_Spec)
+
+
+_cluster = msgspec.json.Decoder(_Cluster)
+
+
+def access_of(event: ClusterChanged) -> Access:
+    """The access data in a cluster fact."""
+    spec = _cluster.decode(event.manifest).spec
+    ref = spec.secret_ref or _Ref()
+    return Access(
+        uid=event.uid,
+        mode=spec.sync_mode,
+        endpoint=spec.api_endpoint,
+        secret=(ref.namespace, ref.name),
+        insecure=spec.insecure_skip_tls_verification,
+    )
+
+
+class ClusterWorks(Struct):
+    """One cluster's works with their positions, the last report on each, and the works that were applied before."""
+
+    works: dict[ObjectKey, tuple[WorkEvent, int]] = field(default_factory=dict)
+    observed: dict[ObjectKey, WorkObserved] = field(default_factory=dict)
+    applied: dict[ObjectKey, WorkRendered] = field(default_factory=dict)
+
+
+class ExecutorState(Struct):
+    """The projection of the executor."""
+
+    clusters: dict[str, Access] = field(default_factory=dict)
+    by_cluster: dict[str, ClusterWorks] = field(default_factory=dict)
+    subjects: dict[str, int] = field(default_factory=dict)
+
+    def of(self, cluster: str) -> ClusterWorks:
+        """Works of one cluster, made on first mention."""
+        works = self.by_cluster.get(cluster)
+        if works is None:
+            works = self.by_cluster[cluster] = ClusterWorks()
+        return works
+
+
+def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable[LaneKey]:
+    """Apply one event; the lanes and objects it concerns."""
+    match event:
+        case WorkRendered() | WorkWithdrawn():
+            works = state.of(event.cluster)
+            before, seen = works.works.get(event.key), works.observed.get(event.key)
+            if before is not None and isinstance(before[0], WorkRendered) and _applied(before[0], seen):
+                works.applied[event.key] = before[0]
+            works.works[event.key] = (event, seq)
+            return ((event.cluster, event.key),)
+        case WorkObserved():
+            state.subjects[subject] = seq
+            works = state.of(event.cluster)
+            works.observed[event.key] = event
+            current = works.works.get(event.key)
+            if current is not None and isinstance(current[0], WorkRendered) and _applied(current[0], event):
+                works.applied.pop(event.key, None)
+            return ()
+        case ClusterChanged():
+            access = access_of(event)
+            if state.clusters.get(event.name) == access:
+                return ()
+            state.clusters[event.name] = access
+            return ((event.name, None),)
+        case ClusterRemoved():
+            state.clusters.pop(event.name, None)
+            return ((event.name, None),)
+        case _:
+            return ()
+
+
+def _applied(work: WorkRendered, seen: WorkObserved | None) -> bool:
+    """Whether the last report says that the cluster holds this very manifest."""
+    return seen is not None and seen.applied and seen.digest == work.digest
+
+
+def unfinished(works: ClusterWorks) -> list[ObjectKey]:
+    """Objects of a cluster that have to be looked at after a start: all but those known to be gone."""
+    found = []
+    for key, (work, _) in works.works.items():
+        seen = works.observed.get(key)
+        done = isinstance(work, WorkWithdrawn) and seen is not None and seen.absent and seen.uid == work.uid
+        if not done:
+            found.append(key)
+    return found

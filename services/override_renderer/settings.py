@@ -1,0 +1,9 @@
+"""Settings of the override renderer: those of every service."""
+
+from __future__ import annotations
+
+from services._kit.settings import Settings
+
+
+class RendererSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nothing of its own."""
