@@ -1,33 +1,81 @@
-"""How many replicas each selected cluster gets (reference 02 §4)."""
+"""How many replicas each selected cluster gets (reference 02 §4).
 
-from collections.abc import Sequence
+An assignment is planned first (what is kept, how many replicas are to be divided, by which weights) and then carried
+out, so that an explanation can show the same plan that the decision followed.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from services._rules.division import TargetCluster, divide, merge_targets, ties_descend
+from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.model import BindingView, Candidate, Failure
+from services._rules.scheduling.placement import CompiledPlacement
 
-Targets = list[TargetCluster]
+Mode: TypeAlias = Literal[
+    "everywhere", "duplicated", "static weights", "fresh scale", "scale down", "scale up", "no change"
+]
 
 
-def assign(selected: Sequence[Candidate], binding: BindingView, fresh: bool, overflow: bool) -> Targets:
+class Plan(Struct, frozen=True):
+    """What is kept, how many replicas are divided besides, and by which weights."""
+
+    mode: Mode
+    demand: int = 0
+    weights: Sequence[tuple[str, int]] = ()
+    base: Sequence[TargetCluster] = ()
+
+
+def assign(
+    index: ClusterIndex, selected: Sequence[Candidate], binding: BindingView, fresh: bool, overflow: bool
+) -> list[TargetCluster]:
     """Target clusters in order, without those that get nothing.
 
     `fresh` divides anew instead of building on what runs; `overflow` fills tiers one after another.
     Raises Failure.
     """
+    result: list[TargetCluster] = []
+    for plan in plans(index, selected, binding, fresh, overflow):
+        result += carry_out(plan, selected, binding)
+    return result
+
+
+def plans(
+    index: ClusterIndex, selected: Sequence[Candidate], binding: BindingView, fresh: bool, overflow: bool
+) -> list[Plan]:
+    """Plans whose results together are the assignment; more than one only with overflow tiers. Raises Failure."""
     if not selected:
         raise Failure("Error", "no clusters available to schedule")
     if (binding.replicas <= 0 and binding.demand is None) or len(binding.components) > 1:
-        return [TargetCluster(item.name) for item in selected]
-    strategy = binding.placement.strategy
-    if strategy == "Duplicated":
-        return [TargetCluster(item.name, binding.replicas) for item in selected] if binding.replicas > 0 else []
-    if strategy == "StaticWeight":
-        return _static(selected, binding)
-    if strategy == "Unsupported":
-        raise _unsupported(binding)
-    if overflow:
-        return _by_tiers(selected, binding, fresh)
-    return [item for item in _dynamic(selected, binding, binding.replicas, fresh) if item.replicas]
+        return [Plan("everywhere")]
+    match binding.placement.strategy:
+        case "Duplicated":
+            return [Plan("duplicated", binding.replicas)]
+        case "StaticWeight":
+            return [Plan("static weights", binding.replicas, static_weights(index, selected, binding))]
+        case "Unsupported":
+            raise _unsupported(binding)
+        case "DynamicWeight" | "Aggregated":
+            if overflow:
+                return _plan_tiers(selected, binding, fresh)
+            return [_plan_dynamic(selected, binding, binding.replicas, fresh)]
+
+
+def carry_out(plan: Plan, selected: Sequence[Candidate], binding: BindingView) -> Iterable[TargetCluster]:
+    """Targets of one plan, clusters without replicas left out where replicas apply."""
+    match plan.mode:
+        case "everywhere":
+            return [TargetCluster(item.name) for item in selected]
+        case "duplicated":
+            return [TargetCluster(item.name, plan.demand) for item in selected] if plan.demand > 0 else []
+        case "no change":
+            return [item for item in plan.base if item.replicas]
+        case _:
+            shares = divide(plan.demand, plan.weights, ties_descend(binding.uid))
+            targets = [TargetCluster(name, count) for name, count in shares]
+            return [item for item in merge_targets(plan.base, targets) if item.replicas] if plan.base else targets
 
 
 def _unsupported(binding: BindingView) -> Failure:
@@ -41,80 +89,87 @@ def _unsupported(binding: BindingView) -> Failure:
     )
 
 
-def static_weights(selected: Sequence[Candidate], binding: BindingView) -> list[tuple[str, int]]:
+def static_weights(
+    index: ClusterIndex, selected: Sequence[Candidate], binding: BindingView
+) -> Sequence[tuple[str, int]]:
     """Weight of each selected cluster: the greatest of the rules that match it, or 1 for all where none matches any."""
-    rules = binding.placement.weights
-    if rules:
-        weighted = []
-        for item in selected:
-            weight = max((weight for matches, weight in rules if matches(item.cluster)), default=0)
-            if weight > 0:
-                weighted.append((item.name, weight))
-        if weighted:
-            return weighted
-    return [(item.name, 1) for item in selected]
+    weights = _weights_of_all(index, binding.placement)
+    weighted = [(item.name, weights[item.name]) for item in selected if item.name in weights]
+    return weighted or [(item.name, 1) for item in selected]
 
 
-def _static(selected: Sequence[Candidate], binding: BindingView) -> Targets:
-    shares = divide(binding.replicas, static_weights(selected, binding), ties_descend(binding.uid))
-    return [TargetCluster(name, count) for name, count in shares]
+def _weights_of_all(index: ClusterIndex, placement: CompiledPlacement) -> dict[str, int]:
+    """Static weights of all clusters that some rule matches; one per placement and generation of clusters."""
+    key = ("weights", placement)
+    found = index.memo.get(key)
+    if isinstance(found, dict):
+        return found
+    weights = {}
+    for cluster in index.clusters if placement.weights else ():
+        weight = max((weight for matches, weight in placement.weights if matches(cluster)), default=0)
+        if weight > 0:
+            weights[cluster.name] = weight
+    index.memo.keep(key, weights)
+    return weights
 
 
-def _by_tiers(selected: Sequence[Candidate], binding: BindingView, fresh: bool) -> Targets:
+def _plan_tiers(selected: Sequence[Candidate], binding: BindingView, fresh: bool) -> list[Plan]:
     """Fill the tiers in order, each up to what it can hold."""
     tiers: dict[int, list[Candidate]] = {}
     for item in selected:
         tiers.setdefault(item.tier, []).append(item)
-    result: Targets = []
+    found = []
     left = binding.replicas
     for tier in sorted(tiers):
         members = tiers[tier]
         share = min(left, sum(item.avail for item in members))
-        result += _dynamic(members, binding, share, fresh)
+        found.append(_plan_dynamic(members, binding, share, fresh))
         left -= share
         if left <= 0:
             break
     if left > 0:
         raise Failure("Unschedulable", "Clusters available replicas are not enough to schedule.")
-    return [item for item in result if item.replicas]
+    return found
 
 
-def _dynamic(selected: Sequence[Candidate], binding: BindingView, replicas: int, fresh: bool) -> Targets:
+def _plan_dynamic(selected: Sequence[Candidate], binding: BindingView, replicas: int, fresh: bool) -> Plan:
     """Divide by capacity, keeping what runs unless `fresh`."""
-    names = {item.name for item in selected} if binding.clusters else set()
-    running = [item for item in binding.clusters if item.name in names]
+    running: list[TargetCluster] = []
+    if binding.clusters:
+        names = {item.name for item in selected}
+        running = [item for item in binding.clusters if item.name in names]
     if fresh:
         held = {item.name: item.replicas for item in running}
         room = [(item.name, item.alloc + held.get(item.name, 0)) for item in selected]
-        return _share_out(room, replicas, (), binding, "failed to do fresh scale: ")
+        return _plan_by_room("fresh scale", room, replicas, (), binding)
     assigned = sum(item.replicas for item in running)
     if assigned > replicas:
-        room = [(item.name, item.replicas) for item in running]
-        return _share_out(room, replicas, (), binding, "failed to scale down: ")
+        return _plan_by_room("scale down", [(item.name, item.replicas) for item in running], replicas, (), binding)
     if assigned < replicas:
         room = [(item.name, item.alloc) for item in selected]
-        return _share_out(room, replicas - assigned, running, binding, "failed to scale up: ")
-    return running
+        return _plan_by_room("scale up", room, replicas - assigned, running, binding)
+    return Plan("no change", base=running)
 
 
-def _share_out(
-    room: list[tuple[str, int]], demand: int, base: Sequence[TargetCluster], binding: BindingView, prefix: str
-) -> Targets:
+def _plan_by_room(
+    mode: Mode, room: list[tuple[str, int]], demand: int, base: Sequence[TargetCluster], binding: BindingView
+) -> Plan:
     """Divide `demand` by room and add it to the base."""
     total = sum(count for _, count in room)
     if total < demand:
-        raise Failure("Unschedulable", f"{prefix}Clusters available replicas {total} are not enough to schedule.")
+        failed = "failed to do fresh scale" if mode == "fresh scale" else f"failed to {mode}"
+        shortage = f"Clusters available replicas {total} are not enough to schedule."
+        raise Failure("Unschedulable", f"{failed}: {shortage}")
     if binding.placement.strategy == "Aggregated":
         room = _sufficient_prefix(room, demand, base)
-    shares = divide(demand, room, ties_descend(binding.uid))
-    return merge_targets(base, [TargetCluster(name, count) for name, count in shares])
+    return Plan(mode, demand, room, base)
 
 
 def _sufficient_prefix(
     room: list[tuple[str, int]], demand: int, base: Sequence[TargetCluster]
 ) -> list[tuple[str, int]]:
     """The fewest clusters that hold the demand: those that run replicas first, then the roomiest."""
-    room = sorted(room, key=lambda item: -item[1])
+    room = sorted(room, key=_room_of, reverse=True)
     running = {item.name for item in base if item.replicas > 0}
     if running:
         room = [item for item in room if item[0] in running] + [item for item in room if item[0] not in running]
@@ -124,3 +179,7 @@ def _sufficient_prefix(
         if total >= demand:
             return room[: position + 1]
     return room
+
+
+def _room_of(item: tuple[str, int]) -> int:
+    return item[1]

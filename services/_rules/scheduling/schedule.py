@@ -46,7 +46,7 @@ def schedule(
         binding.reschedule_triggered_at, status.last_scheduled_time
     )
     try:
-        targets = assign(selected, binding, fresh, table.tiers.overflow)
+        targets = assign(index, selected, binding, fresh, table.tiers.overflow)
     except Failure as failure:
         return Decision((), failure.kind, f"failed to assign replicas: {failure.message}")
     if options.empty_workload_propagation and binding.workload:

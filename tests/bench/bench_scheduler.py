@@ -1,0 +1,139 @@
+"""Scheduling decisions per second of the pure algorithm; prints one JSON object per figure (name, value, unit).
+
+Every run decides 240 different bindings over and over (several policies, sizes, requests and tie-breakers, half of
+them running somewhere already), with the clusters unchanged in between.
+"""
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.model import Status
+from services._rules.scheduling.read import binding_view, cluster_view
+from services._rules.scheduling.schedule import schedule
+
+Manifest = dict[str, Any]
+
+SPREAD = [{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 5}]
+REGIONS = [{"spreadByField": "region", "minGroups": 2, "maxGroups": 3}, *SPREAD]
+
+
+def divided(preference: str, **more: Any) -> Manifest:
+    """A strategy that divides replicas."""
+    return {"replicaSchedulingType": "Divided", "replicaDivisionPreference": preference, **more}
+
+
+DYNAMIC = divided("Weighted", weightPreference={"dynamicWeight": "AvailableReplicas"})
+STATIC = divided(
+    "Weighted",
+    weightPreference={
+        "staticWeightList": [
+            {"targetCluster": {"labelSelector": {"matchLabels": {"env": "prod"}}}, "weight": 3},
+            {"targetCluster": {}, "weight": 1},
+        ]
+    },
+)
+PLACEMENTS: dict[str, Manifest] = {
+    "duplicated": {"replicaScheduling": {"replicaSchedulingType": "Duplicated"}},
+    "static": {"replicaScheduling": STATIC},
+    "dynamic": {"replicaScheduling": DYNAMIC},
+    "aggregated": {"replicaScheduling": divided("Aggregated")},
+    "spread": {"replicaScheduling": DYNAMIC, "spreadConstraints": SPREAD},
+    "regions": {"replicaScheduling": divided("Aggregated"), "spreadConstraints": REGIONS},
+}
+
+
+def cluster(number: int, rng: random.Random) -> Manifest:
+    """A cluster with some capacity in use."""
+    cpu, pods = rng.randint(16, 256), rng.randint(110, 2200)
+    return {
+        "metadata": {"name": f"member{number:04}", "labels": {"env": rng.choice(["prod", "dev"]), "n": str(number)}},
+        "spec": {"region": f"r{number % 8}", "provider": rng.choice(["a", "b"]), "zones": [f"z{number % 24}"]},
+        "status": {
+            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
+            "resourceSummary": {
+                "allocatable": {"cpu": str(cpu), "memory": f"{cpu * 4}Gi", "pods": str(pods)},
+                "allocated": {"cpu": f"{rng.randint(0, cpu * 500)}m", "memory": f"{cpu}Gi", "pods": str(pods // 3)},
+            },
+        },
+    }
+
+
+def binding(number: int, placement: Manifest, names: list[str], rng: random.Random) -> Manifest:
+    """A Deployment's binding; every second one runs on up to three clusters already."""
+    running = rng.sample(names, min(3, len(names))) if number % 2 else []
+    return {
+        "resource": {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "namespace": "default",
+            "name": f"app{number}",
+            "uid": f"{rng.getrandbits(64):016x}",
+        },
+        "replicas": rng.randint(1, 100),
+        "replicaRequirements": {"resourceRequest": {"cpu": f"{rng.choice([50, 100, 250])}m", "memory": "128Mi"}},
+        "placement": {
+            "clusterAffinity": {"labelSelector": {"matchExpressions": [{"key": "env", "operator": "Exists"}]}}
+        }
+        | placement,
+        "clusters": [{"name": name, "replicas": rng.randint(1, 10)} for name in running],
+    }
+
+
+def rate(run: Callable[[], int], seconds: float) -> float:
+    """Decisions per second over at least the given time, after one warm-up round."""
+    run()
+    done, begin = 0, time.perf_counter()
+    while (spent := time.perf_counter() - begin) < seconds:
+        done += run()
+    return done / spent
+
+
+def report(name: str, value: float, unit: str = "decisions/s") -> None:
+    """Print one figure."""
+    print(json.dumps({"name": name, "value": round(value), "unit": unit}))
+
+
+def main(seconds: float) -> None:
+    """Measure 3, 100 and 1,000 clusters, each policy alone and all mixed."""
+    for count in (3, 100, 1000):
+        rng = random.Random(count)
+        manifests = [cluster(number, rng) for number in range(count)]
+        index = ClusterIndex(cluster_view(item) for item in manifests)
+        names = [item["metadata"]["name"] for item in manifests]
+        status = Status(last_scheduled_time="2026-01-01T00:00:00Z")
+        mixed = []
+        for name, placement in PLACEMENTS.items():
+            views = [binding_view(binding(number, placement, names, rng)) for number in range(40)]
+            mixed += views
+
+            def run(views: list[Any] = views, index: ClusterIndex = index, status: Status = status) -> int:
+                for view in views:
+                    schedule(index, view, status)
+                return len(views)
+
+            report(f"schedule/{count}/{name}", rate(run, seconds))
+        rng.shuffle(mixed)
+
+        def run_mixed(views: list[Any] = mixed, index: ClusterIndex = index, status: Status = status) -> int:
+            for view in views:
+                schedule(index, view, status)
+            return len(views)
+
+        report(f"schedule/{count}/mixed", rate(run_mixed, seconds))
+    specs = [binding(number, PLACEMENTS["dynamic"], names, rng) for number in range(40)]
+
+    def read() -> int:
+        for spec in specs:
+            binding_view(spec)
+        return len(specs)
+
+    report("read/binding", rate(read, seconds), "bindings/s")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
