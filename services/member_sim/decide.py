@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 from services.member_sim.daemonset import decide_daemonset
 from services.member_sim.deployment import decide_deployment
+from services.member_sim.disruption import decide_budget
 from services.member_sim.job import decide_job
 from services.member_sim.kubelet import decide_pod
 from services.member_sim.model import (
     APPS,
+    BUDGETS,
     CLAIMS,
     DAEMONSETS,
     JOBS,
@@ -50,6 +52,7 @@ _DECISIONS: dict[str, Callable[[State, Key, Turn], Decision]] = {
     SERVICES: decide_service,
     CLAIMS: decide_claim,
     VOLUMES: decide_volume,
+    BUDGETS: decide_budget,
     SCHEDULER: _unplaced,
 }
 

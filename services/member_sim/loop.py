@@ -48,7 +48,9 @@ class Loop:
         self._timers: list[tuple[float, Key]] = []
         self._due: dict[Key, float] = {}
         self._wake = asyncio.Event()
+        self._rest = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
     def mark(self, keys: Iterable[Key]) -> None:
@@ -63,6 +65,13 @@ class Loop:
     def idle(self) -> bool:
         """Whether nothing waits to be decided or written at this moment."""
         return not self._dirty and not self._busy
+
+    async def settled(self) -> None:
+        """Wait until the member is loaded and nothing is left to decide or write, as once after a start."""
+        await self.loaded.wait()
+        while not self.idle:
+            self._rest.clear()
+            await self._rest.wait()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Load, then decide and write until ``stop`` is set; pending writes are let finish."""
@@ -81,6 +90,8 @@ class Loop:
                 # Everything that became known in this moment belongs to the same round.
                 await asyncio.sleep(0)
                 await self._round()
+                if self.idle:
+                    self._rest.set()
         finally:
             for task in (*watches, stopper):
                 task.cancel()
@@ -107,13 +118,11 @@ class Loop:
     async def _follow(self, resource: str, revision: str) -> None:
         while True:
             try:
-                async for changes in self._api.watch(resource, revision):
-                    now = self._now()
-                    for manifest, gone in changes:
-                        if gone:
-                            self._removed(resource, self.state.remove(resource, manifest), manifest["metadata"]["name"])
-                        else:
-                            self.mark(self.state.apply(resource, manifest, now))
+                async for manifest, gone in self._api.watch(resource, revision):
+                    if gone:
+                        self._removed(resource, self.state.remove(resource, manifest), manifest["metadata"]["name"])
+                    else:
+                        self.mark(self.state.apply(resource, manifest, self._now()))
             except Expired:
                 log.info("history is gone, listing again", resource=resource)
             except Exception:
@@ -175,7 +184,8 @@ class Loop:
                 done = await asyncio.gather(*(self._lane(lane) for lane in lanes.values()))
         finally:
             self._busy.discard(key)
-            if key in self._dirty:
+            # With nothing left a round follows all the same: it tells those who wait for rest.
+            if key in self._dirty or not self._busy:
                 self._wake.set()
         if all(done):
             self._pauses.pop(key, None)
@@ -233,9 +243,18 @@ class Loop:
             heapq.heappush(self._timers, (when, key))
 
     def _set_alarm(self) -> None:
+        """Arm one timer for the next deadline; at most an hour, so that a clock that was set is noticed."""
+        first = self._timers[0][0] if self._timers else None
         if self._alarm is not None:
+            if first == self._alarm_at:
+                return
             self._alarm.cancel()
             self._alarm = None
-        if self._timers:
-            delay = max(self._timers[0][0] - self._now(), 0)
-            self._alarm = asyncio.get_running_loop().call_later(min(delay, 3600), self._wake.set)
+        if first is not None:
+            self._alarm_at = first
+            delay = min(max(first - self._now(), 0), 3600)
+            self._alarm = asyncio.get_running_loop().call_later(delay, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._wake.set()

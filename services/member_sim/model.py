@@ -24,6 +24,7 @@ SERVICE_ACCOUNTS = "serviceaccounts"
 CONFIG_MAPS = "configmaps"
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
+BUDGETS = "poddisruptionbudgets.policy"
 SCHEDULER = "scheduler"
 """Not a resource: the key under which pods without a node are looked at together."""
 
@@ -43,6 +44,7 @@ KINDS: dict[str, tuple[str, str]] = {
     CONFIG_MAPS: ("v1", "ConfigMap"),
     CLAIMS: ("v1", "PersistentVolumeClaim"),
     VOLUMES: ("v1", "PersistentVolume"),
+    BUDGETS: ("policy/v1", "PodDisruptionBudget"),
 }
 """Every resource the controllers watch, with its apiVersion and kind."""
 

@@ -38,7 +38,7 @@ class Api(Protocol):
     async def read(self, resource: str) -> tuple[list[Manifest], str]:
         """Return all objects of a resource and the revision of the list."""
 
-    def watch(self, resource: str, revision: str) -> AsyncIterator[list[Change]]:
+    def watch(self, resource: str, revision: str) -> AsyncIterator[Change]:
         """Yield what changes after a revision; raises Expired when the history is gone."""
 
     async def perform(self, write: Write) -> Outcome:

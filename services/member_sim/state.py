@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from services.member_sim.model import (
     APPS,
+    BUDGETS,
     CLAIMS,
     CONFIG_MAPS,
     DAEMONSETS,
@@ -28,8 +29,8 @@ from services.member_sim.model import (
 from services.member_sim.requests import node_capacity, pod_requests
 
 _FINAL_PHASES = ("Succeeded", "Failed")
-_WORKLOADS = (APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, SERVICES, CLAIMS)
-_OWN = frozenset((APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, NODES, SERVICES, CLAIMS, VOLUMES))
+_WORKLOADS = (APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, SERVICES, CLAIMS, BUDGETS)
+_OWN = frozenset((APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, NODES, SERVICES, CLAIMS, VOLUMES, BUDGETS))
 
 
 class State:
@@ -228,6 +229,7 @@ class State:
             top = self.owner_key(middle) if middle is not None else None
             if top is not None:
                 dirty.append(top)
+        dirty += [Key(BUDGETS, namespace, name) for name in self.in_namespace(BUDGETS, namespace)]
         labels = pod["metadata"].get("labels") or {}
         for name, service in self.in_namespace(SERVICES, namespace).items():
             selector = service["spec"].get("selector")

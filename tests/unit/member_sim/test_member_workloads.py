@@ -237,3 +237,25 @@ def test_namespace_gets_account_and_authority_back(cluster: Any) -> None:
     cluster.delete("ServiceAccount", "default", "shop")
     cluster.settle()
     assert cluster.get("ServiceAccount", "default", "shop")
+
+
+@pytest.mark.parametrize(
+    ("budget", "desired", "allowed"),
+    [
+        ({"minAvailable": 2}, 2, 2),
+        ({"minAvailable": "60%"}, 3, 1),
+        ({"maxUnavailable": 1}, 3, 1),
+        ({"maxUnavailable": "30%"}, 2, 2),
+        ({"minAvailable": 9}, 9, 0),
+    ],
+)
+def test_budget_says_how_many_pods_may_be_evicted(
+    cluster: Any, deployment: Any, budget: dict[str, Any], desired: int, allowed: int
+) -> None:
+    cluster.create("Deployment", "web", spec=deployment(4))
+    cluster.create("PodDisruptionBudget", "web", spec={"selector": {"matchLabels": {"app": "web"}}, **budget})
+    cluster.settle()
+    status = cluster.get("PodDisruptionBudget", "web")["status"]
+    assert (status["currentHealthy"], status["desiredHealthy"]) == (4, desired)
+    assert status["disruptionsAllowed"] == allowed
+    assert conditions(cluster.get("PodDisruptionBudget", "web")) == {"DisruptionAllowed": str(bool(allowed))}

@@ -1,0 +1,39 @@
+"""Runs one simulated member with settings from FLEETLOG_MEMBER_* until SIGINT or SIGTERM."""
+
+import asyncio
+import signal
+import sys
+
+from services.member_sim.settings import MemberSettings, from_environment
+
+
+async def _main(settings: MemberSettings) -> None:
+    from services.member_sim.app import Running, run_member
+
+    def ready(running: Running) -> None:
+        print(f"ready {running.url} kubeconfig={running.kubeconfig} faults={running.admin_url}", flush=True)  # noqa: T201 - callers wait for this line
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await run_member(settings, ready, stop)
+
+
+def main() -> None:
+    """Run; settings that cannot be used are named on standard error with exit code 2."""
+    try:
+        settings = from_environment()
+    except ValueError as e:
+        print(f"member_sim: {e}", file=sys.stderr)  # noqa: T201 - there is no log yet
+        sys.exit(2)
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(_main(settings))
+    else:
+        uvloop.run(_main(settings))
+
+
+if __name__ == "__main__":
+    main()

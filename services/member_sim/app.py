@@ -1,0 +1,125 @@
+"""Runs one simulated member: its API server, the loop that plays the cluster, and the fault port."""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from services.apiserver.call import Identity
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.server import ApiServer
+from services.apiserver.settings import Settings
+from services.apiserver.store import Store
+from services.member_sim.admin import Admin
+from services.member_sim.embedded import Embedded
+from services.member_sim.gate import Gate
+from services.member_sim.loop import Loop
+from services.member_sim.settings import MemberSettings
+
+log = structlog.get_logger(__name__)
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a running member can be reached."""
+
+    name: str
+    url: str
+    kubeconfig: Path
+    admin_url: str
+    token: str
+
+
+async def run_member(settings: MemberSettings, ready: Callable[[Running], None] | None, stop: asyncio.Event) -> None:
+    """Run a member until ``stop`` is set; ``ready`` is called once it serves and has its nodes.
+
+    Raises ValueError for settings that cannot work and OSError when a port is taken.
+    """
+    settings.check()
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    token = settings.token or _kept_token(settings.data_dir / "token")
+    kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
+    server = ApiServer(
+        store_of(settings),
+        Registry.builtin("current"),
+        Settings(
+            data_dir=settings.data_dir,
+            git_version=settings.version,
+            tokens={token: Identity("admin", "admin", ("system:masters",))},
+            audit_log=settings.audit_log,
+        ),
+    )
+    gate = Gate(server, settings.host)
+    await server.start(settings.host, settings.port)
+    loop_stop = asyncio.Event()
+    try:
+        ca = server.authority.ca_pem.decode() if server.authority is not None else ""
+        loop = Loop(Embedded(server), settings.config(ca), time.time)
+        playing = asyncio.create_task(loop.run(loop_stop))
+        admin = Admin(loop, settings.admin_token or token, gate.set)
+        try:
+            await admin.start(settings.admin_port)
+            await _until_settled(loop, playing)
+            server.write_kubeconfig(kubeconfig, name=settings.name)
+            _keep(settings.data_dir / "admin.url", admin.url)
+            log.info("member ready", member=settings.name, url=server.url, faults=admin.url)
+            if ready is not None:
+                running = Running(
+                    name=settings.name, url=server.url, kubeconfig=kubeconfig, admin_url=admin.url, token=token
+                )
+                ready(running)
+            await _first(stop, playing)
+        finally:
+            loop_stop.set()
+            await admin.stop()
+            await playing
+    finally:
+        await server.stop()
+
+
+def store_of(settings: MemberSettings) -> Store:
+    """Return the member's store: JetStream when a server is given, memory otherwise."""
+    if settings.nats_url:
+        from services.apiserver.store_jetstream import JetStreamStore
+
+        return JetStreamStore(settings.nats_url, stream=settings.stream, prefix=f"obj-{settings.name}")
+    from services.apiserver.store_memory import MemoryStore
+
+    return MemoryStore()
+
+
+async def _until_settled(loop: Loop, playing: asyncio.Task[None]) -> None:
+    """Wait until the nodes are there and ready, so that the first pods find them."""
+    settled = asyncio.create_task(loop.settled())
+    await asyncio.wait((settled, playing), return_when=asyncio.FIRST_COMPLETED)
+    if playing.done():
+        settled.cancel()
+        await playing
+
+
+async def _first(stop: asyncio.Event, playing: asyncio.Task[None]) -> None:
+    """Wait for the stop signal, or for the loop to break; its error is raised then."""
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((stopping, playing), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if playing.done():
+        await playing
+
+
+def _kept_token(path: Path) -> str:
+    """Return the token of earlier runs, or draw one and keep it readable by the owner only."""
+    if path.exists():
+        return path.read_text(encoding="utf-8").strip()
+    token = secrets.token_urlsafe(24)
+    _keep(path, token)
+    return token
+
+
+def _keep(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

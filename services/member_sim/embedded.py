@@ -1,0 +1,96 @@
+"""The port of the loop on top of the embedded API server: the same checks as over HTTP, without bytes in between."""
+
+from collections.abc import AsyncIterator
+
+from services.apiserver.call import Call, Identity
+from services.apiserver.kinds.model import Kind
+from services.apiserver.objects import Outcome as Stored
+from services.apiserver.server import ApiServer
+from services.apiserver.status import ApiError
+from services.apiserver.store import Compacted, Entry
+from services.member_sim.model import KINDS, Manifest, Write
+from services.member_sim.port import Change, Expired, Outcome, Refused
+
+MANAGER = "member-sim"
+USER = Identity("system:member-sim", "member-sim", ("system:masters",))
+
+
+class Embedded:
+    """Reads, follows and writes the objects of one API server in this process."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._local = server.local.as_user(USER, MANAGER)
+        self._where = {resource: (version, resource.partition(".")[0]) for resource, (version, _) in KINDS.items()}
+
+    async def read(self, resource: str) -> tuple[list[Manifest], str]:
+        """Return all objects of a resource and the revision of the list."""
+        version, plural = self._where[resource]
+        revision = str(self._local.revision)
+        return self._local.list(version, plural), revision
+
+    async def watch(self, resource: str, revision: str) -> AsyncIterator[Change]:
+        """Yield what changes after a revision; raises Expired when the history is gone."""
+        version, plural = self._where[resource]
+        try:
+            async for word, manifest in self._local.watch(version, plural, revision=int(revision)):
+                yield Change(manifest, word == "DELETED")
+        except Compacted as e:
+            raise Expired(str(e)) from e
+
+    async def perform(self, write: Write) -> Outcome:
+        """Carry out a write; raises Refused."""
+        version, plural = self._where[write.key.resource]
+        body = write.body or {}
+        try:
+            if write.op == "create":
+                return Outcome(await self._local.create(version, plural, body), gone=False)
+            if write.op == "update":
+                return Outcome(await self._local.update(version, plural, body), gone=False)
+            if write.op == "delete":
+                return await self._delete(version, plural, write)
+            return Outcome(await self._change(self._local.kind(version, plural), write, body), gone=False)
+        except ApiError as e:
+            raise Refused(e.code, e.reason, e.message) from e
+
+    async def _delete(self, version: str, plural: str, write: Write) -> Outcome:
+        options: Manifest = {"propagationPolicy": "Background"}
+        if write.uid:
+            options["preconditions"] = {"uid": write.uid}
+        if write.grace is not None:
+            options["gracePeriodSeconds"] = write.grace
+        gone = await self._local.delete(version, plural, write.key.namespace, write.key.name, **options)
+        return Outcome(None, gone)
+
+    async def _change(self, kind: Kind, write: Write, body: Manifest) -> Manifest:
+        """Write a status or a node name over whatever the object is by now, as long as it is the same object."""
+
+        def make(old: Manifest) -> Manifest:
+            meta = old["metadata"]
+            if write.uid and meta["uid"] != write.uid:
+                raise ApiError(409, "Conflict", f"{write.key.name} was deleted and created again", {})
+            if write.op == "status":
+                return {**old, "metadata": {**meta}, "status": body}
+            return _bound(old, body["node"])
+
+        call = Call(USER, verb="update", manager=MANAGER)
+        outcome = await self._server.objects.update(
+            kind,
+            write.key.namespace,
+            write.key.name,
+            make,
+            call,
+            subresource="status" if write.op == "status" else "binding",
+            patch=True,
+        )
+        return _shown(kind, outcome)
+
+
+def _bound(pod: Manifest, node: str) -> Manifest:
+    if pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
+        raise ApiError(409, "Conflict", f"pod {pod['metadata']['name']} has a node or is being deleted", {})
+    return {**pod, "metadata": {**pod["metadata"]}, "spec": {**pod["spec"], "nodeName": node}}
+
+
+def _shown(kind: Kind, outcome: Stored) -> Manifest:
+    return kind.from_store(outcome.obj) if isinstance(outcome, Entry) else outcome

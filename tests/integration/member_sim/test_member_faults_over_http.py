@@ -1,0 +1,65 @@
+"""Faults of a running member, set through its fault port and seen by its clients."""
+
+from typing import Any
+
+import pytest
+
+
+async def test_fault_port_refuses_callers_without_the_token(member: Any) -> None:
+    code, body = await member.fault("/faults", {"mode": "stop"}, token="wrong")
+    assert code == 401
+    assert "token" in body["error"]
+    assert await member.kubectl("get", "nodes")
+
+
+@pytest.mark.parametrize("body", [{"mode": "burn"}, {"mode": "refuse", "status": 404}, {"verb": ["get"]}])
+async def test_faults_that_do_not_exist_are_refused(member: Any, body: Any) -> None:
+    code, answer = await member.fault("/faults", body)
+    assert code == 400
+    assert "cannot be used" in answer["error"]
+
+
+async def test_stopped_member_refuses_connections_and_goes_on_inside(member: Any, web: Any) -> None:
+    await member.apply(web(2))
+    assert (await member.fault("/faults", {"mode": "stop"}))[0] == 200
+    assert "refused" in await member.kubectl("get", "pods", fails=True)
+    assert (await member.fault("/faults", {"mode": "none"}))[0] == 200
+    await member.until(lambda f: f["status"].get("availableReplicas") == 2, "deployment", "web")
+
+
+async def test_refusing_member_answers_with_the_given_status(member: Any) -> None:
+    await member.fault("/faults", {"mode": "refuse", "status": 503, "verbs": ["create"]})
+    error = await member.kubectl("create", "configmap", "x", fails=True)
+    assert "refuses the request with 503" in error
+    assert await member.kubectl("get", "nodes")
+    await member.fault("/faults", {"mode": "none"})
+    await member.kubectl("create", "configmap", "x")
+
+
+async def test_slow_member_answers_late(member: Any) -> None:
+    await member.fault("/faults", {"mode": "slow", "delayMs": 3000, "verbs": ["get", "list"]})
+    error = await member.kubectl("get", "nodes", "--request-timeout=1s", fails=True)
+    assert "imeout" in error or "deadline" in error
+    await member.fault("/faults", {"mode": "none"})
+    assert await member.kubectl("get", "nodes", "--request-timeout=10s")
+
+
+async def test_crashing_pods_and_stopped_nodes(member: Any, web: Any) -> None:
+    await member.apply(web(2))
+    await member.until(lambda f: f["status"].get("availableReplicas") == 2, "deployment", "web")
+    target = {"namespace": "default", "kind": "Deployment", "name": "web"}
+    code, answer = await member.fault("/faults/pods", {**target, "crash": True})
+    assert (code, answer["crashing"]) == (200, ["Deployment/default/web"])
+    await member.until(lambda f: f["status"].get("unavailableReplicas") == 2, "deployment", "web")
+    assert "CrashLoopBackOff" in await member.kubectl("get", "pods")
+    await member.fault("/faults/pods", {**target, "crash": False})
+    await member.until(lambda f: f["status"].get("availableReplicas") == 2, "deployment", "web")
+
+    code, answer = await member.fault("/faults/nodes", {"names": ["m1-node-1"]})
+    assert (code, answer["nodesNotReady"]) == (200, ["m1-node-1"])
+    await member.until(lambda f: f["status"].get("availableReplicas") == 1, "deployment", "web")
+    assert "NotReady" in await member.kubectl("get", "nodes")
+    await member.fault("/faults/nodes", {"names": ["m1-node-1"], "ready": True})
+    await member.until(lambda f: f["status"].get("availableReplicas") == 2, "deployment", "web")
+    assert (await member.fault("/faults/nodes", {"names": ["x"]}))[0] == 404
+    assert (await member.fault("/faults/pods", {"namespace": "default", "name": "x"}))[0] == 404
