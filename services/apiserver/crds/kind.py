@@ -1,0 +1,83 @@
+"""The kind CustomResourceDefinition itself: defaults, stored versions, checks, in v1 and v1beta1."""
+
+from services.apiserver.crds.beta import to_v1, to_v1beta1
+from services.apiserver.crds.definition import check_definition, check_definition_status, check_definition_update
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.errors import FieldError
+from services.apiserver.kinds.model import Manifest
+
+_HTTPS_PORT = 443
+
+
+class CustomResourceDefinition(BuiltinKind):
+    """Definitions of custom kinds; stored in v1."""
+
+    generation = True
+    has_status = True
+    unconditional_update = False
+
+    @property
+    def _beta(self) -> bool:
+        return self.resource.version == "v1beta1"
+
+    def _v1(self, crd: Manifest) -> Manifest:
+        return to_v1(crd) if crd["apiVersion"].endswith("/v1beta1") else crd
+
+    def to_store(self, obj: Manifest) -> Manifest:
+        """Return the definition in v1."""
+        return self._v1(obj)
+
+    def from_store(self, obj: Manifest) -> Manifest:
+        """Return a stored definition in this kind's version."""
+        return to_v1beta1(obj) if self._beta else obj
+
+    def default(self, obj: Manifest) -> None:
+        """Fill in singular and list names, the conversion strategy, the port of a webhook, and v1beta1's versions."""
+        spec = obj["spec"]
+        names = spec.setdefault("names", {})
+        if kind := names.get("kind"):
+            names.setdefault("singular", kind.lower())
+            names.setdefault("listKind", f"{kind}List")
+        if self._beta:
+            spec.setdefault("scope", "Namespaced")
+            spec.setdefault("preserveUnknownFields", True)
+            if not spec.get("versions") and spec.get("version"):
+                spec["versions"] = [{"name": spec["version"], "served": True, "storage": True}]
+            if spec.get("versions") and not spec.get("version"):
+                spec["version"] = spec["versions"][0].get("name", "")
+        conversion = spec.setdefault("conversion", {"strategy": "None"})
+        client = conversion.get("webhookClientConfig") or (conversion.get("webhook") or {}).get("clientConfig") or {}
+        if service := client.get("service"):
+            service.setdefault("port", _HTTPS_PORT)
+
+    def prepare_create(self, obj: Manifest) -> None:
+        """Begin with an empty status that names the storage version."""
+        super().prepare_create(obj)
+        stored = [version["name"] for version in obj["spec"].get("versions") or () if version.get("storage")][:1]
+        obj["status"] = {
+            "conditions": None,
+            "acceptedNames": {"plural": "", "kind": ""},
+            "storedVersions": stored or None,
+        }
+
+    def prepare_update(self, new: Manifest, old: Manifest) -> None:
+        """Keep the status and add a new storage version to the stored ones."""
+        super().prepare_update(new, old)
+        status = new.get("status") or {}
+        stored = status.get("storedVersions") or []
+        for version in new["spec"].get("versions") or ():
+            if version.get("storage") and version["name"] not in stored:
+                new["status"] = {**status, "storedVersions": [*stored, version["name"]]}
+                return
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Return what is wrong with a new definition outside its metadata."""
+        return check_definition(self._v1(obj), beta=self._beta)
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Return what is wrong with an update of a definition."""
+        return check_definition_update(self._v1(new), self._v1(old), beta=self._beta)
+
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Return what is wrong with a write to the status subresource."""
+        return check_definition_status(self._v1(new))
