@@ -1,6 +1,6 @@
 """A store whose truth is one JetStream stream: a subject per object, the stream sequence as revision, group commit.
 
-All requests of one moment become one atomic batch (ADR-50 of NATS). The present state and recent history are kept in
+All requests of one moment are sent together: a few as pipelined messages, many as one atomic batch (ADR-50 of NATS). The present state and recent history are kept in
 memory and updated from acknowledgements; messages that were not ours to acknowledge (a publish that arrived after its
 time-out) are found by the hole they leave in the sequence and read before anything later is applied. This file is the
 whole write path and load path of one stream on purpose: their invariants only make sense together.
@@ -39,6 +39,8 @@ _PREV = "Fleetlog-Prev"
 _WRITE = "Fleetlog-Write"
 _DELETED = "Fleetlog-Deleted"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-:@+~")
+# What an atomic batch costs before its first message (measured, nats-server 2.15).
+_BATCH_SECONDS = 0.0035
 _REFUSED = {10071, 10164, 10201, 10174}
 
 
@@ -119,6 +121,7 @@ class JetStreamStore:
         self._closing = False
         self._lost = ""
         self._ids = itertools.count(1)
+        self._single_seconds = _BATCH_SECONDS / 16
         self._boot = uuid.uuid4().hex[:12]
 
     # -- reads, all from memory
@@ -377,16 +380,39 @@ class JetStreamStore:
                     log.warning("trimming deletions failed; will try again", stream=self._stream, error=str(e))
 
     async def _commit(self, batch: list[_Write]) -> None:
-        """Append a batch; a refused one is halved until the refused write is alone."""
+        """Append writes by whichever way is quicker: an atomic batch costs some milliseconds whatever its size."""
+        if len(batch) > max(8, int(_BATCH_SECONDS / self._single_seconds)):
+            await self._commit_batch(batch)
+            return
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        ids = [f"{self._boot}-{next(self._ids)}" for _ in batch]
+        acks = await asyncio.gather(*(self._append([w], i) for w, i in zip(batch, ids, strict=True)))
+        if len(batch) > 1:
+            self._single_seconds += 0.1 * ((loop.time() - started) / len(batch) - self._single_seconds)
+        # Sequences rise with the order of sending, but a write without an answer may have taken one in between.
+        answered = [(a["seq"], w) for a, w in zip(acks, batch, strict=True) if a is not None and "error" not in a]
+        for sequence, write in sorted(answered, key=lambda item: item[0]):
+            await self._acknowledged([write], sequence)
+        for ack, write, write_id in zip(acks, batch, ids, strict=True):
+            if ack is None:
+                await self._resolve([write], write_id)
+            elif "error" in ack:
+                await self._refused([write], ack["error"])
+
+    async def _commit_batch(self, batch: list[_Write]) -> None:
+        """Append an atomic batch; a refused one is halved until the refused write is alone."""
         write_id = f"{self._boot}-{next(self._ids)}"
         ack = await self._append(batch, write_id)
         if ack is None:
             await self._resolve(batch, write_id)
             return
-        error = ack.get("error")
-        if error is None:
+        if "error" in ack:
+            await self._refused(batch, ack["error"])
+        else:
             await self._acknowledged(batch, ack["seq"])
-            return
+
+    async def _refused(self, batch: list[_Write], error: dict[str, Any]) -> None:
         if error.get("err_code") not in _REFUSED:
             for write in batch:
                 write.fail(StoreUnavailable(str(error.get("description"))))
@@ -394,8 +420,8 @@ class JetStreamStore:
         await self._catch_up()
         if len(batch) > 1:
             half = len(batch) // 2
-            await self._commit(batch[:half])
-            await self._commit(batch[half:])
+            for part in (batch[:half], batch[half:]):
+                await (self._commit_batch(part) if len(part) > 1 else self._commit(part))
             return
         write = batch[0]
         current = self._state.get(write.key)
@@ -427,6 +453,15 @@ class JetStreamStore:
 
     async def _acknowledged(self, batch: list[_Write], last_sequence: int) -> None:
         first = last_sequence - len(batch) + 1
+        if last_sequence <= self._state.revision:
+            # Catching up met these messages before their answer was found.
+            for number, write in enumerate(batch):
+                known = self._state.get(write.key)
+                if known is None or known.revision != first + number:
+                    known = Entry(write.key, write.value, first + number, write.obj)
+                if not write.done.done():
+                    write.done.set_result(known)
+            return
         if first != self._state.revision + 1:
             await self._catch_up(first - 1)
         for number, write in enumerate(batch):
