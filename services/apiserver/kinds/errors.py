@@ -39,6 +39,14 @@ def show(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def go_map(values: dict[str, str] | None) -> Raw:
+    """Return a map of strings in the spelling in which label mismatches are reported."""
+    if not values:
+        return Raw("map[string]string(nil)")
+    pairs = ", ".join(f"{show(key)}:{show(values[key])}" for key in sorted(values))
+    return Raw(f"map[string]string{{{pairs}}}")
+
+
 class FieldError(msgspec.Struct, frozen=True):
     """One thing wrong with one field of an object; `detail` may be empty."""
 

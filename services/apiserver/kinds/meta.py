@@ -1,7 +1,5 @@
 """Checks of object metadata on create and update."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from services.apiserver.kinds import names
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
 ANNOTATIONS_LIMIT = 256 * 1024
 
 
-def check_create(kind: Kind, obj: Manifest) -> list[FieldError]:
+def check_create(kind: "Kind", obj: "Manifest") -> list[FieldError]:
     """Return what is wrong with the metadata of a new object of the kind."""
     meta = obj["metadata"]
     found: list[FieldError] = []
@@ -34,7 +32,7 @@ def check_create(kind: Kind, obj: Manifest) -> list[FieldError]:
     return found + check_common(meta)
 
 
-def check_common(meta: Manifest) -> list[FieldError]:
+def check_common(meta: "Manifest") -> list[FieldError]:
     """Return what is wrong with labels, annotations, owners and finalizers."""
     found: list[FieldError] = []
     if meta.get("generation", 0) < 0:
@@ -67,7 +65,7 @@ def annotations(values: dict[str, str], field: str) -> list[FieldError]:
     return found
 
 
-def _owners(owners: list[Manifest]) -> list[FieldError]:
+def _owners(owners: "list[Manifest]") -> list[FieldError]:
     found: list[FieldError] = []
     controller: Manifest | None = None
     for owner in owners:
@@ -95,14 +93,14 @@ def _owners(owners: list[Manifest]) -> list[FieldError]:
     return found
 
 
-def _go_owner(owner: Manifest) -> Raw:
+def _go_owner(owner: "Manifest") -> Raw:
     return Raw(
         f'v1.OwnerReference{{APIVersion:"{owner.get("apiVersion", "")}", Kind:"{owner.get("kind", "")}", '
         f'Name:"{owner.get("name", "")}", UID:"{owner.get("uid", "")}"}}'
     )
 
 
-def _go_owners(owners: list[Manifest]) -> str:
+def _go_owners(owners: "list[Manifest]") -> str:
     return f"[]v1.OwnerReference{{{', '.join(_go_owner(owner).text for owner in owners)}}}"
 
 
@@ -124,7 +122,7 @@ def _go_strings(values: list[str]) -> str:
     return f"[]string{{{shown}}}"
 
 
-def check_update(new: Manifest, old: Manifest) -> list[FieldError]:
+def check_update(new: "Manifest", old: "Manifest") -> list[FieldError]:
     """Return what is wrong with the metadata of an update."""
     meta, before = new["metadata"], old["metadata"]
     found: list[FieldError] = []

@@ -1,12 +1,14 @@
 """What the API server knows of one served kind: its names, fields, defaults, life-cycle rules and checks."""
 
+
+
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
 
-from services.apiserver.kinds import meta, names, schemas
+from services.apiserver.kinds import names
 from services.apiserver.kinds.errors import (
     DecodeError,
     ErrorType,
@@ -104,7 +106,7 @@ class Kind:
 
     @property
     def schema(self) -> Schema | None:
-        """The OpenAPI v3 schema with x-kubernetes-* marks; nested objects may be `$ref`s (see `schemas.resolve`)."""
+        """The OpenAPI v3 schema with x-kubernetes-* marks, nested objects in place (shared, not to be changed)."""
         return self._schema
 
     # Conversion: identity but for apiVersion; kinds with several shapes override both.
@@ -120,19 +122,18 @@ class Kind:
     # Reading a request body.
 
     def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
-        """Check the JSON types of all known fields and normalise them in place; raises DecodeError.
+        """Check the JSON types of all known fields and bring them into canonical form in place; raises DecodeError.
 
-        `raw` is the request body, if there is one: messages quote the place in it.
+        Built-in kinds also drop unknown fields here. `raw` is the request body, if there is one: messages quote the
+        place in it.
         """
-        schemas.check_types(self.schema, obj, raw, self.resource)
 
     def unknown_fields(self, obj: Manifest) -> list[str]:
-        """Return the paths of fields that the schema does not know, in document order."""
-        return schemas.unknown_fields(self.schema, obj)
+        """Return the paths of fields that the schema does not know, in document order; call before `decode`."""
+        return []
 
     def prune(self, obj: Manifest) -> None:
         """Drop the fields that the schema does not know."""
-        schemas.prune(self.schema, obj)
 
     # Life cycle.
 
@@ -175,22 +176,22 @@ class Kind:
         names = {*new, *old}.difference(outside)
         return any(new.get(name) != old.get(name) for name in names)
 
-    # Checks. `validate_*` are complete (metadata included); kinds override `check_*`.
+    # Checks of everything but the metadata, which the caller checks with `meta.check_create` / `meta.check_update`.
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
-        """Return all that is wrong with a new, defaulted object."""
-        return [*meta.check_create(self, obj), *self.check(obj)]
+        """Return what is wrong with a new, defaulted object."""
+        return self.check(obj)
 
     def validate_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Return all that is wrong with replacing `old` by `new` (both defaulted)."""
-        return [*meta.check_update(new, old), *self.check_update(new, old)]
+        """Return what is wrong with replacing `old` by `new` (both defaulted)."""
+        return self.check_update(new, old)
 
     def check(self, obj: Manifest) -> list[FieldError]:
-        """Return what is wrong with a new object outside its metadata."""
+        """Return what is wrong with an object by itself."""
         return []
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Return what is wrong with an update outside the metadata; the same checks as on create unless overridden."""
+        """Return what is wrong with an update; the same as on create unless overridden."""
         return self.check(new)
 
     def check_name(self, name: str) -> list[str]:

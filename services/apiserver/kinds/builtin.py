@@ -1,0 +1,44 @@
+"""A built-in kind: its fields come from the field tables; subclasses add defaults, life cycle and checks."""
+
+from __future__ import annotations
+
+from services.apiserver.kinds import decode_message, schemas
+from services.apiserver.kinds.model import DecodeError, Kind, Manifest, Resource, Schema
+
+
+class BuiltinKind(Kind):
+    """A kind whose shape is a definition of the field tables."""
+
+    def __init__(self, resource: Resource, schema_name: str) -> None:
+        super().__init__(resource)
+        self.schema_name = schema_name
+
+    @property
+    def schema(self) -> Schema | None:
+        """The linked schema of the definition (shared, not to be changed)."""
+        return schemas.linked(self.schema_name)
+
+    def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
+        """Bring a body into canonical form (see `schemas`), unknown fields dropped; raises DecodeError."""
+        try:
+            schemas.normalise(self.schema_name, obj)
+        except schemas.ShapeError as error:
+            raise DecodeError(decode_message.render(self.schema_name, obj, raw, error)) from None
+
+    def unknown_fields(self, obj: Manifest) -> list[str]:
+        """Return the paths of fields that the definition does not have, in document order; call before `decode`."""
+        return schemas.unknown_fields(self.schema_name, obj)
+
+    def prune(self, obj: Manifest) -> None:
+        """Drop the fields that the definition does not have."""
+        schemas.drop_unknown(self.schema_name, obj)
+
+    def empty_status(self) -> Manifest | None:
+        """Return the status of a new object; None when the kind leaves it out."""
+        return schemas.empty(self.schema_name, "status")
+
+    def prepare_create(self, obj: Manifest) -> None:
+        """Reset the status and set the first generation."""
+        super().prepare_create(obj)
+        if self.has_status and (status := self.empty_status()) is not None:
+            obj["status"] = status

@@ -1,0 +1,396 @@
+"""Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers and ControllerRevisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.apiserver.kinds import affinity_checks, pod_checks, pod_defaults
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.container_checks import NOT_NEGATIVE
+from services.apiserver.kinds.errors import (
+    FieldError,
+    Raw,
+    forbidden,
+    go_map,
+    invalid,
+    not_supported,
+    required,
+)
+from services.apiserver.kinds.meta import immutable
+from services.apiserver.kinds.model import Manifest
+
+MISMATCH = "`selector` does not match template `labels`"
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def not_negative(values: Manifest, names_: tuple[str, ...], field: str) -> list[FieldError]:
+    """Return an error for each of the numbers that is below zero."""
+    return [
+        invalid(f"{field}.{name}", values[name], NOT_NEGATIVE)
+        for name in names_
+        if values.get(name) is not None and values[name] < 0
+    ]
+
+
+def matches(selector: Manifest, labels: dict[str, str]) -> bool:
+    """Say whether labels satisfy a label selector."""
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    for item in selector.get("matchExpressions") or ():
+        key, operator, values = item.get("key"), item.get("operator"), item.get("values") or ()
+        present = key in labels
+        if operator == "In" and not (present and labels[key] in values):
+            return False
+        if operator == "NotIn" and present and labels[key] in values:
+            return False
+        if operator in ("Exists", "DoesNotExist") and present != (operator == "Exists"):
+            return False
+    return True
+
+
+def is_empty(selector: Manifest) -> bool:
+    """Say whether a label selector selects everything."""
+    return not selector.get("matchLabels") and not selector.get("matchExpressions")
+
+
+def percent_or_count(value: Any, field: str, *, cap: bool) -> list[FieldError]:
+    """Return what is wrong with a count or a percentage; `cap` forbids more than 100%."""
+    if isinstance(value, int):
+        return [] if value >= 0 else [invalid(field, value, NOT_NEGATIVE)]
+    if not (value.endswith("%") and value[:-1].isdigit()):
+        text = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+        return [invalid(field, value, text)]
+    if cap and int(value[:-1]) > 100:
+        return [invalid(field, value, "must not be greater than 100%")]
+    return []
+
+
+def number_of(value: Any) -> int:
+    """Return the number in a count or a percentage."""
+    if isinstance(value, str):
+        return int(value[:-1]) if value.endswith("%") and value[:-1].isdigit() else 0
+    return value or 0
+
+
+class _Workload(BuiltinKind):
+    """What all workloads share: one template, checked against the selector, restarted always."""
+
+    generation = True
+    has_status = True
+    empty_selector_text = "invalid label selector"
+
+    def default(self, obj: Manifest) -> None:
+        """Fill in the template and the replicas."""
+        spec = obj["spec"]
+        pod_defaults.template(spec.setdefault("template", {}))
+        self.default_spec(spec)
+
+    def default_spec(self, spec: Manifest) -> None:
+        """Fill in the kind's own fields."""
+        spec.setdefault("replicas", 1)
+
+    def check_selector(self, spec: Manifest) -> list[FieldError]:
+        """Check that there is a selector, that it selects something, and that the template's labels match it."""
+        selector = spec.get("selector")
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        if selector is None:
+            found = [required("spec.selector")]
+            selector = {}
+        else:
+            found = affinity_checks.label_selector(selector, "spec.selector")
+            if is_empty(selector):
+                found.append(invalid("spec.selector", selector, self.empty_selector_text))
+        if not found or is_empty(selector):
+            chosen = not is_empty(selector)
+            if (chosen and not matches(selector, labels or {})) or (spec.get("selector") is None):
+                found.append(invalid("spec.template.metadata.labels", go_map(labels), MISMATCH))
+        return found
+
+    def check_template(self, spec: Manifest) -> list[FieldError]:
+        """Check the pod template; its containers must always restart."""
+        template = spec.get("template") or {}
+        found = pod_checks.template(template, "spec.template")
+        policy = (template.get("spec") or {}).get("restartPolicy")
+        if policy != "Always":
+            found.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
+        if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
+            text = f"activeDeadlineSeconds in {self.resource.kind} is not Supported"
+            found.append(forbidden("spec.template.spec.activeDeadlineSeconds", text))
+        return found
+
+
+class Deployment(_Workload):
+    """apps/v1 Deployment."""
+
+    def default_spec(self, spec: Manifest) -> None:
+        """Fill in replicas, strategy, history and deadline."""
+        spec.setdefault("replicas", 1)
+        strategy = spec.setdefault("strategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec.setdefault("progressDeadlineSeconds", 600)
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check the whole spec."""
+        spec = obj["spec"]
+        found = not_negative(spec, ("replicas",), "spec")
+        found += self.check_selector(spec)
+        found += self.check_template(spec)
+        found += self._strategy(spec.get("strategy") or {})
+        found += not_negative(spec, ("minReadySeconds", "revisionHistoryLimit"), "spec")
+        deadline = spec.get("progressDeadlineSeconds")
+        if deadline is not None:
+            found += not_negative(spec, ("progressDeadlineSeconds",), "spec")
+            if deadline <= spec.get("minReadySeconds", 0):
+                text = "must be greater than minReadySeconds"
+                found.append(invalid("spec.progressDeadlineSeconds", deadline, text))
+        return found
+
+    @staticmethod
+    def _strategy(strategy: Manifest) -> list[FieldError]:
+        kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+        if kind == "Recreate":
+            if rolling is not None:
+                text = "may not be specified when strategy `type` is 'Recreate'"
+                return [forbidden("spec.strategy.rollingUpdate", text)]
+            return []
+        if kind != "RollingUpdate":
+            return [not_supported("spec.strategy.type", kind, ("Recreate", "RollingUpdate"))]
+        if rolling is None:
+            return [required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil")]
+        field = "spec.strategy.rollingUpdate"
+        unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+        found = percent_or_count(unavailable, f"{field}.maxUnavailable", cap=False)
+        found += percent_or_count(surge, f"{field}.maxSurge", cap=False)
+        if number_of(unavailable) == 0 and number_of(surge) == 0:
+            found.append(invalid(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+        return found + [
+            invalid(f"{field}.maxUnavailable", unavailable, "must not be greater than 100%")
+            for _ in range(isinstance(unavailable, str) and number_of(unavailable) > 100)
+        ]
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """The selector may not change."""
+        return [*self.check(new), *_selector_kept(new, old)]
+
+
+def _selector_kept(new: Manifest, old: Manifest) -> list[FieldError]:
+    return immutable("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
+
+
+class ReplicaSet(_Workload):
+    """apps/v1 ReplicaSet."""
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check the whole spec."""
+        spec = obj["spec"]
+        found = not_negative(spec, ("replicas", "minReadySeconds"), "spec")
+        found += self.check_selector(spec)
+        return found + self.check_template(spec)
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """The selector may not change."""
+        return [*self.check(new), *_selector_kept(new, old)]
+
+    def field_selectors(self, obj: Manifest) -> dict[str, str]:
+        """Add the number of replicas in the status."""
+        count = (obj.get("status") or {}).get("replicas", 0)
+        return {**super().field_selectors(obj), "status.replicas": str(count)}
+
+
+class StatefulSet(_Workload):
+    """apps/v1 StatefulSet."""
+
+    empty_selector_text = "empty selector is invalid for statefulset"
+
+    def default_spec(self, spec: Manifest) -> None:
+        """Fill in replicas, policies, partition, history and claim templates."""
+        spec.setdefault("podManagementPolicy", "OrderedReady")
+        strategy = spec.setdefault("updateStrategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+        spec.setdefault("replicas", 1)
+        spec.setdefault("revisionHistoryLimit", 10)
+        for claim in spec.get("volumeClaimTemplates") or ():
+            claim.setdefault("apiVersion", "v1")
+            claim.setdefault("kind", "PersistentVolumeClaim")
+            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+            claim.setdefault("status", {}).setdefault("phase", "Pending")
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check the whole spec."""
+        spec = obj["spec"]
+        found: list[FieldError] = []
+        policy = spec.get("podManagementPolicy", "")
+        if policy not in ("OrderedReady", "Parallel"):
+            text = "must be 'OrderedReady' or 'Parallel'"
+            found.append(
+                invalid("spec.podManagementPolicy", policy, text) if policy else required("spec.podManagementPolicy")
+            )
+        strategy = spec.get("updateStrategy") or {}
+        kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+        if kind == "OnDelete":
+            if rolling is not None:
+                text = "only allowed for updateStrategy 'RollingUpdate'"
+                found.append(invalid("spec.updateStrategy.rollingUpdate", rolling, text))
+        elif kind == "RollingUpdate":
+            found += not_negative(rolling or {}, ("partition",), "spec.updateStrategy.rollingUpdate")
+        elif kind:
+            text = "must be 'RollingUpdate' or 'OnDelete'"
+            found.append(invalid("spec.updateStrategy", strategy, text))
+        else:
+            found.append(required("spec.updateStrategy"))
+        found += not_negative(spec, ("replicas",), "spec")
+        found += self.check_selector(spec)
+        return found + self.check_template(spec)
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Only replicas, template and update strategy (and what newer releases added) may change."""
+        free = (
+            "replicas",
+            "template",
+            "updateStrategy",
+            "minReadySeconds",
+            "ordinals",
+            "persistentVolumeClaimRetentionPolicy",
+            "revisionHistoryLimit",
+        )
+        found: list[FieldError] = []
+        spec, before = new["spec"], old["spec"]
+        fixed = [
+            name for name in {*spec, *before}.difference(free) if _comparable(spec, name) != _comparable(before, name)
+        ]
+        if fixed:
+            text = (
+                "updates to statefulset spec for fields other than 'replicas', 'template', and 'updateStrategy' "
+                "are forbidden"
+            )
+            found.append(forbidden("spec", text))
+        return [*found, *not_negative(spec, ("replicas",), "spec")]
+
+
+def _comparable(spec: Manifest, name: str) -> Any:
+    if name != "volumeClaimTemplates":
+        return spec.get(name)
+    return [{key: value for key, value in item.items() if key != "status"} for item in spec.get(name) or ()]
+
+
+class DaemonSet(_Workload):
+    """apps/v1 DaemonSet."""
+
+    empty_selector_text = "empty selector is invalid for daemonset"
+
+    def default_spec(self, spec: Manifest) -> None:
+        """Fill in the update strategy and the history."""
+        strategy = spec.setdefault("updateStrategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", 1)
+            if "maxSurge" in rolling:
+                rolling.setdefault("maxSurge", 0)
+        spec.setdefault("revisionHistoryLimit", 10)
+
+    def prepare_create(self, obj: Manifest) -> None:
+        """Start the template generation, which lives in an annotation."""
+        super().prepare_create(obj)
+        obj["metadata"].setdefault("annotations", {}).setdefault(TEMPLATE_GENERATION, "0")
+        obj["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
+
+    def prepare_update(self, new: Manifest, old: Manifest) -> None:
+        """Raise the template generation when the template changed."""
+        super().prepare_update(new, old)
+        before = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION)
+        if before is None:
+            return
+        value = before
+        if new["spec"].get("template") != old["spec"].get("template") and before.isdigit():
+            value = str(int(before) + 1)
+        new["metadata"].setdefault("annotations", {})
+        new["metadata"]["annotations"] = {**new["metadata"]["annotations"], TEMPLATE_GENERATION: value}
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check the whole spec."""
+        spec = obj["spec"]
+        found = self.check_selector(spec)
+        found += self.check_template(spec)
+        found += not_negative(spec, ("minReadySeconds",), "spec")
+        strategy = spec.get("updateStrategy") or {}
+        kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+        if kind == "RollingUpdate":
+            field = "spec.updateStrategy.rollingUpdate"
+            if rolling is None:
+                found.append(required(field))
+            else:
+                value = rolling.get("maxUnavailable", 0)
+                found += percent_or_count(value, f"{field}.maxUnavailable", cap=True)
+                if number_of(value) == 0 and number_of(rolling.get("maxSurge", 0)) == 0:
+                    shown = Raw(
+                        f'intstr.IntOrString{{Type:{int(isinstance(value, str))}, IntVal:0, StrVal:"{value or ""}"}}'
+                    )
+                    found.append(invalid(f"{field}.maxUnavailable", shown, "cannot be 0"))
+        elif kind != "OnDelete":
+            found.append(not_supported("spec.updateStrategy.type", kind, ("RollingUpdate", "OnDelete")))
+        return found + not_negative(spec, ("revisionHistoryLimit",), "spec")
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """The selector may not change."""
+        return [*self.check(new), *_selector_kept(new, old)]
+
+
+class ReplicationController(_Workload):
+    """core/v1 ReplicationController, whose selector is a plain map."""
+
+    def default(self, obj: Manifest) -> None:
+        """Take selector and labels from the template when they are missing."""
+        spec = obj["spec"]
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        if labels:
+            if not spec.get("selector"):
+                spec["selector"] = dict(labels)
+            if not obj["metadata"].get("labels"):
+                obj["metadata"]["labels"] = dict(labels)
+        spec.setdefault("replicas", 1)
+        if "template" in spec:
+            pod_defaults.template(spec["template"])
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check the whole spec."""
+        spec = obj["spec"]
+        found = not_negative(spec, ("minReadySeconds",), "spec")
+        selector = spec.get("selector") or {}
+        if not selector:
+            found.append(required("spec.selector"))
+        found += not_negative(spec, ("replicas",), "spec")
+        if "template" not in spec:
+            return [*found, required("spec.template")]
+        labels = (spec["template"].get("metadata") or {}).get("labels")
+        if selector and not matches({"matchLabels": selector}, labels or {}):
+            found.append(invalid("spec.template.metadata.labels", go_map(labels), MISMATCH))
+        return found + self.check_template(spec)
+
+    def field_selectors(self, obj: Manifest) -> dict[str, str]:
+        """Add the number of replicas in the status."""
+        count = (obj.get("status") or {}).get("replicas", 0)
+        return {**super().field_selectors(obj), "status.replicas": str(count)}
+
+
+class ControllerRevision(BuiltinKind):
+    """apps/v1 ControllerRevision."""
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """There must be data, and the revision may not be negative."""
+        found: list[FieldError] = []
+        if obj.get("data") is None:
+            found.append(required("data", "data is mandatory"))
+        return found + [invalid("revision", obj["revision"], NOT_NEGATIVE) for _ in range(obj.get("revision", 0) < 0)]
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """The data may not change."""
+        return [*self.check(new), *immutable("data", new.get("data"), old.get("data"))]
