@@ -49,7 +49,11 @@ class Member:
     async def apply(self, *manifests: Manifest) -> None:
         """Apply manifests."""
         await self.kubectl(
-            "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+            "apply",
+            "--validate=false",
+            "-f",
+            "-",
+            stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}),
         )
 
     async def until(self, holds: Callable[[Manifest], bool], *arguments: str) -> Manifest:

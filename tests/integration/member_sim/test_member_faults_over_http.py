@@ -51,14 +51,17 @@ async def test_crashing_pods_and_stopped_nodes(member: Any, web: Any) -> None:
     code, answer = await member.fault("/faults/pods", {**target, "crash": True})
     assert (code, answer["crashing"]) == (200, ["Deployment/default/web"])
     await member.until(lambda f: f["status"].get("unavailableReplicas") == 2, "deployment", "web")
-    assert "CrashLoopBackOff" in await member.kubectl("get", "pods")
+    states = [pod["status"]["containerStatuses"][0]["state"] for pod in (await member.get("pods"))["items"]]
+    assert [state["waiting"]["reason"] for state in states] == ["CrashLoopBackOff"] * 2
     await member.fault("/faults/pods", {**target, "crash": False})
     await member.until(lambda f: f["status"].get("availableReplicas") == 2, "deployment", "web")
 
     code, answer = await member.fault("/faults/nodes", {"names": ["m1-node-1"]})
     assert (code, answer["nodesNotReady"]) == (200, ["m1-node-1"])
     await member.until(lambda f: f["status"].get("availableReplicas") == 1, "deployment", "web")
-    assert "NotReady" in await member.kubectl("get", "nodes")
+    node = await member.get("node", "m1-node-1")
+    assert {c["type"]: c["status"] for c in node["status"]["conditions"]}["Ready"] == "Unknown"
+    assert (await member.get("node", "m1-node-2"))["status"]["conditions"][-1]["status"] == "True"
     await member.fault("/faults/nodes", {"names": ["m1-node-1"], "ready": True})
     await member.until(lambda f: f["status"].get("availableReplicas") == 2, "deployment", "web")
     assert (await member.fault("/faults/nodes", {"names": ["x"]}))[0] == 404

@@ -1,5 +1,6 @@
 """A simulated member as its users see it: through kubectl, over HTTPS, from creation to deletion."""
 
+import json
 from typing import Any
 
 
@@ -142,7 +143,8 @@ async def test_nodes_and_version_look_like_a_cluster(run_member_with: Any) -> No
         found = await member.get("nodes")
         assert [node["status"]["nodeInfo"]["kubeletVersion"] for node in found["items"]] == ["v1.27.3"] * 4
         assert {node["status"]["allocatable"]["memory"] for node in found["items"]} == {"4Gi"}
-        assert "Server Version: v1.27.3" in await member.kubectl("version")
+        version = json.loads(await member.kubectl("version", "-o", "json"))
+        assert version["serverVersion"]["gitVersion"] == "v1.27.3"
 
 
 async def test_drain_moves_pods_to_the_other_node(member: Any, web: Any) -> None:
