@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
+from operator import itemgetter
 from typing import Any, Final
 
 from msgspec import Struct
 
 # Above this many replicas per cluster the sure part of every share is computed instead of dealt out one by one.
 _DEAL_AT_MOST: Final = 2
+# Weights up to here keep their order as double-precision numbers.
+_EXACT: Final = 2**53
+_WEIGHT: Final = itemgetter(1)
 
 
 class DivisionError(ValueError):
@@ -90,33 +94,21 @@ def divide(replicas: int, weights: Sequence[tuple[str, int]], descending: bool) 
     """Shares of a fresh division by name, clusters without a share left out; no weight at all gives no shares."""
     if replicas <= 0 or not weights:
         return []
-    if replicas > len(weights):
-        votes = dict(weights)
-        if not any(votes.values()):
-            return []
-        return [(name, count) for name, count in webster(replicas, votes, None, descending).items() if count]
-    return _divide_few(replicas, weights, descending)
-
-
-def _divide_few(replicas: int, weights: Sequence[tuple[str, int]], descending: bool) -> list[tuple[str, int]]:
-    """Division of few replicas among many clusters: only the heaviest can get one, so only they are looked at."""
-    queue = [(-float(weight), name) for name, weight in weights if weight]
-    if not queue:
+    votes = dict(_heaviest(replicas, weights, descending) if replicas < len(weights) else weights)
+    if not any(votes.values()):
         return []
-    if descending:
-        queue.sort(key=_downwards_by_name, reverse=True)
-    else:
-        queue.sort()
-    del queue[replicas:]
-    return [
-        (name, count)
-        for name, count in webster(replicas, {name: int(-weight) for weight, name in queue}, None, descending).items()
-        if count
-    ]
+    return [(name, count) for name, count in webster(replicas, votes, None, descending).items() if count]
 
 
-def _downwards_by_name(item: tuple[float, str]) -> tuple[float, str]:
-    return -item[0], item[1]
+def _heaviest(count: int, weights: Sequence[tuple[str, int]], descending: bool) -> Sequence[tuple[str, int]]:
+    """The entries that can get one of `count` replicas: every one of them comes before all others for its first."""
+    ranked = sorted(map(_WEIGHT, weights), reverse=True)
+    least = ranked[count - 1]
+    if ranked[0] > _EXACT or least <= 0:
+        return weights
+    above = [item for item in weights if item[1] > least]
+    level = sorted((item for item in weights if item[1] == least), reverse=descending)
+    return above + level[: count - len(above)]
 
 
 def allocate_by_weight(

@@ -56,15 +56,17 @@ def replicas_changed(
     return kind == "Divided" and sum(clusters) != replicas
 
 
-def reschedule_requested(triggered_at: str | None, last_scheduled: str | None) -> bool:
-    """Whether a reschedule was asked for after the last success (times in RFC 3339, compared by the second)."""
+def reschedule_requested(triggered_at: str | datetime | None, last_scheduled: str | datetime | None) -> bool:
+    """Whether a reschedule was asked for after the last success; raises ValueError for a text that is no time."""
     if not triggered_at or not last_scheduled:
         return False
     return moment(triggered_at) > moment(last_scheduled)
 
 
-def moment(text: str) -> datetime:
+def moment(text: str | datetime) -> datetime:
     """Instant of an RFC 3339 text; raises ValueError naming the text."""
+    if isinstance(text, datetime):
+        return text
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:

@@ -5,7 +5,8 @@ out, so that an explanation can show the same plan that the decision followed.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from operator import attrgetter, itemgetter
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -17,6 +18,10 @@ from services._rules.scheduling.placement import CompiledPlacement
 Mode: TypeAlias = Literal[
     "everywhere", "duplicated", "static weights", "fresh scale", "scale down", "scale up", "no change"
 ]
+
+
+_NAME: Final = attrgetter("name")
+_COUNT: Final = itemgetter(1)
 
 
 class Plan(Struct, frozen=True):
@@ -94,8 +99,9 @@ def static_weights(
 ) -> Sequence[tuple[str, int]]:
     """Weight of each selected cluster: the greatest of the rules that match it, or 1 for all where none matches any."""
     weights = _weights_of_all(index, binding.placement)
-    weighted = [(item.name, weights[item.name]) for item in selected if item.name in weights]
-    return weighted or [(item.name, 1) for item in selected]
+    names = set(map(_NAME, selected))
+    # In name order, which later sorting finds done.
+    return [item for item in weights.items() if item[0] in names] or [(name, 1) for name in sorted(names)]
 
 
 def _weights_of_all(index: ClusterIndex, placement: CompiledPlacement) -> dict[str, int]:
@@ -136,7 +142,7 @@ def _plan_dynamic(selected: Sequence[Candidate], binding: BindingView, replicas:
     """Divide by capacity, keeping what runs unless `fresh`."""
     running: list[TargetCluster] = []
     if binding.clusters:
-        names = {item.name for item in selected}
+        names = set(map(_NAME, selected))
         running = [item for item in binding.clusters if item.name in names]
     if fresh:
         held = {item.name: item.replicas for item in running}
@@ -155,7 +161,7 @@ def _plan_by_room(
     mode: Mode, room: list[tuple[str, int]], demand: int, base: Sequence[TargetCluster], binding: BindingView
 ) -> Plan:
     """Divide `demand` by room and add it to the base."""
-    total = sum(count for _, count in room)
+    total = sum(map(_COUNT, room))
     if total < demand:
         failed = "failed to do fresh scale" if mode == "fresh scale" else f"failed to {mode}"
         shortage = f"Clusters available replicas {total} are not enough to schedule."
@@ -169,7 +175,7 @@ def _sufficient_prefix(
     room: list[tuple[str, int]], demand: int, base: Sequence[TargetCluster]
 ) -> list[tuple[str, int]]:
     """The fewest clusters that hold the demand: those that run replicas first, then the roomiest."""
-    room = sorted(room, key=_room_of, reverse=True)
+    room = sorted(room, key=_COUNT, reverse=True)
     running = {item.name for item in base if item.replicas > 0}
     if running:
         room = [item for item in room if item[0] in running] + [item for item in room if item[0] not in running]
@@ -179,7 +185,3 @@ def _sufficient_prefix(
         if total >= demand:
             return room[: position + 1]
     return room
-
-
-def _room_of(item: tuple[str, int]) -> int:
-    return item[1]

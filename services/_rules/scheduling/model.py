@@ -1,6 +1,7 @@
 """What the scheduling algorithm reads and returns: views of clusters and bindings, options, candidates, decisions."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -56,7 +57,7 @@ class BindingView(Struct, frozen=True, eq=False):
     clusters: tuple[TargetCluster, ...]
     # Clusters that a graceful eviction task is leaving.
     evicting: frozenset[str]
-    reschedule_triggered_at: str | None
+    reschedule_triggered_at: datetime | None
     namespace: str = ""
     name: str = ""
 
@@ -70,7 +71,7 @@ class Status(Struct, frozen=True):
     """What the last attempts left behind: the affinity term in force and the time of the last success."""
 
     observed_affinity: str = ""
-    last_scheduled_time: str | None = None
+    last_scheduled_time: str | datetime | None = None
 
 
 class Peers(Struct, frozen=True):

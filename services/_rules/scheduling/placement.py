@@ -97,6 +97,7 @@ class CompiledPlacement:
         "_tiers",
         "affinity_names",
         "constraints",
+        "encoded",
         "needs_property",
         "raw",
         "static_weighting",
@@ -105,8 +106,10 @@ class CompiledPlacement:
         "weights",
     )
 
-    def __init__(self, raw: Placement) -> None:
+    def __init__(self, raw: Placement, encoded: bytes) -> None:
         self.raw = raw
+        # The manifest as JSON with sorted keys.
+        self.encoded = encoded
         self.strategy, self.static_weighting = _strategy(raw.replica_scheduling)
         self.tolerations = raw.cluster_tolerations or ()
         # Of several constraints on one field the last counts.
@@ -183,4 +186,4 @@ def compile_placement(manifest: dict[str, Any] | None) -> CompiledPlacement:
 
 @lru_cache(maxsize=4096)
 def _compile(encoded: bytes) -> CompiledPlacement:
-    return CompiledPlacement(msgspec.json.decode(encoded, type=Placement))
+    return CompiledPlacement(msgspec.json.decode(encoded, type=Placement), encoded)

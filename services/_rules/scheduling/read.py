@@ -1,5 +1,6 @@
 """Reads Cluster manifests and binding specs into the views of the algorithm; the only place that knows their JSON."""
 
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import msgspec
@@ -75,7 +76,7 @@ class _Spec(Struct, rename="camel"):
     placement: dict[str, Any] | None = None
     clusters: list[_Target] | None = None
     graceful_eviction_tasks: list[_Eviction] | None = None
-    reschedule_triggered_at: str | None = None
+    reschedule_triggered_at: datetime | None = None
 
 
 def cluster_view(manifest: Manifest) -> ClusterView:

@@ -73,8 +73,10 @@ FUNCTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-def check_division(case: dict[str, Any]) -> bool:
-    """Whether the case comes out as recorded."""
+def check_division(case: dict[str, Any]) -> bool | None:
+    """Whether the case comes out as recorded; None for functions that another runner replays."""
+    if case["function"] not in FUNCTIONS:
+        return None
     try:
         found = FUNCTIONS[case["function"]](case["args"])
     except (ValueError, TypeError, KeyError):
@@ -87,4 +89,4 @@ def check_division(case: dict[str, Any]) -> bool:
     return bool(found == expected or (not found and not expected))
 
 
-FILES: dict[str, Callable[[dict[str, Any]], bool]] = {"division": check_division}
+FILES: dict[str, Callable[[dict[str, Any]], bool | None]] = {"division": check_division}

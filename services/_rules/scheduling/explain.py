@@ -1,0 +1,152 @@
+"""Why a decision came out as it did: for every cluster what refused it, or how it ranked and what it was given."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from services._rules.division_usage import reschedule_requested
+from services._rules.estimation import Assumed
+from services._rules.scheduling.assignment import Plan, plans
+from services._rules.scheduling.candidates import Estimator, rank
+from services._rules.scheduling.filters import diagnosis
+from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.model import (
+    BindingView,
+    Candidate,
+    Decision,
+    Estimate,
+    Failure,
+    Options,
+    Peers,
+    Status,
+)
+from services._rules.scheduling.schedule import schedule
+from services._rules.scheduling.selection import select
+
+_DEFAULTS = Options()
+_NOTHING_YET = Status()
+
+
+class ClusterExplanation(Struct, frozen=True, omit_defaults=True):
+    """One cluster's part in a decision."""
+
+    name: str
+    # Set where a filter refused the cluster: which one, and its reason.
+    filter: str = ""
+    reason: str = ""
+    # Position in the ranking from 1 (0 where refused), and what it rests on.
+    rank: int = 0
+    tier: int = 0
+    score: int = 0
+    # Further replicas that fit, and the same with those already there.
+    available: int = 0
+    room: int = 0
+    selected: bool = False
+    running: int = 0
+    # Weight in the division, the exact share it stands for, and what rounding made of it.
+    weight: int = 0
+    share: float = 0.0
+    replicas: int = 0
+
+
+class Step(Struct, frozen=True, omit_defaults=True):
+    """One division of replicas: what was kept and how many were divided by weight."""
+
+    mode: str
+    demand: int = 0
+    kept: int = 0
+    weights: int = 0
+
+
+class Explanation(Struct, frozen=True, omit_defaults=True):
+    """A decision with its reasons."""
+
+    decision: Decision
+    strategy: str
+    clusters: tuple[ClusterExplanation, ...]
+    steps: tuple[Step, ...] = ()
+    observed_affinity: str = ""
+    # Clusters that are being deleted and were not looked at.
+    ignored: tuple[str, ...] = ()
+
+
+def explain(
+    index: ClusterIndex,
+    binding: BindingView,
+    status: Status = _NOTHING_YET,
+    estimates: Sequence[Estimate] = (),
+    options: Options = _DEFAULTS,
+    peers: Peers | None = None,
+    assumed: Mapping[str, Sequence[Assumed]] | None = None,
+) -> Explanation:
+    """Explain what `schedule` decides for the same arguments."""
+    decision = schedule(index, binding, status, estimates, options, peers, assumed)
+    observed = status.observed_affinity
+    estimator = Estimator(binding, options, estimates, assumed)
+    table, ranking = rank(index, estimator, observed, peers)
+    selected: Sequence[Candidate] = ()
+    steps: Sequence[Plan] = ()
+    try:
+        selected = select(ranking.items, binding, estimator.counts_sets) if ranking.items else ()
+        fresh = reschedule_requested(binding.reschedule_triggered_at, status.last_scheduled_time)
+        steps = plans(index, selected, binding, fresh, table.tiers.overflow) if selected else ()
+    except Failure:
+        # The decision carries it; what was worked out before it is still worth showing.
+        pass
+    refused = diagnosis(index, binding, observed, peers)
+    clusters = [
+        ClusterExplanation(name, filter=which, reason=reason) for name, (which, reason) in sorted(refused.items())
+    ]
+    clusters += _ranked(ranking.items, selected, steps, binding, decision)
+    return Explanation(
+        decision=decision,
+        strategy=binding.placement.strategy,
+        clusters=tuple(sorted(clusters, key=lambda item: item.name)),
+        steps=tuple(_step(plan) for plan in steps),
+        observed_affinity=observed,
+        ignored=tuple(item.name for item in index.clusters if item.deleting),
+    )
+
+
+def _ranked(
+    items: Sequence[Candidate],
+    selected: Sequence[Candidate],
+    steps: Sequence[Plan],
+    binding: BindingView,
+    decision: Decision,
+) -> list[ClusterExplanation]:
+    chosen = {item.name for item in selected}
+    running = {item.name: item.replicas for item in binding.clusters}
+    granted = {item.name: item.replicas for item in decision.clusters}
+    weights: dict[str, int] = {}
+    shares: dict[str, float] = {}
+    for plan in steps:
+        total = sum(weight for _, weight in plan.weights)
+        for name, weight in plan.weights:
+            weights[name] = weight
+            shares[name] = plan.demand * weight / total if total else 0.0
+    return [
+        ClusterExplanation(
+            name=item.name,
+            rank=position,
+            tier=item.tier,
+            score=item.score,
+            available=item.alloc,
+            room=item.avail,
+            selected=item.name in chosen,
+            running=running.get(item.name, 0),
+            weight=weights.get(item.name, 0),
+            share=round(shares.get(item.name, 0.0), 3),
+            replicas=granted.get(item.name, 0),
+        )
+        for position, item in enumerate(items, 1)
+    ]
+
+
+def _step(plan: Plan) -> Step:
+    return Step(
+        mode=plan.mode,
+        demand=plan.demand,
+        kept=sum(item.replicas for item in plan.base),
+        weights=sum(weight for _, weight in plan.weights),
+    )

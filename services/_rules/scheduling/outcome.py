@@ -1,0 +1,49 @@
+"""What is reported after a scheduling attempt: condition, event text, and whether it is tried again (02 §1.10–1.12)."""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from services._rules.division import TargetCluster
+from services._rules.scheduling.model import Decision
+
+Reason: TypeAlias = Literal["Success", "Unschedulable", "NoClusterFit", "QuotaExceeded", "SchedulerError"]
+
+SUCCESS_MESSAGE = "Binding has been scheduled successfully."
+
+
+class Outcome(Struct, frozen=True):
+    """The Scheduled condition after an attempt, and how the attempt goes on."""
+
+    scheduled: bool
+    reason: Reason
+    message: str
+    # Whether the attempt is repeated without a new trigger.
+    retry: bool
+    # Whether the new targets (none for a FitError) replace the previous ones.
+    replaces_targets: bool
+
+
+def outcome(decision: Decision) -> Outcome:
+    """Condition for a decision that was, or could not be, made."""
+    match decision.error:
+        case None:
+            return Outcome(True, "Success", SUCCESS_MESSAGE, retry=False, replaces_targets=True)
+        case "FitError":
+            return Outcome(False, "NoClusterFit", decision.message, retry=False, replaces_targets=True)
+        case "Unschedulable":
+            return Outcome(False, "Unschedulable", decision.message, retry=True, replaces_targets=False)
+        case "Error":
+            return Outcome(False, "SchedulerError", decision.message, retry=True, replaces_targets=False)
+
+
+def quota_exceeded(message: str) -> Outcome:
+    """Condition when the new targets would exceed a federated quota."""
+    return Outcome(False, "QuotaExceeded", message, retry=True, replaces_targets=False)
+
+
+def success_event(targets: Sequence[TargetCluster], cluster_scoped: bool = False) -> str:
+    """Text of the event about a success; the cluster-scoped kind has no colon before the result."""
+    result = ", ".join(f"{item.name}:{item.replicas}" for item in targets)
+    return f"{SUCCESS_MESSAGE} Result{'' if cluster_scoped else ':'} {{{result}}}"
