@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Iterable
 
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from schemas.codec import Known, decode
 from schemas.events.observed import WorkObserved
@@ -178,6 +178,6 @@ class Executor(BaseService[ExecutorState, LaneKey]):
 
     async def _bytes(self, work: WorkRendered) -> bytes:
         assert self._context is not None
-        if isinstance(work.manifest, UnsetType) or work.manifest is UNSET:
+        if isinstance(work.manifest, UnsetType):
             return await self._context.blobs.get(work.digest)
         return bytes(work.manifest)

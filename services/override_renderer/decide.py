@@ -21,7 +21,7 @@ from services._rules.interpreter import InterpretError
 from services._rules.overrides import OverrideError, OverridePolicy
 from services._rules.status_render import RenderError, Target, suspends_dispatching
 from services.override_renderer.render import Rendered, base_of, render
-from services.override_renderer.state import Bound, RendererState
+from services.override_renderer.state import Bound, RendererState, concerns
 
 Manifest = dict[str, Any]
 
@@ -107,7 +107,7 @@ def _render_all(
                 base,
                 binding,
                 target,
-                member.manifest,
+                member.facts,
                 template_generation=template.generation,
                 cluster_policies=cluster_policies,
                 policies=policies,
@@ -202,7 +202,7 @@ def _override_policies(
     cluster_wide: list[OverridePolicy] = []
     namespaced: list[OverridePolicy] = []
     for key, (policy, _) in state.policies.items():
-        if not policy.concerns(binding.api_version, binding.kind):
+        if not concerns(policy, binding.api_version, binding.kind):
             continue
         if key.kind == "ClusterOverridePolicy":
             cluster_wide.append(policy)

@@ -16,10 +16,12 @@ from schemas.events.placement import TargetCluster
 from schemas.events.work import AppliedOverride
 from schemas.keys import ObjectKey
 from services._rules import constants as const
+from services._rules.cluster_affinity import ClusterFacts
 from services._rules.interpreter import REVISE_REPLICA, NativeInterpreter
 from services._rules.interpreter.prune import prune
 from services._rules.names import binding_name, execution_namespace, work_name
-from services._rules.overrides import OverridePolicy, apply_overrides
+from services._rules.overrides import Applied, OverridePolicy
+from services._rules.overrides import apply as apply_overrides
 from services._rules.status_render import Target, apply_job_completions, conflict_resolution
 from services._rules.status_retain import record_managed
 
@@ -58,7 +60,7 @@ def render(
     base: Manifest,
     binding: BindingRequested,
     target: TargetCluster,
-    cluster: Manifest,
+    cluster: ClusterFacts,
     *,
     template_generation: int,
     cluster_policies: Sequence[OverridePolicy],
@@ -82,9 +84,13 @@ def render(
         data=data,
         digest=hashlib.sha256(data).hexdigest(),
         conflict_resolution=resolution,
-        cluster_overrides=tuple(AppliedOverride(a.policy, Raw(a.overriders)) for a in overridden.cluster_overrides),
-        overrides=tuple(AppliedOverride(a.policy, Raw(a.overriders)) for a in overridden.overrides),
+        cluster_overrides=_recorded(overridden.applied_cluster_overrides),
+        overrides=_recorded(overridden.applied_overrides),
     )
+
+
+def _recorded(applied: Sequence[Applied]) -> tuple[AppliedOverride, ...]:
+    return tuple(AppliedOverride(item.policy_name, Raw(msgspec.json.encode(item.overriders))) for item in applied)
 
 
 class _BindingSpec(Struct, rename="camel"):

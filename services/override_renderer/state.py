@@ -17,6 +17,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
+from services._rules.cluster_affinity import ClusterFacts, facts_of
 from services._rules.overrides import OverridePolicy, compile_policy
 
 Manifest = dict[str, Any]
@@ -49,7 +50,12 @@ class Member(Struct, frozen=True):
     """One cluster as overrides see it."""
 
     manifest: Manifest
+    facts: ClusterFacts
     deleting: bool
+
+    def same(self, other: Member | None) -> bool:
+        """Whether no override can tell this cluster from the other."""
+        return other is not None and self.manifest == other.manifest and self.deleting == other.deleting
 
 
 class RendererState(Struct):
@@ -125,8 +131,8 @@ def _cluster_changed(state: RendererState, event: ClusterChanged) -> Iterable[Ob
     manifest: Manifest = msgspec.json.decode(event.manifest)
     # Capacity moves often and no override can see it.
     manifest.pop("status", None)
-    member = Member(manifest, event.deleting)
-    if before == member:
+    member = Member(manifest, facts_of(manifest), event.deleting)
+    if member.same(before):
         return ()
     state.clusters[event.name] = member
     if before is None or before.deleting != member.deleting:
@@ -155,5 +161,12 @@ def _selected(state: RendererState, key: PolicyKey, policy: OverridePolicy) -> I
         if key.namespace and object_key.namespace != key.namespace:
             continue
         template = bound.template
-        if isinstance(template, TemplateChanged) and policy.concerns(template.api_version, template.kind):
+        if isinstance(template, TemplateChanged) and concerns(policy, template.api_version, template.kind):
             yield object_key
+
+
+def concerns(policy: OverridePolicy, api_version: str, kind: str) -> bool:
+    """Whether a policy may match objects of a kind at all."""
+    return not policy.selectors or any(
+        selector.api_version == api_version and selector.kind == kind for selector in policy.selectors
+    )

@@ -1,0 +1,65 @@
+"""Runs the scheduler: folds facts, decides placements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from schemas.codec import Known
+from schemas.envelope import Provenance
+from schemas.events.placement import PlacementDecided, PlacementFailed
+from schemas.keys import ObjectKey
+from schemas.subjects import object_key
+from services._kit.log import Message
+from services._kit.service import NOTHING, BaseService, Decision
+from services.scheduler.decide import decide
+from services.scheduler.settings import SchedulerSettings
+from services.scheduler.state import SchedulerState, fold
+
+
+class Scheduler(BaseService[SchedulerState, ObjectKey]):
+    """Bindings in, placements out."""
+
+    name = "scheduler"
+    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "placement.>")
+
+    def __init__(self, settings: SchedulerSettings) -> None:
+        self._scheduler_name = settings.scheduler_name
+
+    def new_state(self) -> SchedulerState:
+        """An empty projection."""
+        return SchedulerState()
+
+    def fold(self, state: SchedulerState, message: Message, event: Known) -> Iterable[ObjectKey]:
+        """Apply one fact."""
+        return fold(state, message.seq, message.subject, event)
+
+    def last_seq(self, state: SchedulerState, subject: str) -> int:
+        """Position of the last placement of a subject."""
+        return state.subjects.get(subject, 0)
+
+    def unreadable(self, state: SchedulerState, message: Message) -> Iterable[ObjectKey]:
+        """The object whose facet a newer version wrote."""
+        return () if message.subject.startswith("cluster.") else (object_key(message.subject),)
+
+    def recover(self, state: SchedulerState) -> Iterable[ObjectKey]:
+        """Objects whose placement has not seen their latest facets, or that a cluster change may move."""
+        return list(state.objects)
+
+    def decide(self, state: SchedulerState, key: ObjectKey, now: float) -> Decision:
+        """The placement of one object."""
+        event = decide(state, key, now, self._scheduler_name)
+        if event is None:
+            return NOTHING
+        if isinstance(event, PlacementDecided | PlacementFailed):
+            scheduled = state.objects[key]
+            own = {"binding": scheduled.binding_seq}
+            if scheduled.eviction_seq:
+                own["eviction"] = scheduled.eviction_seq
+            event = _with_own(event, own)
+        return Decision(events=(event,))
+
+
+def _with_own(event: PlacementDecided | PlacementFailed, own: dict[str, int]) -> PlacementDecided | PlacementFailed:
+    return replace(event, provenance=Provenance(own=own))

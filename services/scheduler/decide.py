@@ -1,0 +1,216 @@
+"""Decides the placement of one object: whether to schedule at all, and what the outcome says (reference 02 §1)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from schemas.events.binding import BindingRequested
+from schemas.events.eviction import EvictionRequested
+from schemas.events.placement import (
+    PlacementDecided,
+    PlacementEvent,
+    PlacementFailed,
+    PlacementReleased,
+    TargetCluster,
+)
+from schemas.keys import ObjectKey
+from services._rules.quantity import QuantityError
+from services._rules.scheduling.model import BindingView, Decision, Estimate, Status
+from services._rules.scheduling.read import binding_view
+from services._rules.scheduling.schedule import GroupAttempt, schedule_groups
+from services.scheduler.ladder import trigger
+from services.scheduler.state import Scheduled, SchedulerState
+
+Manifest = dict[str, Any]
+
+REASONS = {"FitError": "NoClusterFit", "Unschedulable": "Unschedulable", "Error": "SchedulerError"}
+
+
+def decide(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) -> PlacementEvent | None:
+    """The placement that should become the latest of an object, or None when the present one stands."""
+    scheduled = state.objects.get(key)
+    if scheduled is None:
+        return None
+    binding, placed = scheduled.binding, scheduled.placed
+    if not isinstance(binding, BindingRequested):
+        live = scheduled.placement
+        if isinstance(live, PlacementDecided | PlacementFailed) and binding is not None:
+            return PlacementReleased(key=key, uid=live.uid)
+        return None
+    spec = scheduled.spec
+    if spec is None or not _is_ours(binding, spec, scheduler):
+        return None
+    targets = _present(scheduled, placed)
+    why = trigger(
+        spec,
+        workload=binding.workload,
+        applied=_applied_placement(placed),
+        observed_affinity=placed.affinity_name if placed is not None else "",
+        last_scheduled=_time(placed.scheduled_at) if placed is not None and placed.scheduled_at else None,
+        counts=[target.replicas or 0 for target in targets],
+        leaving=_has_to_leave(state, placed, targets),
+    )
+    if not why and isinstance(placed, PlacementDecided):
+        return None
+    return _scheduled(state, scheduled, binding, spec, placed, targets, why or placed_trigger(placed), now, scheduler)
+
+
+def placed_trigger(placed: PlacementDecided | PlacementFailed | None) -> str:
+    """Why a failed placement is tried again."""
+    return placed.trigger if placed is not None else ""
+
+
+def _is_ours(binding: BindingRequested, spec: Manifest, scheduler: str) -> bool:
+    """Whether this scheduler owns the binding (reference 02 §1.2)."""
+    if binding.everywhere or (spec.get("schedulerName") or "default-scheduler") != scheduler:
+        return False
+    if (spec.get("suspension") or {}).get("scheduling"):
+        return False
+    return binding.policy is not None
+
+
+def _present(scheduled: Scheduled, placed: PlacementDecided | PlacementFailed | None) -> tuple[TargetCluster, ...]:
+    """Targets before this decision: the last ones without the clusters that an eviction newer than them took away."""
+    if placed is None:
+        return ()
+    eviction = scheduled.eviction
+    if eviction is None or eviction.uid != scheduled.uid or placed.provenance.as_of >= scheduled.eviction_seq:
+        return placed.clusters
+    if not isinstance(eviction, EvictionRequested):
+        return placed.clusters
+    leaving = {task.from_cluster for task in eviction.tasks}
+    return tuple(target for target in placed.clusters if target.name not in leaving)
+
+
+def _has_to_leave(
+    state: SchedulerState,
+    placed: PlacementDecided | PlacementFailed | None,
+    targets: tuple[TargetCluster, ...],
+) -> bool:
+    """Whether a target goes away: its cluster leaves, or an eviction took it."""
+    if placed is not None and len(targets) != len(placed.clusters):
+        return True
+    for target in targets:
+        cluster = state.clusters.by_name.get(target.name)
+        if cluster is None or cluster.deleting:
+            return True
+    return False
+
+
+def _scheduled(
+    state: SchedulerState,
+    scheduled: Scheduled,
+    binding: BindingRequested,
+    spec: Manifest,
+    placed: PlacementDecided | PlacementFailed | None,
+    targets: tuple[TargetCluster, ...],
+    why: str,
+    now: float,
+    scheduler: str,
+) -> PlacementEvent | None:
+    status = Status(
+        placed.affinity_name if placed is not None else "",
+        _time(placed.scheduled_at) if placed is not None and placed.scheduled_at else None,
+    )
+    try:
+        view = binding_view(_with_targets(spec, scheduled, targets))
+        attempt = schedule_groups(state.clusters, view, status, _estimates(scheduled, view))
+    except (msgspec.ValidationError, QuantityError, ValueError) as error:
+        attempt = GroupAttempt(Decision((), "Error", f"the binding cannot be read: {error}"), status.observed_affinity)
+    placement = Raw(msgspec.json.encode(spec.get("placement") or {}))
+    replicas = int(spec.get("replicas") or 0)
+    decision = attempt.decision
+    if decision.error is None:
+        wanted = _targets(decision, counts=binding.workload)
+        if isinstance(placed, PlacementDecided) and _stands(placed, wanted, placement, replicas, attempt):
+            return None
+        return PlacementDecided(
+            key=binding.key,
+            uid=binding.uid,
+            clusters=wanted,
+            binding_generation=binding.generation,
+            placement=placement,
+            replicas=replicas,
+            affinity_name=attempt.observed_affinity,
+            trigger=why,
+            scheduler=scheduler,
+            scheduled_at=now,
+        )
+    # Where no cluster fits the object leaves all; any other failure keeps what runs (reference 02 §1.8, §1.9).
+    cleared = decision.error == "FitError"
+    failed = PlacementFailed(
+        key=binding.key,
+        uid=binding.uid,
+        reason=REASONS[decision.error],
+        message=decision.message,
+        clusters=() if cleared else targets,
+        binding_generation=binding.generation,
+        placement=placement if cleared else (placed.placement if placed is not None else UNSET),
+        replicas=replicas if cleared or placed is None else placed.replicas,
+        affinity_name=attempt.observed_affinity,
+        trigger=why,
+        scheduler=scheduler,
+        scheduled_at=placed.scheduled_at if placed is not None else 0.0,
+        failed_at=now,
+    )
+    if isinstance(placed, PlacementFailed) and _fails_alike(placed, failed):
+        return None
+    return failed
+
+
+def _with_targets(spec: Manifest, scheduled: Scheduled, targets: tuple[TargetCluster, ...]) -> Manifest:
+    """The binding's spec with its present targets and the clusters it is leaving."""
+    full = {**spec, "clusters": [{"name": target.name, "replicas": target.replicas or 0} for target in targets]}
+    eviction = scheduled.eviction
+    if isinstance(eviction, EvictionRequested) and eviction.uid == scheduled.uid:
+        full["gracefulEvictionTasks"] = [{"fromCluster": task.from_cluster} for task in eviction.tasks]
+    return full
+
+
+def _estimates(scheduled: Scheduled, view: BindingView) -> list[Estimate]:
+    estimate = scheduled.estimate
+    if estimate is None or estimate.uid != scheduled.uid or not view.workload:
+        return []
+    return [{entry.cluster: entry.replicas for entry in estimate.estimates}]
+
+
+def _targets(decision: Decision, *, counts: bool) -> tuple[TargetCluster, ...]:
+    return tuple(
+        sorted(TargetCluster(target.name, target.replicas if counts else None) for target in decision.clusters)
+    )
+
+
+def _stands(
+    placed: PlacementDecided, wanted: tuple[TargetCluster, ...], placement: Raw, replicas: int, attempt: GroupAttempt
+) -> bool:
+    return (
+        placed.clusters == wanted
+        and placed.placement == placement
+        and placed.replicas == replicas
+        and placed.affinity_name == attempt.observed_affinity
+    )
+
+
+def _fails_alike(placed: PlacementFailed, failed: PlacementFailed) -> bool:
+    return (
+        placed.reason == failed.reason
+        and placed.message == failed.message
+        and placed.clusters == failed.clusters
+        and placed.placement == failed.placement
+        and placed.binding_generation == failed.binding_generation
+    )
+
+
+def _applied_placement(placed: PlacementDecided | PlacementFailed | None) -> Manifest | None:
+    if placed is None or isinstance(placed.placement, UnsetType):
+        return None
+    applied: Manifest = msgspec.json.decode(placed.placement)
+    return applied
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,130 @@
+"""Projects bindings, clusters, estimates and evictions, and the placements already decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from schemas.codec import Known
+from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.estimate import CapacityEstimated
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
+from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
+from schemas.keys import ObjectKey
+from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.read import cluster_view
+
+Manifest = dict[str, Any]
+
+
+class Scheduled(Struct):
+    """Every facet of one object that placing it reads."""
+
+    binding: BindingEvent | None = None
+    binding_seq: int = 0
+    placement: PlacementEvent | None = None
+    placement_seq: int = 0
+    eviction: EvictionEvent | None = None
+    eviction_seq: int = 0
+    estimate: CapacityEstimated | None = None
+    spec: Manifest | None = None
+    """The binding's spec, decoded once per binding fact."""
+
+    @property
+    def placed(self) -> PlacementDecided | PlacementFailed | None:
+        """The placement in force for the present uid."""
+        placement = self.placement
+        if isinstance(placement, PlacementDecided | PlacementFailed) and placement.uid == self.uid:
+            return placement
+        return None
+
+    @property
+    def uid(self) -> str:
+        """Uid of the template that the binding speaks of."""
+        return self.binding.uid if self.binding is not None else ""
+
+
+class _Change(Struct, frozen=True):
+    """What of a cluster makes the scheduler look again when it changes (reference 02 §1.3)."""
+
+    labels: Any
+    spec: Any
+    deleting: bool
+
+
+class SchedulerState(Struct):
+    """The projection of the scheduler."""
+
+    objects: dict[ObjectKey, Scheduled] = field(default_factory=dict)
+    clusters: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
+    shapes: dict[str, _Change] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    subjects: dict[str, int] = field(default_factory=dict)
+
+    def of(self, key: ObjectKey) -> Scheduled:
+        """Facets of one object, made on first mention."""
+        scheduled = self.objects.get(key)
+        if scheduled is None:
+            scheduled = self.objects[key] = Scheduled()
+        return scheduled
+
+
+def fold(state: SchedulerState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
+    """Apply one fact and name the objects that have to be looked at."""
+    match event:
+        case BindingRequested() | BindingReleased():
+            scheduled = state.of(event.key)
+            scheduled.binding, scheduled.binding_seq = event, seq
+            scheduled.spec = msgspec.json.decode(event.spec) if isinstance(event, BindingRequested) else None
+            return (event.key,)
+        case PlacementDecided() | PlacementFailed() | PlacementReleased():
+            scheduled = state.of(event.key)
+            scheduled.placement, scheduled.placement_seq = event, seq
+            state.subjects[subject] = seq
+            return ()
+        case EvictionRequested() | EvictionFinished():
+            scheduled = state.of(event.key)
+            scheduled.eviction, scheduled.eviction_seq = event, seq
+            return (event.key,)
+        case CapacityEstimated():
+            state.of(event.key).estimate = event
+            return (event.key,)
+        case ClusterChanged():
+            return _cluster_changed(state, event)
+        case ClusterRemoved():
+            state.clusters = state.clusters.without(event.name)
+            state.shapes.pop(event.name, None)
+            return [key for key, scheduled in state.objects.items() if _runs_in(scheduled, event.name)]
+        case _:
+            return ()
+
+
+def _cluster_changed(state: SchedulerState, event: ClusterChanged) -> Iterable[ObjectKey]:
+    manifest: Manifest = msgspec.json.decode(event.manifest)
+    before = state.clusters.by_name.get(event.name)
+    view = cluster_view(manifest)
+    if event.deleting:
+        view = msgspec.structs.replace(view, deleting=True)
+    state.clusters = state.clusters.with_cluster(view)
+    shape = _Change(manifest["metadata"].get("labels"), manifest.get("spec"), event.deleting)
+    known = state.shapes.get(event.name)
+    state.shapes[event.name] = shape
+    served_more = before is not None and view.apis != before.apis
+    if known == shape and not served_more:
+        # Capacity alone moves nothing that runs; what could not be placed may fit now.
+        return [key for key, scheduled in state.objects.items() if isinstance(scheduled.placed, PlacementFailed)]
+    return [key for key, scheduled in state.objects.items() if _is_placeable(scheduled)]
+
+
+def _is_placeable(scheduled: Scheduled) -> bool:
+    binding = scheduled.binding
+    return isinstance(binding, BindingRequested) and not binding.everywhere and scheduled.spec is not None
+
+
+def _runs_in(scheduled: Scheduled, cluster: str) -> bool:
+    placed = scheduled.placed
+    return placed is not None and any(target.name == cluster for target in placed.clusters)

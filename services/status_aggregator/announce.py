@@ -1,0 +1,142 @@
+"""Puts facts into the words of Kubernetes Events on the template they concern (reference 03 §9.3, 02 §1.11)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from msgspec import Struct
+
+from schemas.codec import Known
+from schemas.events.binding import BindingRequested
+from schemas.events.observed import WorkObserved
+from schemas.events.placement import PlacementDecided, PlacementFailed
+from schemas.events.rollup import StatusRolledUp
+from schemas.events.work import WorkRendered
+from schemas.keys import ObjectKey
+from services._rules.names import binding_name
+from services.status_aggregator.state import AggregatorState
+
+Manifest = dict[str, Any]
+
+
+class Note(Struct, frozen=True):
+    """One Event to tell: what happened to which object, by whom; `warning` for what a person should look at."""
+
+    key: ObjectKey
+    uid: str
+    api_version: str
+    kind: str
+    reason: str
+    message: str
+    component: str
+    warning: bool = False
+
+
+def announce(state: AggregatorState, event: Known) -> Note | None:
+    """The Event that a fact is worth, if any; `state` already holds the fact."""
+    match event:
+        case BindingRequested() if event.policy is not None:
+            policy = event.policy.key
+            name = f"{policy.namespace}/{policy.name}" if policy.namespace else policy.name
+            return _note(event, "ApplyPolicySucceed", f"Apply policy({name}) succeed", "resource-detector")
+        case PlacementDecided():
+            binding = _binding(state, event.key, event.uid)
+            if binding is None:
+                return None
+            result = ", ".join(f"{target.name}:{target.replicas or 0}" for target in event.clusters)
+            mark = ":" if event.key.namespace else ""
+            message = f"Binding has been scheduled successfully. Result{mark} {{{result}}}"
+            return _note(binding, "ScheduleBindingSucceed", message, event.scheduler)
+        case PlacementFailed():
+            binding = _binding(state, event.key, event.uid)
+            if binding is None:
+                return None
+            return _note(binding, "ScheduleBindingFailed", event.message, event.scheduler, warning=True)
+        case WorkRendered():
+            return _rendered(state, event)
+        case WorkObserved():
+            return _observed(state, event)
+        case StatusRolledUp() if not event.closed:
+            binding = _binding(state, event.key, event.uid)
+            if binding is None or binding.everywhere:
+                return None
+            message = f"Update {_binding_title(binding)} with AggregatedStatus successfully."
+            return _note(binding, "AggregateStatusSucceed", message, "resource-binding-status-controller")
+        case _:
+            return None
+
+
+def _rendered(state: AggregatorState, event: WorkRendered) -> Note | None:
+    binding = _binding(state, event.key, event.uid)
+    if binding is None or binding.everywhere:
+        return None
+    if event.problem:
+        message = f"cluster {event.cluster}: {event.problem}"
+        return _note(binding, "SyncWorkFailed", message, "binding-controller", warning=True)
+    message = f"Sync work of {_binding_title(binding)} successful."
+    return _note(binding, "SyncWorkSucceed", message, "binding-controller")
+
+
+def _observed(state: AggregatorState, event: WorkObserved) -> Note | None:
+    binding = _binding(state, event.key, event.uid)
+    if binding is None or event.absent:
+        return None
+    key = event.key
+    name = f"{key.namespace}/{key.name}" if key.namespace else key.name
+    if event.applied:
+        if not event.operation:
+            return None
+        message = f"Successfully applied resource({name}) to cluster {event.cluster}"
+        return _note(binding, "SyncSucceed", message, "execution-controller")
+    message = f"Failed to create or update resource({name}) in member cluster({event.cluster}): {event.message}"
+    return _note(binding, "SyncFailed", message, "execution-controller", warning=True)
+
+
+def _binding(state: AggregatorState, key: ObjectKey, uid: str) -> BindingRequested | None:
+    reported = state.objects.get(key)
+    binding = reported.binding if reported is not None else None
+    return binding if isinstance(binding, BindingRequested) and binding.uid == uid else None
+
+
+def _binding_title(binding: BindingRequested) -> str:
+    name = binding_name(binding.kind, binding.key.name)
+    if binding.key.namespace:
+        return f"ResourceBinding({binding.key.namespace}/{name})"
+    return f"ClusterResourceBinding({name})"
+
+
+def _note(binding: BindingRequested, reason: str, message: str, component: str, *, warning: bool = False) -> Note:
+    return Note(binding.key, binding.uid, binding.api_version, binding.kind, reason, message[:1024], component, warning)
+
+
+def event_name(note: Note) -> str:
+    """Name of the Event: the same thing told again is the same Event, counted."""
+    digest = hashlib.sha256(f"{note.uid}/{note.reason}/{note.component}/{note.message}".encode()).hexdigest()[:16]
+    return f"{note.key.name[:200].rstrip('.-')}.{digest}"
+
+
+def event_of(note: Note, *, first: str, last: str, count: int) -> Manifest:
+    """The Event object; times are RFC 3339."""
+    namespace = note.key.namespace or "default"
+    involved: Manifest = {
+        "apiVersion": note.api_version,
+        "kind": note.kind,
+        "name": note.key.name,
+        "uid": note.uid,
+    }
+    if note.key.namespace:
+        involved["namespace"] = note.key.namespace
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": event_name(note), "namespace": namespace},
+        "involvedObject": involved,
+        "reason": note.reason,
+        "message": note.message,
+        "type": "Warning" if note.warning else "Normal",
+        "source": {"component": note.component},
+        "firstTimestamp": first,
+        "lastTimestamp": last,
+        "count": count,
+    }

@@ -1,0 +1,158 @@
+"""Runs the status aggregator: sums observations, writes template status and Kubernetes Events."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.codec import Known
+from schemas.events.rollup import StatusRolledUp
+from schemas.events.template import TemplateChanged
+from schemas.keys import ObjectKey
+from services._kit.background import Background
+from services._kit.kube import ApiError, KubeClient, Unreachable
+from services._kit.log import Message
+from services._kit.service import BaseService, Context, Decision
+from services.status_aggregator.announce import Note, announce
+from services.status_aggregator.catching_up import remember_present
+from services.status_aggregator.decide import decide
+from services.status_aggregator.settings import AggregatorSettings
+from services.status_aggregator.state import AggregatorState, fold
+from services.status_aggregator.telling import Telling
+from services.status_aggregator.template_status import TemplateStatus, offers_status
+
+_UNTOLD: Final = 2000
+
+
+class WriteStatus(Struct, frozen=True):
+    """The status of a template has to follow."""
+
+    key: ObjectKey
+
+
+class Retry(Exception):
+    """A write to the control plane that has to be repeated."""
+
+
+class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
+    """Observations in, summed status out."""
+
+    name = "status_aggregator"
+    filters = (
+        "template.>",
+        "binding.>",
+        "placement.>",
+        "eviction.>",
+        "work.>",
+        "cluster.*",
+        "rollup.>",
+        "observed.>",
+    )
+
+    def __init__(self, settings: AggregatorSettings) -> None:
+        self._settings = settings
+        self._context: Context[AggregatorState, ObjectKey] | None = None
+        self._client: KubeClient | None = None
+        self._status: TemplateStatus | None = None
+        self._telling: Telling | None = None
+        self._writes: Background[ObjectKey] = self._background()
+        self._leading = False
+        self._untold: deque[tuple[int, Note]] = deque(maxlen=_UNTOLD)
+        self._rolled_up = 0
+
+    def _background(self) -> Background[ObjectKey]:
+        return Background(concurrency=self._settings.concurrent_writes, retry=(Retry, Unreachable))
+
+    def new_state(self) -> AggregatorState:
+        """An empty projection."""
+        return AggregatorState()
+
+    def fold(self, state: AggregatorState, message: Message, event: Known) -> Iterable[ObjectKey]:
+        """Apply one event, and tell of it when it is news."""
+        touched = fold(state, message.seq, message.subject, event)
+        if self._settings.events:
+            note = announce(state, event)
+            if note is not None:
+                if self._leading and self._telling is not None:
+                    self._telling.tell(note)
+                elif not message.subject.startswith("observed."):
+                    self._untold.append((message.seq, note))
+        if isinstance(event, StatusRolledUp):
+            self._rolled_up = max(self._rolled_up, message.seq)
+        return touched
+
+    def last_seq(self, state: AggregatorState, subject: str) -> int:
+        """Position of the last event of a subject."""
+        return state.subjects.get(subject, 0)
+
+    def recover(self, state: AggregatorState) -> Iterable[ObjectKey]:
+        """Everything that has a binding or still holds a copy somewhere."""
+        return [key for key, reported in state.objects.items() if not _closed(reported.rollup)]
+
+    def decide(self, state: AggregatorState, key: ObjectKey, now: float) -> Decision:
+        """The rollup of one object; its template's status follows whatever made the object dirty."""
+        rollup = decide(state, key)
+        reported = state.objects.get(key)
+        template = reported.template if reported is not None else None
+        if isinstance(template, TemplateChanged) and offers_status(template.api_version, template.kind):
+            return Decision(events=(rollup,) if rollup is not None else (), effects=(WriteStatus(key),))
+        return Decision(events=(rollup,) if rollup is not None else ())
+
+    async def start(self, context: Context[AggregatorState, ObjectKey]) -> None:
+        """Open the control plane."""
+        self._context = context
+        self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        self._status = TemplateStatus(self._client, context.projection.state, context.blobs, context.clock)
+        self._telling = Telling(self._client, context.clock)
+
+    async def on_leading(self) -> None:
+        """Learn the templates' present status in bulk, and tell what happened while nobody told."""
+        assert self._client is not None
+        assert self._context is not None
+        assert self._status is not None
+        assert self._telling is not None
+        await remember_present(self._client, self._context.projection.state, self._status)
+        self._leading = True
+        for seq, note in self._untold:
+            if seq > self._rolled_up:
+                self._telling.tell(note)
+        self._untold.clear()
+
+    async def on_following(self) -> None:
+        """Another instance writes now."""
+        self._leading = False
+        await self._writes.close()
+        self._writes = self._background()
+
+    async def stop(self) -> None:
+        """Close everything."""
+        self._leading = False
+        await self._writes.close()
+        if self._telling is not None:
+            await self._telling.close()
+        if self._client is not None:
+            await self._client.close()
+
+    async def perform(self, effects: Sequence[object]) -> None:
+        """Hand status writes over: a slow control plane must not hold up the sums."""
+        for effect in effects:
+            if not isinstance(effect, WriteStatus):
+                raise TypeError(f"the aggregator has no effect {effect!r}")
+            self._writes.submit(effect.key, partial(self._write, effect.key))
+
+    async def _write(self, key: ObjectKey) -> None:
+        assert self._status is not None
+        try:
+            await self._status.write(key)
+        except ApiError as error:
+            if error.status in (429, 500, 502, 503, 504):
+                raise Retry(str(error)) from error
+            raise
+
+
+def _closed(rollup: StatusRolledUp | None) -> bool:
+    return rollup is not None and rollup.closed

@@ -1,0 +1,14 @@
+"""Settings of the status aggregator: the control plane it writes statuses and Events to."""
+
+from __future__ import annotations
+
+from services._kit.settings import Settings
+
+
+class AggregatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`control_kubeconfig` is the control plane's kubeconfig."""
+
+    control_kubeconfig: str
+    concurrent_writes: int = 16
+    events: bool = True
+    """Whether Kubernetes Events are written."""

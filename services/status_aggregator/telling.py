@@ -1,0 +1,85 @@
+"""Writes Kubernetes Events: the first of a kind at once, repetitions counted and written now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from functools import partial
+
+from msgspec import Struct
+
+from services._kit.background import Background
+from services._kit.clock import Clock
+from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
+from services.status_aggregator.announce import Note, event_name, event_of
+
+_REMEMBERED = 20_000
+
+
+class _Told(Struct):
+    first: str
+    count: int = 1
+    flushing: bool = False
+
+
+class Telling:
+    """Events on their way to the control plane; low priority, and never more than a few at once."""
+
+    def __init__(self, client: KubeClient, clock: Clock, *, repeat_seconds: float = 10.0) -> None:
+        self._client = client
+        self._clock = clock
+        self._repeat = repeat_seconds
+        self._told: dict[tuple[str, str], _Told] = {}
+        self._writes: Background[tuple[str, str]] = Background(concurrency=4, retry=(Unreachable,))
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    def tell(self, note: Note) -> None:
+        """Write an Event, or count it where the same was told already."""
+        place = (note.key.namespace, event_name(note))
+        told = self._told.get(place)
+        now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if told is None:
+            told = self._told[place] = _Told(now)
+            while len(self._told) > _REMEMBERED:
+                del self._told[next(iter(self._told))]
+            self._writes.submit(place, partial(self._create, note, told))
+            return
+        told.count += 1
+        if not told.flushing:
+            told.flushing = True
+            loop = asyncio.get_running_loop()
+            self._timers.add(loop.call_later(self._repeat, self._flush, place, note, told))
+            self._timers = {timer for timer in self._timers if not timer.cancelled() and timer.when() > loop.time()}
+
+    async def close(self) -> None:
+        """Stop; what was not written is lost, as Events may be."""
+        for timer in self._timers:
+            timer.cancel()
+        await self._writes.close()
+
+    def _flush(self, place: tuple[str, str], note: Note, told: _Told) -> None:
+        told.flushing = False
+        self._writes.submit(place, partial(self._count, note, told))
+
+    async def _create(self, note: Note, told: _Told) -> None:
+        event = event_of(note, first=told.first, last=told.first, count=told.count)
+        try:
+            await self._client.request("POST", _collection(note), body=event)
+        except ApiError as error:
+            if error.status == 409:
+                await self._count(note, told)
+            elif error.status not in (403, 404):
+                raise
+
+    async def _count(self, note: Note, told: _Told) -> None:
+        now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body = {"count": told.count, "lastTimestamp": now}
+        try:
+            await self._client.patch(f"{_collection(note)}/{event_name(note)}", body)
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+
+
+def _collection(note: Note) -> str:
+    return resource_path("", "v1", "events", note.key.namespace or "default")
