@@ -24,6 +24,9 @@ from services.member_sim.state import State
 
 Stage = Literal["Waiting", "Running", "Crashing", "Succeeded", "Failed", "Unreachable"]
 
+ORPHAN_PATIENCE = 2.0
+"""Seconds that a pod is kept whose node does not exist."""
+
 
 def decide_pod(state: State, key: Key, turn: Turn) -> Decision:
     """Say what to write for one pod: its status, its end, or its eviction from a tainted node."""
@@ -38,7 +41,10 @@ def decide_pod(state: State, key: Key, turn: Turn) -> Decision:
         return NOTHING
     host = state.get(NODES, "", node)
     if host is None:
-        # A pod does not outlive its node.
+        # A pod does not outlive its node; but a node may also just not have been seen yet.
+        until = state.placed_at.get(meta["uid"], turn.now) + ORPHAN_PATIENCE
+        if turn.now < until:
+            return Decision([], until)
         return Decision([Write("delete", key, uid=meta["uid"], grace=0)])
     evicted_at = _evicted_at(pod, host, turn.now)
     if evicted_at is not None and evicted_at <= turn.now:

@@ -6,7 +6,6 @@ from typing import Any
 from services.member_sim.model import (
     ENDPOINTS,
     NOTHING,
-    PODS,
     SERVICES,
     SLICES,
     Decision,
@@ -39,11 +38,7 @@ def decide_service(state: State, key: Key, turn: Turn) -> Decision:
     selector = service["spec"].get("selector")
     if not selector or service["spec"].get("type") == "ExternalName":
         return Decision(writes)
-    pods = [
-        pod
-        for pod in state.in_namespace(PODS, key.namespace).values()
-        if selector.items() <= (pod["metadata"].get("labels") or {}).items() and not is_finished(pod)
-    ]
+    pods = [pod for pod in state.pods_with(key.namespace, selector) if not is_finished(pod)]
     moment = starting(state, pods, turn.config, turn.now)
     if moment is not None and moment <= turn.now:
         return Decision(writes, moment + 1)

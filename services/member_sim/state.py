@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from services.member_sim.labels import LabelIndex
 from services.member_sim.model import (
     APPS,
     BUDGETS,
@@ -41,6 +42,8 @@ class State:
         self._children: dict[str, dict[Key, Manifest]] = {}
         self._pods_on: dict[str, dict[Key, Manifest]] = {}
         self._gone: set[str] = set()
+        self._labelled = LabelIndex()
+        self._selecting = LabelIndex()
         self.used: dict[str, dict[str, int]] = {}
         self.capacity: dict[str, dict[str, int]] = {}
         self.unplaced: dict[Key, Manifest] = {}
@@ -78,6 +81,10 @@ class State:
         """Return the pods placed on a node, finished ones included."""
         return self._pods_on.get(node, {})
 
+    def pods_with(self, namespace: str, selector: dict[str, str]) -> list[Manifest]:
+        """Return the pods of a namespace that carry all labels of a selector, which must not be empty."""
+        return self._labelled.matching(namespace, selector)
+
     def closing(self, namespace: str) -> bool:
         """Tell whether the namespace is being deleted or does not exist."""
         found = self.get(NAMESPACES, "", namespace)
@@ -106,6 +113,10 @@ class State:
             dirty += [Key(kind, key.name, name) for kind in _WORKLOADS for name in self.in_namespace(kind, key.name)]
         if resource == PODS:
             dirty += self._index_pod(key, manifest, old, now)
+        elif resource == SERVICES:
+            if old is not None:
+                self._selecting.drop(key.namespace, _first_pair(old), key.name)
+            self._selecting.put(key.namespace, _first_pair(manifest), manifest)
         elif resource == NODES:
             self.capacity[key.name] = node_capacity(manifest)
             dirty += self._node_dirty(key.name)
@@ -178,6 +189,8 @@ class State:
                 del self._children[owner["uid"]]
         if key.resource == PODS:
             self._forget_pod(key, old)
+        elif key.resource == SERVICES:
+            self._selecting.drop(key.namespace, _first_pair(old), key.name)
         elif key.resource == NODES:
             self.capacity.pop(key.name, None)
         elif key.resource == APPS:
@@ -231,17 +244,22 @@ class State:
                 dirty.append(top)
         dirty += [Key(BUDGETS, namespace, name) for name in self.in_namespace(BUDGETS, namespace)]
         labels = pod["metadata"].get("labels") or {}
-        for name, service in self.in_namespace(SERVICES, namespace).items():
-            selector = service["spec"].get("selector")
-            if selector and selector.items() <= labels.items():
-                dirty.append(Key(SERVICES, namespace, name))
+        for pair in labels.items():
+            for name, service in self._selecting.under(namespace, pair).items():
+                if service["spec"]["selector"].items() <= labels.items():
+                    dirty.append(Key(SERVICES, namespace, name))
         return dirty
 
     def _index_pod(self, key: Key, pod: Manifest, old: Manifest | None, now: float) -> list[Key]:
         uid = pod["metadata"]["uid"]
         dirty = [key, *self._pod_dirty(key.namespace, pod)]
-        if old is not None and old["metadata"].get("labels") != pod["metadata"].get("labels"):
-            dirty += self._pod_dirty(key.namespace, old)
+        labels = pod["metadata"].get("labels") or {}
+        if old is not None:
+            before = old["metadata"].get("labels") or {}
+            if before != labels:
+                dirty += self._pod_dirty(key.namespace, old)
+                self._labelled.drop(key.namespace, before.items(), key.name)
+        self._labelled.put(key.namespace, labels.items(), pod)
         node = pod["spec"].get("nodeName")
         status = pod.get("status") or {}
         final = status.get("phase") in _FINAL_PHASES
@@ -272,6 +290,7 @@ class State:
 
     def _forget_pod(self, key: Key, pod: Manifest) -> None:
         uid = pod["metadata"]["uid"]
+        self._labelled.drop(key.namespace, (pod["metadata"].get("labels") or {}).items(), key.name)
         self.unplaced.pop(key, None)
         self.doomed_at.pop(uid, None)
         node = pod["spec"].get("nodeName")
@@ -292,3 +311,8 @@ class State:
             used[name] = used.get(name, 0) + sign * taken
         if not used["pods"]:
             del self.used[node]
+
+
+def _first_pair(service: Manifest) -> list[tuple[str, str]]:
+    """Return one label that every pod of the service has; none without a selector."""
+    return list((service["spec"].get("selector") or {}).items())[:1]
