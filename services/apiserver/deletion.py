@@ -1,6 +1,7 @@
 """Deleting objects: preconditions, grace periods, finalizers and propagation, and what a deletion answers."""
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 from services.apiserver import status
@@ -24,6 +25,15 @@ _ANSWER_OBJECT = {
 }
 _ORPHAN_BY_DEFAULT = {("", "v1", "replicationcontrollers"), ("batch", "v1", "jobs"), ("batch", "v1beta1", "cronjobs")}
 _PROTECTED = ("default", "kube-system", "kube-public")
+
+
+Begin = Callable[[Manifest, str], Manifest]
+"""(object, time) -> the object as its first deletion leaves it."""
+
+
+def _terminate_namespace(old: Manifest, moment: str) -> Manifest:
+    meta = {**old["metadata"], "deletionTimestamp": moment}
+    return {**old, "metadata": meta, "status": {**(old.get("status") or {}), "phase": "Terminating"}}
 
 
 class DeleteOptions:
@@ -87,6 +97,8 @@ class Deleter:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
+        self.first: dict[str, Begin] = {"/namespaces": _terminate_namespace}
+        """Per store key: what the first deletion writes instead of removing the object."""
         objects.remove_now = self._remove_now
 
     async def delete(
@@ -132,8 +144,9 @@ class Deleter:
     async def _attempt(
         self, kind: Kind, entry: Entry, old: Manifest, options: DeleteOptions, call: Call
     ) -> tuple[Entry | Manifest, bool]:
-        if kind.store_key == "/namespaces":
-            answer = await self._terminate_namespace(kind, entry, old, call)
+        first = self.first.get(kind.store_key)
+        if first is not None:
+            answer = await self._begin(kind, entry, old, first, call)
             if answer is not None:
                 return answer, False
         meta = old["metadata"]
@@ -168,19 +181,18 @@ class Deleter:
         await self._remove(kind, current, call)
         return self._answer(kind, current, kind.from_store(current.obj)), True
 
-    async def _terminate_namespace(
-        self, kind: Kind, entry: Entry, old: Manifest, call: Call
+    async def _begin(
+        self, kind: Kind, entry: Entry, old: Manifest, first: Begin, call: Call
     ) -> Entry | Manifest | None:
-        """First deletion of a namespace marks it; it can go only once its content has."""
+        """The first deletion of a namespace or definition only marks it: its content goes before it."""
         if not old["metadata"].get("deletionTimestamp"):
-            meta = {**old["metadata"], "deletionTimestamp": timestamp(now())}
-            new = {**old, "metadata": meta, "status": {**(old.get("status") or {}), "phase": "Terminating"}}
+            new = first(old, timestamp(now()))
             if call.dry_run:
                 return new
             marked = await self._objects.store.put(entry.key, kind.to_store(new), entry.revision)
             self._objects.audit.write(call, "delete", marked, entry)
             return marked
-        if (old.get("spec") or {}).get("finalizers"):
+        if kind.store_key == "/namespaces" and (old.get("spec") or {}).get("finalizers"):
             return entry
         return None
 

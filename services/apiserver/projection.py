@@ -2,7 +2,7 @@
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from services.apiserver.store import Compacted, Entry, Event, Key
 
@@ -120,6 +120,7 @@ class Projection:
         self.buckets: dict[tuple[str, str], Bucket] = {}
         self.revision = 0
         self.start_floor = 0
+        self.listeners: list[Callable[[Event], None]] = []
         self._history = history
 
     def bucket(self, group: str, resource: str) -> Bucket:
@@ -132,14 +133,19 @@ class Projection:
         """A write became durable."""
         bucket = self.bucket(entry.key.group, entry.key.resource)
         self.revision = entry.revision
-        bucket.record(Event(entry, bucket.set(entry), deleted=False))
+        event = Event(entry, bucket.set(entry), deleted=False)
+        bucket.record(event)
+        for listener in self.listeners:
+            listener(event)
 
     def apply_delete(self, entry: Entry) -> None:
         """A deletion became durable; `entry` is the last state under the deletion's revision."""
         bucket = self.bucket(entry.key.group, entry.key.resource)
         self.revision = entry.revision
-        prev = bucket.remove(entry.key)
-        bucket.record(Event(entry, prev, deleted=True))
+        event = Event(entry, bucket.remove(entry.key), deleted=True)
+        bucket.record(event)
+        for listener in self.listeners:
+            listener(event)
 
     def get(self, key: Key) -> Entry | None:
         bucket = self.buckets.get((key.group, key.resource))

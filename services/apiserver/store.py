@@ -4,7 +4,7 @@ A revision is a position in one total order of writes (with JetStream: the strea
 store belong to it from then on; everything it returns is shared and must not be changed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -166,6 +166,9 @@ class Store(Protocol):
 
     def watch(self, group: str, resource: str, revision: int) -> Watch:
         """Events after a revision; raises Compacted below the floor."""
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Call a function with every event from now on, right after it became visible; it must return at once."""
 
     def floor(self, group: str, resource: str) -> int:
         """Oldest revision from which watching this resource is possible."""

@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -153,6 +153,10 @@ class JetStreamStore:
 
     def floor(self, group: str, resource: str) -> int:
         return self._state.bucket(group, resource).floor
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Call a function with every event from now on."""
+        self._state.listeners.append(listener)
 
     def count(self, group: str, resource: str) -> int:
         """How many objects of a resource there are."""
@@ -562,5 +566,3 @@ async def _quiet(error: Exception) -> None:
     with contextlib.suppress(Exception):
         log.debug("nats", error=str(error))
 
-
-__all__ = ["Event", "JetStreamStore", "escape", "unescape"]

@@ -1,9 +1,9 @@
 """A store that keeps everything in this process: for tests and for servers that may forget."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from services.apiserver.projection import Cursor, Projection
-from services.apiserver.store import Conflict, Entry, Key, Manifest, encode_value
+from services.apiserver.store import Conflict, Entry, Event, Key, Manifest, encode_value
 
 
 class MemoryStore:
@@ -57,6 +57,10 @@ class MemoryStore:
 
     def floor(self, group: str, resource: str) -> int:
         return self._state.bucket(group, resource).floor
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Call a function with every event from now on."""
+        self._state.listeners.append(listener)
 
     def count(self, group: str, resource: str) -> int:
         """How many objects of a resource there are."""

@@ -2,10 +2,13 @@
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from services.apiserver import definitions
 from services.apiserver.admission import Plugin
 from services.apiserver.answers import TableOf
+from services.apiserver.garbage import GarbageCollector
 from services.apiserver.kinds.model import Kind
 from services.apiserver.kinds.registry import Registry
+from services.apiserver.namespaces import NamespaceController
 from services.apiserver.store import Manifest
 
 if TYPE_CHECKING:
@@ -30,7 +33,13 @@ def builtin_plugins(server: "ApiServer") -> list[Plugin]:
 
 def builtin_controllers(server: "ApiServer") -> list[Any]:
     """Controllers in start order."""
-    return []
+    found: list[Any] = []
+    if server.registry.find(definitions.GROUP, "v1", definitions.PLURAL) is not None:
+        found.append(definitions.Definitions(server.objects, server.deleter))
+    if server.settings.controllers:
+        found.append(NamespaceController(server.objects, server.deleter))
+        found.append(GarbageCollector(server.objects, server.deleter))
+    return found
 
 
 def table_of() -> TableOf:
