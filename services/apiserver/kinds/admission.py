@@ -110,6 +110,7 @@ def _client(config: Manifest, field: str) -> list[FieldError]:
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         return [required(field, "exactly one of url or service is required")]
+    service = service or {}
     if url is not None:
         if not url.startswith("https://"):
             scheme = url.partition("://")[0] if "://" in url else ""

@@ -226,11 +226,8 @@ def _metric_from_beta1(metric: Manifest) -> Manifest:
     result = dict(metric)
     for name in SOURCES:
         source = metric.get(name)
-        if (
-            source is None
-            or ("target" in source
-            and isinstance(source["target"], dict)
-            and "kind" not in source["target"])
+        if source is None or (
+            "target" in source and isinstance(source["target"], dict) and "kind" not in source["target"]
         ):
             continue
         body = dict(source)

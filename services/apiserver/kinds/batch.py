@@ -14,6 +14,7 @@ from services.apiserver.kinds.workloads import MISMATCH, matches, not_negative
 RESTART_TEXT = 'valid values: "OnFailure", "Never"'
 CONCURRENCY = ("Allow", "Forbid", "Replace")
 CRON_NAME_LIMIT = 52
+TTL_RELEASE = 21  # the first minor release that keeps ttlSecondsAfterFinished
 
 
 def default_job_spec(spec: Manifest) -> None:
@@ -25,19 +26,15 @@ def default_job_spec(spec: Manifest) -> None:
     spec.setdefault("backoffLimit", 6)
 
 
-def check_job_spec(spec: Manifest, field: str, *, generated: bool) -> list[FieldError]:
-    """Return what is wrong with a job's spec; the selector of `generated` jobs is not looked at."""
+def check_job_spec(spec: Manifest, field: str) -> list[FieldError]:
+    """Return what is wrong with a job's numbers and template."""
     names = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
     found = not_negative(spec, names, field)
     template = spec.get("template") or {}
     found += pod_checks.template(template, f"{field}.template")
-    labels = (template.get("metadata") or {}).get("labels") or {}
     policy = (template.get("spec") or {}).get("restartPolicy", "")
     if policy in ("Always", ""):
         found.append(required(f"{field}.template.spec.restartPolicy", RESTART_TEXT))
-    elif policy not in ("OnFailure", "Never") and not generated:
-        found.append(not_supported(f"{field}.template.spec.restartPolicy", policy, ("OnFailure", "Never")))
-    del labels
     return found
 
 
@@ -58,6 +55,8 @@ class Job(BuiltinKind):
         """Give the job its own selector, unless the user manages the selector."""
         super().prepare_create(obj)
         spec, meta = obj["spec"], obj["metadata"]
+        if self.release < TTL_RELEASE:
+            spec.pop("ttlSecondsAfterFinished", None)
         if spec.get("manualSelector"):
             return
         own = {"controller-uid": meta.get("uid", ""), "job-name": meta.get("name", "")}
@@ -71,29 +70,30 @@ class Job(BuiltinKind):
             selector["matchLabels"] = {**(selector.get("matchLabels") or {}), "controller-uid": own["controller-uid"]}
 
     def check(self, obj: Manifest) -> list[FieldError]:
-        """Check the selector and the spec."""
+        """Check the generated selector and labels, the spec, and that they fit together."""
         spec = obj["spec"]
-        found: list[FieldError] = []
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         selector = spec.get("selector")
-        names = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
-        found += not_negative(spec, names, "spec")
+        found: list[FieldError] = []
+        if not spec.get("manualSelector") and selector is not None:
+            own = {"controller-uid": obj["metadata"].get("uid", ""), "job-name": obj["metadata"].get("name", "")}
+            for key, value in own.items():
+                if labels.get(key) != value:
+                    found.append(invalid("spec.template.metadata.labels", go_map(labels), f"must be '{value}'"))
+            if not matches(selector, own):
+                found.append(invalid("spec.selector", selector, "`selector` not auto-generated"))
+        found += check_job_spec(spec, "spec")
         if selector is None:
-            found.append(required("spec.selector"))
-        else:
-            found += affinity_checks.label_selector(selector, "spec.selector")
-        if not spec.get("manualSelector"):
-            own = obj["metadata"].get("uid", "")
-            if labels.get("controller-uid") != own:
-                found.append(invalid("spec.template.metadata.labels", go_map(labels), f"must be '{own}'"))
-        if selector is not None and not matches(selector, labels):
+            return [*found, required("spec.selector")]
+        found += affinity_checks.label_selector(selector, "spec.selector")
+        if not matches(selector, labels):
             found.append(invalid("spec.template.metadata.labels", go_map(labels), MISMATCH))
-        return found + check_job_spec(spec, "spec", generated=False)[len(not_negative(spec, names, "spec")) :]
+        return found
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Completions, selector and template may not change."""
         spec, before = new["spec"], old["spec"]
-        found = check_job_spec(spec, "spec", generated=False)
+        found = check_job_spec(spec, "spec")
         for name in ("completions", "selector", "template"):
             found += immutable(f"spec.{name}", spec.get(name), before.get(name))
         return found
@@ -138,7 +138,7 @@ class CronJob(BuiltinKind):
             field = "spec.concurrencyPolicy"
             found.append(not_supported(field, policy, CONCURRENCY) if policy else required(field))
         job: Any = (spec.get("jobTemplate") or {}).get("spec") or {}
-        found += check_job_spec(job, "spec.jobTemplate.spec", generated=True)
+        found += check_job_spec(job, "spec.jobTemplate.spec")
         if job.get("manualSelector"):
             supported: tuple[str, ...] = ("nil", "false")
             found.append(not_supported("spec.jobTemplate.spec.manualSelector", True, supported))

@@ -9,6 +9,9 @@ from services.apiserver.kinds.model import DecodeError, Kind, Manifest, Resource
 class BuiltinKind(Kind):
     """A kind whose shape is a definition of the field tables."""
 
+    release: int = 1 << 30
+    """The minor release whose behaviour is wanted; larger than any for the newest."""
+
     def __init__(self, resource: Resource, schema_name: str) -> None:
         super().__init__(resource)
         self.schema_name = schema_name
@@ -35,7 +38,8 @@ class BuiltinKind(Kind):
 
     def empty_status(self) -> Manifest | None:
         """Return the status of a new object; None when the kind leaves it out."""
-        return schemas.empty(self.schema_name, "status")
+        status: Manifest | None = schemas.empty(self.schema_name, "status")
+        return status
 
     def prepare_create(self, obj: Manifest) -> None:
         """Reset the status and set the first generation."""

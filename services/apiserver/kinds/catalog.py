@@ -376,6 +376,7 @@ def fill(registry: Registry, profile: str) -> None:
             )
             kind = row.rules(resource, definition_name(row.group, version, row.kind))
             kind.store_group, kind.store_version = row.store if row.store[1] else (row.group, next(iter(row.versions)))
+            kind.release = release
             registry.add_kind(kind, group_priority=priority, version_priority=versions[version])
 
 

@@ -76,7 +76,7 @@ class Namespace(BuiltinKind):
     def field_selectors(self, obj: Manifest) -> dict[str, str]:
         """Add the phase."""
         phase = (obj.get("status") or {}).get("phase", "")
-        return {**super().field_selectors(obj), "status.phase": phase, "name": obj["metadata"]["name"]}
+        return {**super().field_selectors(obj), "status.phase": phase}
 
 
 class Node(BuiltinKind):
@@ -207,7 +207,10 @@ class PriorityClass(BuiltinKind):
         found: list[FieldError] = []
         name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
         if name.startswith(SYSTEM_PREFIX) and name not in ("system-node-critical", "system-cluster-critical"):
-            text = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {name} is not a known system priority class"
+            text = (
+                f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. "
+                f"error: {name} is not a known system priority class"
+            )
             found.append(forbidden("metadata.name", text))
         if value > SYSTEM_PRIORITY and not name.startswith(SYSTEM_PREFIX):
             text = f"maximum allowed value of a user defined priority is {SYSTEM_PRIORITY}"

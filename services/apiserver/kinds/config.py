@@ -80,9 +80,9 @@ class Secret(BuiltinKind):
     @staticmethod
     def _check_type(obj: Manifest, data: dict[str, str]) -> list[FieldError]:
         kind = obj.get("type", "")
-        if kind == "kubernetes.io/service-account-token":
-            if not (obj["metadata"].get("annotations") or {}).get(ACCOUNT_NAME):
-                return [required(f"metadata.annotations[{ACCOUNT_NAME}]")]
+        annotations = obj["metadata"].get("annotations") or {}
+        if kind == "kubernetes.io/service-account-token" and not annotations.get(ACCOUNT_NAME):
+            return [required(f"metadata.annotations[{ACCOUNT_NAME}]")]
         if kind == "kubernetes.io/basic-auth" and not {"username", "password"}.intersection(data):
             # The stray %s is part of what clients see.
             return [required("data[%s][username]"), required("data[%s][password]")]

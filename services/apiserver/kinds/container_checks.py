@@ -206,9 +206,8 @@ def _value_from(item: Manifest, field: str) -> list[FieldError]:
             found.append(required(f"{field}.fieldRef.fieldPath"))
         elif not _env_path(ref["fieldPath"]):
             found.append(_unknown_path(ref["fieldPath"], f"{field}.fieldRef.fieldPath"))
-    if (ref := source.get("resourceFieldRef")) is not None:
-        if not ref.get("resource"):
-            found.append(required(f"{field}.resourceFieldRef.resource"))
+    if (ref := source.get("resourceFieldRef")) is not None and not ref.get("resource"):
+        found.append(required(f"{field}.resourceFieldRef.resource"))
     for name in ("configMapKeyRef", "secretKeyRef"):
         if (ref := source.get(name)) is not None:
             if not ref.get("name"):

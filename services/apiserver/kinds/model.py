@@ -1,7 +1,5 @@
 """What the API server knows of one served kind: its names, fields, defaults, life-cycle rules and checks."""
 
-
-
 from __future__ import annotations
 
 from typing import Any
@@ -146,8 +144,6 @@ class Kind:
             obj.pop("status", None)
         if self.generation:
             obj["metadata"]["generation"] = 1
-        else:
-            obj["metadata"].pop("generation", None)
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
         """Keep the status of `old` and raise the generation when something outside metadata and status changed."""

@@ -113,7 +113,8 @@ def qualified(value: str) -> list[str]:
     found: list[str] = []
     if len(parts) > 2:
         return [
-            f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' "
+            "(e.g. 'example.com/MyName')"
         ]
     name = parts[-1]
     if len(parts) == 2:

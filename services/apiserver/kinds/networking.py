@@ -67,9 +67,9 @@ class Ingress(BuiltinKind):
             found += self._backend(backend, f"spec.{name}")
         for index, rule in enumerate(rules):
             found += self._rule(rule, f"spec.rules[{index}]")
-        name = spec.get("ingressClassName")
-        if name is not None:
-            found += [invalid("spec.ingressClassName", name, text) for text in names.subdomain(name)]
+        chosen = spec.get("ingressClassName")
+        if chosen is not None:
+            found += [invalid("spec.ingressClassName", chosen, text) for text in names.subdomain(chosen)]
             annotations = obj["metadata"].get("annotations") or {}
             if CLASS_ANNOTATION in annotations and not obj["metadata"].get("resourceVersion"):
                 text = "can not be set when the class field is also set"
@@ -99,12 +99,16 @@ class Ingress(BuiltinKind):
             if not text.startswith("/"):
                 found.append(invalid(f"{field}.path", text, "must be an absolute path"))
             elif kind != "ImplementationSpecific":
-                for bad in ("//", "/./", "/../", "%2f", "%2F"):
-                    if bad in text:
-                        found.append(invalid(f"{field}.path", text, f"must not contain '{bad}'"))
-                for bad in ("/..", "/."):
-                    if text.endswith(bad):
-                        found.append(invalid(f"{field}.path", text, f"cannot end with '{bad}'"))
+                found += [
+                    invalid(f"{field}.path", text, f"must not contain '{bad}'")
+                    for bad in ("//", "/./", "/../", "%2f", "%2F")
+                    if bad in text
+                ]
+                found += [
+                    invalid(f"{field}.path", text, f"cannot end with '{bad}'")
+                    for bad in ("/..", "/.")
+                    if text.endswith(bad)
+                ]
         return found + self._backend(path.get("backend") or {}, f"{field}.backend")
 
     def _backend(self, backend: Manifest, field: str) -> list[FieldError]:
@@ -112,8 +116,7 @@ class Ingress(BuiltinKind):
         if service is not None and resource is not None:
             return [invalid(field, "", "cannot set both resource and service backends")]
         if resource is not None:
-            found = [required(f"{field}.resource.{name}") for name in ("kind", "name") if not resource.get(name)]
-            return found
+            return [required(f"{field}.resource.{name}") for name in ("kind", "name") if not resource.get(name)]
         if service is None:
             return (
                 [required(field, "either service or resource must be set")]
@@ -123,7 +126,7 @@ class Ingress(BuiltinKind):
                 ]
             )
         name_field = f"{field}.service.name" if self.resource.version == "v1" else f"{field}.serviceName"
-        found = []
+        found: list[FieldError] = []
         name, port = service.get("name", ""), service.get("port") or {}
         if not name:
             found.append(required(name_field))

@@ -84,9 +84,6 @@ def _policies(value: Manifest, field: str) -> list[FieldError]:
             found.append(required(f"{field}.{name}"))
         elif chosen not in supported:
             found.append(not_supported(f"{field}.{name}", chosen, supported))
-    grace = value.get("terminationGracePeriodSeconds")
-    if grace is not None and grace < 0:
-        found.append(invalid(f"{field}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0"))
     return found
 
 
@@ -105,10 +102,10 @@ def _security(value: Manifest, field: str) -> list[FieldError]:
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
         found.append(invalid(f"{field}.shareProcessNamespace", True, text))
     for name in ("fsGroup", "runAsUser", "runAsGroup"):
-        number = context.get(name)
-        if number is not None and not 0 <= number <= MAX_DEADLINE:
+        identity = context.get(name)
+        if identity is not None and not 0 <= identity <= MAX_DEADLINE:
             place = f"{field}.securityContext.{name}"
-            found.append(invalid(place, number, f"must be between 0 and {MAX_DEADLINE}, inclusive"))
+            found.append(invalid(place, identity, f"must be between 0 and {MAX_DEADLINE}, inclusive"))
     seen: set[str] = set()
     for index, item in enumerate(context.get("sysctls") or []):
         name = item.get("name", "")

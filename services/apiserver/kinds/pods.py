@@ -79,14 +79,13 @@ class PodTemplate(BuiltinKind):
 def tolerate_failing_nodes(spec: Manifest) -> None:
     """Add the default tolerations of not-ready and unreachable nodes where the pod has none for them."""
     tolerations = spec.get("tolerations") or []
-    added = []
-    for taint in _EVICTING_TAINTS:
+    added = [
+        {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
+        for taint in _EVICTING_TAINTS
         if not any(
             item.get("key", "") in ("", taint) and item.get("effect", "") in ("", "NoExecute") for item in tolerations
-        ):
-            added.append(
-                {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
-            )
+        )
+    ]
     if added:
         spec["tolerations"] = [*tolerations, *added]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from services.apiserver.kinds import names, quantity
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.container_checks import amount
@@ -82,7 +84,13 @@ def _amounts(values: Manifest, field: str) -> list[FieldError]:
 
 
 class LimitRange(BuiltinKind):
-    """core/v1 LimitRange."""
+    """core/v1 LimitRange; one without a name gets one."""
+
+    def prepare_create(self, obj: Manifest) -> None:
+        """Name a LimitRange that has no name."""
+        super().prepare_create(obj)
+        if not obj["metadata"].get("name"):
+            obj["metadata"]["name"] = str(uuid.uuid4())
 
     def default(self, obj: Manifest) -> None:
         """Fill in container defaults from the limits, and requests from the defaults and minima."""
@@ -122,9 +130,8 @@ def _limit(item: Manifest, field: str, seen: set[str]) -> list[FieldError]:
         name: item.get(name) or {} for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
     }
     if kind == "Pod":
-        for name in ("default", "defaultRequest"):
-            if parts[name]:
-                found.append(forbidden(f"{field}.{name}", "may not be specified when `type` is 'Pod'"))
+        text = "may not be specified when `type` is 'Pod'"
+        found += [forbidden(f"{field}.{name}", text) for name in ("default", "defaultRequest") if parts[name]]
     if kind == "PersistentVolumeClaim" and "storage" not in parts["min"] and "storage" not in parts["max"]:
         found.append(
             required(f"{field}.limits", "either minimum or maximum storage value is required, but neither was provided")

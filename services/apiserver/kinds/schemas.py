@@ -295,7 +295,7 @@ def _unknown(field: Field, value: Any, path: list[str], found: list[str]) -> Non
     elif field.element is not None and field.element.code in "@[{":
         items = enumerate(value) if type(value) is list else value.items() if type(value) is dict else ()
         for key, item in items:
-            _unknown(field.element, item, [*path, f"[{key}]" if type(key) is int else key], found)
+            _unknown(field.element, item, [*path, key if isinstance(key, str) else f"[{key}]"], found)
 
 
 def _join(path: list[str]) -> str:

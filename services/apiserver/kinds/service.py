@@ -37,23 +37,29 @@ class Service(BuiltinKind):
                 port["targetPort"] = port.get("port", 0)
         if spec["type"] in ("NodePort", "LoadBalancer"):
             spec.setdefault("externalTrafficPolicy", "Cluster")
-        if spec.get("clusterIP") and not spec.get("clusterIPs"):
-            spec["clusterIPs"] = [spec["clusterIP"]]
+
+    def prepare_create(self, obj: Manifest) -> None:
+        """Pair clusterIP with clusterIPs."""
+        super().prepare_create(obj)
+        _pair(obj["spec"])
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
-        """Keep what the server allocated where the new object leaves it out."""
+        """Follow changes of the cluster IP, and drop what the new type has no use for."""
         super().prepare_update(new, old)
         spec, before = new["spec"], old["spec"]
-        if spec.get("type") == "ExternalName":
-            return
-        same_type = before.get("type") != "ExternalName"
-        if (
-            same_type
-            and not spec.get("clusterIP")
-            and spec.get("clusterIPs") == before.get("clusterIPs")
-            and before.get("clusterIP")
-        ):
-            spec["clusterIP"] = before["clusterIP"]
+        ip, previous = spec.get("clusterIP", ""), before.get("clusterIP", "")
+        if not previous:
+            _pair(spec)
+        elif spec.get("clusterIPs") == before.get("clusterIPs"):
+            if not ip:
+                spec.pop("clusterIPs", None)
+            elif ip != previous:
+                spec["clusterIPs"] = [ip]
+        _drop_unused(spec, before)
+
+    def check_name(self, name: str) -> list[str]:
+        """A service is a DNS-1035 label."""
+        return names.dns1035(name)
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check the whole spec."""
@@ -107,9 +113,30 @@ class Service(BuiltinKind):
                     found += immutable("spec.clusterIPs[0]", ips[0], before["clusterIP"], Raw(_strings(ips)))
                     if not found:
                         found += immutable("spec.clusterIP", spec.get("clusterIP", ""), before["clusterIP"])
-            if not spec.get("clusterIP") and not ips and spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):
-                pass
         return [*found, *self.check(new)]
+
+
+def _pair(spec: Manifest) -> None:
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def _drop_unused(spec: Manifest, before: Manifest) -> None:
+    """Remove values that only the old type needed, unless the new object changed them."""
+    kind, previous = spec.get("type"), before.get("type")
+    if previous != "ExternalName" and kind == "ExternalName" and spec.get("clusterIP") == before.get("clusterIP"):
+        spec.pop("clusterIP", None)
+        spec.pop("clusterIPs", None)
+    external = ("NodePort", "LoadBalancer")
+    if previous not in external or kind in external:
+        return
+    ports = {port.get("nodePort") for port in before.get("ports") or ()}
+    if all(not port.get("nodePort") or port["nodePort"] in ports for port in spec.get("ports") or ()):
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
+    for name in ("externalTrafficPolicy", "healthCheckNodePort"):
+        if spec.get(name) == before.get(name):
+            spec.pop(name, None)
 
 
 def _strings(values: list[str]) -> str:
@@ -332,7 +359,7 @@ class EndpointSlice(BuiltinKind):
             if name:
                 found += [invalid(f"{field}.name", name, text) for text in names.label(name)]
             if name in seen:
-                found.append(duplicate(f"{field}.name", Raw('"" (empty)') if not name else name))
+                found.append(duplicate(f"{field}.name", name or Raw('""')))
             seen.add(name)
             if port.get("protocol") not in PROTOCOLS:
                 found.append(not_supported(f"{field}.protocol", port.get("protocol", ""), PROTOCOLS))

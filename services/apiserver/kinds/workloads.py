@@ -59,7 +59,10 @@ def percent_or_count(value: Any, field: str, *, cap: bool) -> list[FieldError]:
     if isinstance(value, int):
         return [] if value >= 0 else [invalid(field, value, NOT_NEGATIVE)]
     if not (value.endswith("%") and value[:-1].isdigit()):
-        text = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+        text = (
+            "a valid percent string must be a numeric string followed by an ending '%' "
+            "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+        )
         return [invalid(field, value, text)]
     if cap and int(value[:-1]) > 100:
         return [invalid(field, value, "must not be greater than 100%")]
@@ -177,6 +180,11 @@ class Deployment(_Workload):
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """The selector may not change."""
         return [*self.check(new), *_selector_kept(new, old)]
+
+    def spec_changed(self, new: Manifest, old: Manifest) -> bool:
+        """Annotations count too: they are copied to the ReplicaSets."""
+        annotations = (part["metadata"].get("annotations") or {} for part in (new, old))
+        return super().spec_changed(new, old) or next(annotations) != next(annotations)
 
 
 def _selector_kept(new: Manifest, old: Manifest) -> list[FieldError]:
