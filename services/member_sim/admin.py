@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from services.member_sim.faults import ApiFault, NodeFault, PodFault, UnknownTarget, set_nodes, set_pods
 from services.member_sim.loop import Loop
@@ -14,10 +15,11 @@ from services.member_sim.loop import Loop
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+_OPEN = ("/healthz", "/metrics")
 
 
 class Admin:
-    """Serves /faults, /faults/pods, /faults/nodes and /healthz; everything but /healthz needs the token."""
+    """Serves /faults, /faults/pods, /faults/nodes, and without the token /healthz and /metrics."""
 
     def __init__(self, loop: Loop, token: str, set_api: Callable[[ApiFault], Awaitable[None]]) -> None:
         self._loop = loop
@@ -31,6 +33,7 @@ class Admin:
         """Listen on loopback; port 0 takes a free one, ``url`` tells which."""
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/healthz", self._health)
+        app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/faults", self._show)
         app.router.add_post("/faults", self._api)
         app.router.add_post("/faults/pods", self._pods)
@@ -50,7 +53,7 @@ class Admin:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if request.path != "/healthz":
+        if request.path not in _OPEN:
             given = request.headers.get("Authorization", "").removeprefix("Bearer ")
             if not self._token or not hmac.compare_digest(given.encode(), self._token):
                 return _answer(401, {"error": "send the member's token as 'Authorization: Bearer <token>'"})
@@ -64,6 +67,9 @@ class Admin:
     async def _health(self, _: web.Request) -> web.Response:
         ready = self._loop.loaded.is_set()
         return _answer(200 if ready else 503, {"ready": ready})
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _show(self, _: web.Request) -> web.Response:
         return _answer(200, self._present())

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import aiohttp
 import pytest
 
 
@@ -37,8 +38,8 @@ async def test_refusing_member_answers_with_the_given_status(member: Any) -> Non
 
 
 async def test_slow_member_answers_late(member: Any) -> None:
-    await member.fault("/faults", {"mode": "slow", "delayMs": 3000, "verbs": ["get", "list"]})
-    error = await member.kubectl("get", "nodes", "--request-timeout=1s", fails=True)
+    await member.fault("/faults", {"mode": "slow", "delayMs": 1500, "verbs": ["list"]})
+    error = await member.kubectl("get", "nodes", "--request-timeout=700ms", fails=True)
     assert "imeout" in error or "deadline" in error
     await member.fault("/faults", {"mode": "none"})
     assert await member.kubectl("get", "nodes", "--request-timeout=10s")
@@ -66,3 +67,13 @@ async def test_crashing_pods_and_stopped_nodes(member: Any, web: Any) -> None:
     await member.until(lambda f: f["status"].get("availableReplicas") == 2, "deployment", "web")
     assert (await member.fault("/faults/nodes", {"names": ["x"]}))[0] == 404
     assert (await member.fault("/faults/pods", {"namespace": "default", "name": "x"}))[0] == 404
+
+
+async def test_health_and_counters_need_no_token(member: Any) -> None:
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{member.running.admin_url}/healthz") as answer:
+            assert (answer.status, await answer.json()) == (200, {"ready": True})
+        async with session.get(f"{member.running.admin_url}/metrics") as answer:
+            assert "fleetlog_member_sim_writes_total" in await answer.text()
+        async with session.get(f"{member.running.admin_url}/faults") as answer:
+            assert answer.status == 401
