@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
-from uuid import uuid5
 
 import msgspec
 from msgspec import Raw, Struct
 
-from schemas.envelope import NAMESPACE
 from schemas.events.binding import BindingRequested
 from schemas.events.placement import TargetCluster
 from schemas.events.work import AppliedOverride
-from schemas.keys import ObjectKey
 from services._rules import constants as const
+from services._rules.identities import binding_id, work_id
 from services._rules.cluster_affinity import ClusterFacts
 from services._rules.interpreter import REVISE_REPLICA, NativeInterpreter
 from services._rules.interpreter.prune import prune
@@ -39,16 +37,6 @@ class Rendered(Struct, frozen=True):
     conflict_resolution: str
     cluster_overrides: tuple[AppliedOverride, ...]
     overrides: tuple[AppliedOverride, ...]
-
-
-def binding_id(key: ObjectKey, uid: str) -> str:
-    """Permanent id of the binding of a template."""
-    return str(uuid5(NAMESPACE, f"binding/{key}/{uid}"))
-
-
-def work_id(cluster: str, key: ObjectKey, uid: str) -> str:
-    """Permanent id of a work."""
-    return str(uuid5(NAMESPACE, f"work/{cluster}/{key}/{uid}"))
 
 
 def base_of(template: Manifest) -> Manifest:
