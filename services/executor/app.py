@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import UnsetType
@@ -14,8 +13,9 @@ from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
 from services._kit.delivery.lane import Lane, LaneSettings, WorkSource
 from services._kit.delivery.reports import Reports
-from services._kit.kube import KubeClient, resource_path
+from services._kit.kube import KubeClient
 from services._kit.log import Message
+from services._kit.member_access import open_member
 from services._kit.service import BaseService, Context
 from services.executor.settings import ExecutorSettings
 from services.executor.state import Access, ExecutorState, LaneKey, fold, unfinished
@@ -120,17 +120,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
     def _opener(self, access: Access) -> Callable[[], Awaitable[KubeClient]]:
         async def open_client() -> KubeClient:
             assert self._control is not None
-            namespace, name = access.secret
-            if not access.endpoint or not name:
-                raise ValueError("the Cluster object has no spec.apiEndpoint or no spec.secretRef; join it again")
-            secret = await self._control.get(resource_path("", "v1", "secrets", namespace, name))
-            data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
-            return KubeClient.from_token(
-                access.endpoint,
-                data.get("token", ""),
-                ca_pem="" if access.insecure else data.get("caBundle", ""),
-                insecure=access.insecure,
-            )
+            return await open_member(self._control, access.spec())
 
         return open_client
 

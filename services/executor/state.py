@@ -28,6 +28,15 @@ class Access(Struct, frozen=True, kw_only=True):
     secret: tuple[str, str] = ("", "")
     insecure: bool = False
 
+    def spec(self) -> Manifest:
+        """The part of a Cluster spec that opening a connection reads."""
+        namespace, name = self.secret
+        return {
+            "apiEndpoint": self.endpoint,
+            "secretRef": {"namespace": namespace, "name": name},
+            "insecureSkipTLSVerification": self.insecure,
+        }
+
 
 class _Ref(Struct):
     namespace: str = ""

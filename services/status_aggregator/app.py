@@ -16,7 +16,7 @@ from schemas.keys import ObjectKey
 from services._kit.background import Background
 from services._kit.kube import ApiError, KubeClient, Unreachable
 from services._kit.log import Message
-from services._kit.service import BaseService, Context, Decision
+from services._kit.service import NOTHING, BaseService, Context, Decision
 from services.status_aggregator.announce import Note, announce
 from services.status_aggregator.catching_up import remember_present
 from services.status_aggregator.decide import decide
@@ -94,13 +94,15 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         return [key for key, reported in state.objects.items() if not _closed(reported.rollup)]
 
     def decide(self, state: AggregatorState, key: ObjectKey, now: float) -> Decision:
-        """The rollup of one object; its template's status follows whatever made the object dirty."""
+        """The rollup of one object, or, once it stands on the log, the status of the template."""
         rollup = decide(state, key)
+        if rollup is not None:
+            return Decision(events=(rollup,))
         reported = state.objects.get(key)
         template = reported.template if reported is not None else None
         if isinstance(template, TemplateChanged) and offers_status(template.api_version, template.kind):
-            return Decision(events=(rollup,) if rollup is not None else (), effects=(WriteStatus(key),))
-        return Decision(events=(rollup,) if rollup is not None else ())
+            return Decision(effects=(WriteStatus(key),))
+        return NOTHING
 
     async def start(self, context: Context[AggregatorState, ObjectKey]) -> None:
         """Open the control plane."""

@@ -60,7 +60,8 @@ def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterab
         case StatusRolledUp():
             reported = state.of(event.key)
             reported.rollup, reported.rollup_seq = event, seq
-            return ()
+            # The template's status follows the sum once it is on the log.
+            return (event.key,)
         case TemplateChanged() | TemplateDeleted():
             state.of(event.key).template = event
             return (event.key,)

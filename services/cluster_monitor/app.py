@@ -1,0 +1,269 @@
+"""Runs the cluster monitor: watches Cluster objects, probes push members, keeps facts and statuses in step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from schemas.codec import Known
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from services._kit.background import Background
+from services._kit.kube import MERGE_PATCH, ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube_watch import Reflector
+from services._kit.log import Message
+from services._kit.service import BaseService, Context, Decision
+from services._rules.names import execution_namespace
+from services.cluster_monitor.decide import (
+    FINALIZER,
+    AddFinalizer,
+    DropFinalizer,
+    Effect,
+    Thresholds,
+    WriteSpec,
+    WriteStatus,
+    decide,
+)
+from services.cluster_monitor.emptying import Emptying
+from services.cluster_monitor.probing import Prober
+from services.cluster_monitor.settings import MonitorSettings
+from services.cluster_monitor.state import MonitorState, Probe
+
+Manifest = dict[str, Any]
+_GROUP, _VERSION, _RESOURCE = "cluster.karmada.io", "v1alpha1", "clusters"
+
+
+class Retry(Exception):
+    """A write to the control plane that has to be repeated."""
+
+
+def _path(name: str = "", subresource: str = "") -> str:
+    return resource_path(_GROUP, _VERSION, _RESOURCE, "", name, subresource)
+
+
+class ClusterMonitor(BaseService[MonitorState, str]):
+    """Cluster objects and probes in, cluster facts out; keys are cluster names."""
+
+    name = "cluster_monitor"
+    filters = ("cluster.*",)
+
+    def __init__(self, settings: MonitorSettings) -> None:
+        self._settings = settings
+        self._thresholds = Thresholds(settings.cluster_success_threshold, settings.cluster_failure_threshold)
+        self._context: Context[MonitorState, str] | None = None
+        self._client: KubeClient | None = None
+        self._probers: dict[str, Prober] = {}
+        self._emptying: dict[str, Emptying] = {}
+        self._writes: Background[tuple[str, str]] = Background(concurrency=8, retry=(Retry,))
+        self._watch: asyncio.Task[None] | None = None
+        self._leading = False
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def new_state(self) -> MonitorState:
+        """An empty projection."""
+        return MonitorState()
+
+    def fold(self, state: MonitorState, message: Message, event: Known) -> Iterable[str]:
+        """Take in one of the monitor's own facts."""
+        match event:
+            case ClusterChanged():
+                cluster = state.of(event.name)
+                cluster.fact, cluster.subject_seq = event, message.seq
+            case ClusterRemoved():
+                cluster = state.of(event.name)
+                cluster.fact, cluster.subject_seq = None, message.seq
+            case _:
+                pass
+        return ()
+
+    def last_seq(self, state: MonitorState, subject: str) -> int:
+        """Position of the last fact of a cluster."""
+        cluster = state.clusters.get(subject.partition(".")[2])
+        return cluster.subject_seq if cluster is not None else 0
+
+    def recover(self, state: MonitorState) -> Iterable[str]:
+        """Every cluster."""
+        return list(state.clusters)
+
+    def decide(self, state: MonitorState, key: str, now: float) -> Decision:
+        """Facts and writes of one cluster."""
+        verdict = decide(state, key, now, self._thresholds)
+        return Decision(events=verdict.events, effects=verdict.effects, wake_at=verdict.wake_at)
+
+    async def start(self, context: Context[MonitorState, str]) -> None:
+        """Open the control plane."""
+        self._context = context
+        self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        context.health.check("clusters", lambda: "" if context.projection.state.listed else "no list of clusters yet")
+
+    async def on_caught_up(self) -> None:
+        """Watch Cluster objects from now on."""
+        assert self._client is not None
+        reflector = Reflector(
+            self._client, _path(), self, api_version=f"{_GROUP}/{_VERSION}", kind="Cluster", on_gone=self._not_served
+        )
+        self._reflector = reflector
+        self._watch = asyncio.create_task(reflector.run())
+
+    async def _not_served(self) -> None:
+        """The definition of Cluster is not installed (yet): try again until it is."""
+        await asyncio.sleep(1.0)
+        self._watch = asyncio.create_task(self._reflector.run())
+
+    async def on_leading(self) -> None:
+        """Probe from now on."""
+        self._leading = True
+        assert self._context is not None
+        for name, cluster in self._context.projection.state.clusters.items():
+            if cluster.manifest is not None:
+                self._attend(name, cluster.manifest)
+
+    async def on_following(self) -> None:
+        """Another instance probes now."""
+        self._leading = False
+        probers, self._probers = self._probers, {}
+        emptying, self._emptying = self._emptying, {}
+        await asyncio.gather(*(p.close() for p in probers.values()), *(e.close() for e in emptying.values()))
+        await self._writes.close()
+        self._writes = Background(concurrency=8, retry=(Retry,))
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self.on_following()
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+
+    def listed(self, objects: list[Manifest]) -> None:
+        """A complete list of Cluster objects."""
+        assert self._context is not None
+        state = self._context.projection.state
+        found = {manifest["metadata"]["name"]: manifest for manifest in objects}
+        state.listed = True
+        for name in {*state.clusters, *found}:
+            self._take(name, found.get(name))
+
+    def changed(self, kind: str, manifest: Manifest) -> None:
+        """One change of a Cluster object."""
+        self._take(manifest["metadata"]["name"], None if kind == "DELETED" else manifest)
+
+    def _take(self, name: str, manifest: Manifest | None) -> None:
+        assert self._context is not None
+        cluster = self._context.projection.state.of(name)
+        if cluster.manifest is not None and manifest is not None and _uid(cluster.manifest) != _uid(manifest):
+            cluster.probe, cluster.empty = None, False
+        cluster.manifest = manifest
+        if manifest is None:
+            cluster.probe, cluster.empty = None, False
+        if self._leading:
+            self._attend(name, manifest)
+        self._context.mark((name,))
+
+    def _attend(self, name: str, manifest: Manifest | None) -> None:
+        """Probe a push member that is under our finalizer; watch it empty while it leaves."""
+        spec = (manifest or {}).get("spec") or {}
+        metadata = (manifest or {}).get("metadata") or {}
+        wanted = spec.get("syncMode") == "Push" and FINALIZER in metadata.get("finalizers", ())
+        prober = self._probers.get(name)
+        assert self._context is not None
+        assert self._client is not None
+        if wanted and prober is None:
+            take = partial(self._probed, name)
+            interval = self._settings.cluster_status_update_frequency
+            self._probers[name] = Prober(name, self._client, spec, take, interval=interval, clock=self._context.clock)
+        elif wanted and prober is not None:
+            prober.update(spec)
+        elif prober is not None:
+            self._close(self._probers.pop(name).close())
+        leaving = manifest is not None and "deletionTimestamp" in metadata
+        if leaving and name not in self._emptying:
+            self._emptying[name] = Emptying(name, self._context.logs, partial(self._emptied, name))
+        elif not leaving and name in self._emptying:
+            self._close(self._emptying.pop(name).close())
+
+    def _close(self, closing: Any) -> None:
+        task = asyncio.create_task(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _probed(self, name: str, probe: Probe) -> None:
+        assert self._context is not None
+        self._context.projection.state.of(name).probe = probe
+        self._context.mark((name,))
+
+    def _emptied(self, name: str) -> None:
+        assert self._context is not None
+        self._context.projection.state.of(name).empty = True
+        self._context.mark((name,))
+
+    async def perform(self, effects: Sequence[object]) -> None:
+        """Hand writes over."""
+        for effect in effects:
+            match effect:
+                case WriteSpec() | WriteStatus() | AddFinalizer() | DropFinalizer():
+                    self._writes.submit((effect.name, type(effect).__name__), partial(self._write, effect))
+                case _:
+                    raise TypeError(f"the cluster monitor has no effect {effect!r}")
+
+    async def _write(self, effect: Effect) -> None:
+        try:
+            await self._carry_out(effect)
+        except Unreachable as error:
+            raise Retry(str(error)) from error
+        except ApiError as error:
+            if error.status == 404:
+                return
+            if error.reason == "Conflict":
+                assert self._context is not None
+                self._context.mark((effect.name,))
+                return
+            if error.status in (429, 500, 502, 503, 504):
+                raise Retry(str(error)) from error
+            raise
+
+    async def _carry_out(self, effect: Effect) -> None:
+        client = self._client
+        assert client is not None
+        match effect:
+            case WriteSpec():
+                # Only if nobody changed the taints meanwhile.
+                body = {"metadata": {"resourceVersion": effect.resource_version}, "spec": {"taints": effect.taints}}
+                await client.patch(_path(effect.name), body)
+            case WriteStatus():
+                await client.patch(_path(effect.name, "status"), {"status": effect.status}, MERGE_PATCH)
+            case AddFinalizer():
+                await self._take_into_care(client, effect.name)
+            case DropFinalizer():
+                live = await client.get(_path(effect.name))
+                kept = [name for name in live["metadata"].get("finalizers", ()) if name != FINALIZER]
+                namespace = execution_namespace(effect.name)
+                try:
+                    await client.delete(resource_path("", "v1", "namespaces", "", namespace))
+                except ApiError as error:
+                    if error.status not in (404, 409):
+                        raise
+                version = live["metadata"].get("resourceVersion", "")
+                await client.patch(_path(effect.name), {"metadata": {"resourceVersion": version, "finalizers": kept}})
+
+    async def _take_into_care(self, client: KubeClient, name: str) -> None:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": execution_namespace(name)}}
+        try:
+            await client.create(resource_path("", "v1", "namespaces"), namespace)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        live = await client.get(_path(name))
+        metadata = live["metadata"]
+        if FINALIZER in metadata.get("finalizers", ()) or "deletionTimestamp" in metadata:
+            return
+        finalizers = [*metadata.get("finalizers", ()), FINALIZER]
+        version = metadata.get("resourceVersion", "")
+        await client.patch(_path(name), {"metadata": {"resourceVersion": version, "finalizers": finalizers}})
+
+
+def _uid(manifest: Manifest) -> str:
+    return str(manifest["metadata"].get("uid", ""))

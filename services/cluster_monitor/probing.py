@@ -1,0 +1,133 @@
+"""Looks at one push member now and then: is it ready, what does it serve, what room does it have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from services._kit.clock import Clock
+from services._kit.kube import ApiError, KubeClient, Unreachable, decode, resource_path
+from services._kit.member_access import open_member
+from services._rules.quantity import QuantityError
+from services.cluster_monitor.state import Probe
+from services.cluster_monitor.summary import summarise
+
+log = structlog.get_logger("cluster_monitor.probing")
+
+Manifest = dict[str, Any]
+_PAGE = "1000"
+
+
+class _Version(Struct, rename="camel"):
+    git_version: str = ""
+
+
+class Prober:
+    """Probes one member at an interval until closed; hands every probe to `take`."""
+
+    def __init__(
+        self,
+        name: str,
+        control: KubeClient,
+        spec: Manifest,
+        take: Callable[[Probe], None],
+        *,
+        interval: float,
+        clock: Clock,
+    ) -> None:
+        self._name = name
+        self._control = control
+        self._spec = spec
+        self._take = take
+        self._interval = interval
+        self._clock = clock
+        self._client: KubeClient | None = None
+        self._early = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    def update(self, spec: Manifest) -> None:
+        """Use a changed Cluster spec from the next probe on."""
+        if any(spec.get(name) != self._spec.get(name) for name in ("apiEndpoint", "secretRef")):
+            client, self._client = self._client, None
+            if client is not None:
+                self._closing = asyncio.create_task(client.close())
+        self._spec = spec
+
+    def look_soon(self) -> None:
+        """Probe now instead of at the end of the interval."""
+        self._early.set()
+
+    async def close(self) -> None:
+        """Stop probing."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+
+    async def _run(self) -> None:
+        while True:
+            self._early.clear()
+            self._take(await self._probe())
+            try:
+                async with asyncio.timeout(self._interval):
+                    await self._early.wait()
+            except TimeoutError:
+                continue
+
+    async def _probe(self) -> Probe:
+        now = self._clock.now()
+        try:
+            client = await self._open()
+        except (ApiError, Unreachable, ValueError, OSError) as error:
+            return Probe(at=now, error=str(error))
+        try:
+            answer = await self._health(client)
+        except ApiError:
+            return Probe(at=now, online=False)
+        except Unreachable as error:
+            log.info("probe_failed", cluster=self._name, error=str(error))
+            return Probe(at=now, online=False)
+        try:
+            summary = await self._collect(client)
+        except (ApiError, Unreachable, QuantityError, msgspec.MsgspecError) as error:
+            log.warning("summary_failed", cluster=self._name, error=str(error))
+            return Probe(at=now, online=True, healthy=answer, summary=None)
+        return Probe(at=now, online=True, healthy=answer, summary=summary)
+
+    async def _health(self, client: KubeClient) -> bool:
+        try:
+            await client.request("GET", "/readyz", accept="*/*", timeout=10.0)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            await client.request("GET", "/healthz", accept="*/*", timeout=10.0)
+        return True
+
+    async def _open(self) -> KubeClient:
+        if self._client is None:
+            self._client = await open_member(self._control, self._spec)
+        return self._client
+
+    async def _collect(self, client: KubeClient) -> Manifest:
+        version = msgspec.json.decode(await client.request("GET", "/version"), type=_Version)
+        resources = await client.discover(preferred=False)
+        nodes = await _all(client, "nodes")
+        pods = await _all(client, "pods")
+        return summarise(version.git_version, resources, nodes, pods, self._spec.get("resourceModels") or [])
+
+
+async def _all(client: KubeClient, resource: str) -> list[Manifest]:
+    items: list[Manifest] = []
+    params = {"limit": _PAGE}
+    while True:
+        page = decode(await client.request("GET", resource_path("", "v1", resource), params=params))
+        items.extend(page.get("items") or ())
+        following = (page.get("metadata") or {}).get("continue")
+        if not following:
+            return items
+        params = {"limit": _PAGE, "continue": following}
