@@ -13,8 +13,8 @@ from schemas.events.binding import BindingRequested
 from schemas.events.placement import TargetCluster
 from schemas.events.work import AppliedOverride
 from services._rules import constants as const
-from services._rules.identities import binding_id, work_id
 from services._rules.cluster_affinity import ClusterFacts
+from services._rules.identities import binding_id, work_id
 from services._rules.interpreter import REVISE_REPLICA, NativeInterpreter
 from services._rules.interpreter.prune import prune
 from services._rules.names import binding_name, execution_namespace, work_name
