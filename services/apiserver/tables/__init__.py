@@ -1,0 +1,1 @@
+"""Table rows of kinds, as `kubectl get` shows them."""

@@ -1,0 +1,162 @@
+"""Table rows of the network's kinds: services, endpoints, ingresses, network policies."""
+
+import datetime as dt
+from typing import Any, Final
+
+from services.apiserver.tables.human import NONE, UNKNOWN, UNSET, age, first_of, labels, selector
+from services.apiserver.tables.printer import AGE, NAME, Cells, Column, Manifest, Printer, name_of, part
+
+_MOST: Final = 3
+
+
+def _created(obj: Manifest, now: dt.datetime) -> str:
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
+def _service(obj: Manifest, now: dt.datetime) -> Cells:
+    spec = part(obj, "spec")
+    addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or NONE]
+    ports = ",".join(_port(port) for port in spec.get("ports") or ()) or NONE
+    return [
+        name_of(obj),
+        spec.get("type", ""),
+        addresses[0],
+        _external(spec, part(obj, "status")),
+        ports,
+        _created(obj, now),
+        labels(spec.get("selector")),
+    ]
+
+
+def _port(port: Manifest) -> str:
+    node_port = port.get("nodePort")
+    return f"{port.get('port')}{f':{node_port}' if node_port else ''}/{port.get('protocol', 'TCP')}"
+
+
+def _external(spec: Manifest, status: Manifest) -> str:
+    given = spec.get("externalIPs") or []
+    match spec.get("type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(given) or NONE
+        case "LoadBalancer":
+            balanced = balancer(status)
+            return ",".join([*([balanced] if balanced else []), *given]) or "<pending>"
+        case "ExternalName":
+            return spec.get("externalName", "")  # type: ignore[no-any-return]
+        case _:
+            return UNKNOWN
+
+
+def balancer(status: Manifest) -> str:
+    """Return the addresses of a load balancer, sorted."""
+    points = part(status, "loadBalancer").get("ingress") or ()
+    return ",".join(sorted({point.get("ip") or point.get("hostname") or "" for point in points} - {""}))
+
+
+def _endpoints(obj: Manifest, now: dt.datetime) -> Cells:
+    found: list[str] = []
+    for subset in obj.get("subsets") or ():
+        addresses = [item.get("ip", "") for item in subset.get("addresses") or ()]
+        ports = subset.get("ports") or ()
+        if not ports:
+            found += addresses
+        for port in ports:
+            found += [f"{_bracketed(address)}:{port.get('port')}" for address in addresses]
+    shown = first_of(found, len(found), _MOST) if obj.get("subsets") else NONE
+    return [name_of(obj), shown, _created(obj, now)]
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _slice(obj: Manifest, now: dt.datetime) -> Cells:
+    ports = [str(port.get("port") or "*") for port in obj.get("ports") or ()]
+    addresses = [address for item in obj.get("endpoints") or () for address in item.get("addresses") or ()]
+    return [
+        name_of(obj),
+        obj.get("addressType", ""),
+        first_of(ports, len(ports), _MOST) or UNSET,
+        first_of(addresses, len(addresses), _MOST) or UNSET,
+        _created(obj, now),
+    ]
+
+
+def _ingress(obj: Manifest, now: dt.datetime) -> Cells:
+    spec = part(obj, "spec")
+    hosts = [rule["host"] for rule in spec.get("rules") or () if rule.get("host")]
+    return [
+        name_of(obj),
+        spec.get("ingressClassName") or NONE,
+        first_of(hosts, len(hosts), _MOST) or "*",
+        balancer(part(obj, "status")),
+        "80, 443" if spec.get("tls") else "80",
+        _created(obj, now),
+    ]
+
+
+def _ingress_class(obj: Manifest, now: dt.datetime) -> Cells:
+    spec = part(obj, "spec")
+    parameters: Any = spec.get("parameters")
+    shown = NONE
+    if parameters:
+        group = parameters.get("apiGroup")
+        shown = f"{parameters.get('kind', '')}{f'.{group}' if group else ''}/{parameters.get('name', '')}"
+    return [name_of(obj), spec.get("controller", ""), shown, _created(obj, now)]
+
+
+def _policy(obj: Manifest, now: dt.datetime) -> Cells:
+    return [name_of(obj), selector(part(obj, "spec").get("podSelector")), _created(obj, now)]
+
+
+_INGRESS: Final = Printer(
+    (
+        NAME,
+        Column("Class", description="The class that says who serves it."),
+        Column("Hosts", description="Hosts that incoming requests are matched against before the ingress rule"),
+        Column("Address", description="Address is a list containing ingress points for the load-balancer"),
+        Column("Ports", description="Ports of TLS configurations that open"),
+        AGE,
+    ),
+    _ingress,
+)
+
+NETWORK: Final[dict[tuple[str, str], Printer]] = {
+    ("", "services"): Printer(
+        (
+            NAME,
+            Column("Type", description="How the service is reached."),
+            Column("Cluster-IP", description="The address inside the cluster."),
+            Column("External-IP", description="The addresses outside of the cluster."),
+            Column("Port(s)", description="The ports that it serves."),
+            AGE,
+            Column("Selector", priority=1, description="Labels that choose the pods."),
+        ),
+        _service,
+    ),
+    ("", "endpoints"): Printer((NAME, Column("Endpoints", description="Addresses with ports."), AGE), _endpoints),
+    ("discovery.k8s.io", "endpointslices"): Printer(
+        (
+            NAME,
+            Column("AddressType", description="What kind of addresses it has."),
+            Column("Ports", description="The ports of all its endpoints."),
+            Column("Endpoints", description="The addresses of its endpoints."),
+            AGE,
+        ),
+        _slice,
+    ),
+    ("networking.k8s.io", "ingresses"): _INGRESS,
+    ("extensions", "ingresses"): _INGRESS,
+    ("networking.k8s.io", "ingressclasses"): Printer(
+        (
+            NAME,
+            Column("Controller", description="Controller that is responsible for handling this class"),
+            Column("Parameters", description="A reference to a resource with additional parameters"),
+            AGE,
+        ),
+        _ingress_class,
+    ),
+    ("networking.k8s.io", "networkpolicies"): Printer(
+        (NAME, Column("Pod-Selector", description="The pods that it applies to."), AGE), _policy
+    ),
+}
