@@ -8,7 +8,10 @@ from services.member_sim.settings import MemberSettings, from_environment
 
 
 async def _main(settings: MemberSettings) -> None:
+    from services._kit.logs import configure
     from services.member_sim.app import Running, run_member
+
+    configure("member_sim", settings.name)
 
     def ready(running: Running) -> None:
         print(f"ready {running.url} kubeconfig={running.kubeconfig} faults={running.admin_url}", flush=True)  # noqa: T201 - callers wait for this line

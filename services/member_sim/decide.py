@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from services.member_sim.cronjob import decide_cronjob
 from services.member_sim.daemonset import decide_daemonset
 from services.member_sim.deployment import decide_deployment
 from services.member_sim.disruption import decide_budget
@@ -11,6 +12,7 @@ from services.member_sim.model import (
     APPS,
     BUDGETS,
     CLAIMS,
+    CRONJOBS,
     DAEMONSETS,
     JOBS,
     NAMESPACES,
@@ -46,6 +48,7 @@ _DECISIONS: dict[str, Callable[[State, Key, Turn], Decision]] = {
     STATEFULSETS: decide_statefulset,
     DAEMONSETS: decide_daemonset,
     JOBS: decide_job,
+    CRONJOBS: decide_cronjob,
     PODS: decide_pod,
     NODES: decide_node,
     NAMESPACES: decide_namespace,

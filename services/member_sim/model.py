@@ -14,6 +14,7 @@ REPLICASETS = "replicasets.apps"
 STATEFULSETS = "statefulsets.apps"
 DAEMONSETS = "daemonsets.apps"
 JOBS = "jobs.batch"
+CRONJOBS = "cronjobs.batch"
 PODS = "pods"
 NODES = "nodes"
 NAMESPACES = "namespaces"
@@ -34,6 +35,7 @@ KINDS: dict[str, tuple[str, str]] = {
     STATEFULSETS: ("apps/v1", "StatefulSet"),
     DAEMONSETS: ("apps/v1", "DaemonSet"),
     JOBS: ("batch/v1", "Job"),
+    CRONJOBS: ("batch/v1", "CronJob"),
     PODS: ("v1", "Pod"),
     NODES: ("v1", "Node"),
     NAMESPACES: ("v1", "Namespace"),

@@ -8,6 +8,7 @@ from services.member_sim.model import (
     BUDGETS,
     CLAIMS,
     CONFIG_MAPS,
+    CRONJOBS,
     DAEMONSETS,
     ENDPOINTS,
     JOBS,
@@ -30,8 +31,10 @@ from services.member_sim.model import (
 from services.member_sim.requests import node_capacity, pod_requests
 
 _FINAL_PHASES = ("Succeeded", "Failed")
-_WORKLOADS = (APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, SERVICES, CLAIMS, BUDGETS)
-_OWN = frozenset((APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, NODES, SERVICES, CLAIMS, VOLUMES, BUDGETS))
+_WORKLOADS = (APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, CRONJOBS, SERVICES, CLAIMS, BUDGETS)
+_OWN = frozenset(
+    (APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, CRONJOBS, NODES, SERVICES, CLAIMS, VOLUMES, BUDGETS)
+)
 
 
 class State:
