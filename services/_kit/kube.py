@@ -168,22 +168,36 @@ class KubeClient:
         if isinstance(kubeconfig, dict):
             await loader.load_kube_config_from_dict(kubeconfig, context=context, client_configuration=configuration)
         else:
-            await loader.load_kube_config(config_file=_existing(kubeconfig), context=context, client_configuration=configuration)
+            await loader.load_kube_config(
+                config_file=_existing(kubeconfig), context=context, client_configuration=configuration
+            )
         client = cls(configuration.host, ssl_context=_ssl_of(configuration), headers={}, connections=connections)
         client._configuration = configuration
         return client
 
     @classmethod
     def from_token(
-        cls, server: str, token: str, *, ca_pem: str = "", insecure: bool = False, connections: int = 64
+        cls,
+        server: str,
+        token: str,
+        *,
+        ca_pem: str = "",
+        insecure: bool = False,
+        client_pem: tuple[str, str] | None = None,
+        connections: int = 64,
     ) -> Self:
-        """Open an endpoint with a bearer token and a CA in PEM, as a member's Secret holds them."""
+        """Open an endpoint with what a member's Secret holds: a bearer token or a client certificate, and a CA."""
         context: ssl.SSLContext | None = None
         if server.startswith("https"):
             context = ssl.create_default_context(cadata=ca_pem or None)
             if insecure:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
+            if client_pem is not None:
+                # The ssl module reads certificates from files only; this one lives for the length of the call.
+                with tempfile.TemporaryDirectory() as directory:
+                    pair = write_private(Path(directory), "pair.pem", "\n".join(client_pem))
+                    context.load_cert_chain(pair)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return cls(server, ssl_context=context, headers=headers, connections=connections)
 

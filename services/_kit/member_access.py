@@ -25,10 +25,14 @@ async def open_member(control: KubeClient, spec: Manifest) -> KubeClient:
     data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
     insecure = bool(spec.get("insecureSkipTLSVerification"))
     place = f"Secret {ref.get('namespace', '')}/{ref['name']}"
-    if not data.get("token"):
-        raise ValueError(f"{place} has no token")
+    if not data.get("token") and not data.get("clientCert"):
+        raise ValueError(f"{place} has neither token nor clientCert; join the cluster again")
     if not insecure and endpoint.startswith("https") and not data.get("caBundle"):
         raise ValueError(f"{place} has no caBundle; set insecureSkipTLSVerification or add it")
     return KubeClient.from_token(
-        endpoint, data["token"], ca_pem="" if insecure else data.get("caBundle", ""), insecure=insecure
+        endpoint,
+        data.get("token", ""),
+        ca_pem="" if insecure else data.get("caBundle", ""),
+        insecure=insecure,
+        client_pem=(data["clientCert"], data["clientKey"]) if not data.get("token") else None,
     )

@@ -19,15 +19,14 @@ from schemas.events.placement import (
 )
 from schemas.keys import ObjectKey
 from services._rules.quantity import QuantityError
+from services._rules.scheduling.ladder import trigger
 from services._rules.scheduling.model import BindingView, Decision, Estimate, Status
+from services._rules.scheduling.outcome import outcome
 from services._rules.scheduling.read import binding_view
 from services._rules.scheduling.schedule import GroupAttempt, schedule_groups
-from services.scheduler.ladder import trigger
 from services.scheduler.state import Scheduled, SchedulerState
 
 Manifest = dict[str, Any]
-
-REASONS = {"FitError": "NoClusterFit", "Unschedulable": "Unschedulable", "Error": "SchedulerError"}
 
 
 def decide(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) -> PlacementEvent | None:
@@ -45,23 +44,40 @@ def decide(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) ->
     if spec is None or not _is_ours(binding, spec, scheduler):
         return None
     targets = _present(scheduled, placed)
-    why = trigger(
-        spec,
-        workload=binding.workload,
-        applied=_applied_placement(placed),
-        observed_affinity=placed.affinity_name if placed is not None else "",
-        last_scheduled=_time(placed.scheduled_at) if placed is not None and placed.scheduled_at else None,
-        counts=[target.replicas or 0 for target in targets],
-        leaving=_has_to_leave(state, placed, targets),
+    status = Status(
+        placed.affinity_name if placed is not None else "",
+        _time(placed.scheduled_at) if placed is not None and placed.scheduled_at else None,
     )
-    if not why and isinstance(placed, PlacementDecided):
-        return None
-    return _scheduled(state, scheduled, binding, spec, placed, targets, why or placed_trigger(placed), now, scheduler)
+    try:
+        view = binding_view(_with_targets(spec, scheduled, targets))
+        why = _why(state, view, status, placed, targets)
+        if why is None:
+            return None
+        attempt = schedule_groups(state.clusters, view, status, _estimates(scheduled, view))
+    except (msgspec.ValidationError, QuantityError, ValueError) as error:
+        unreadable = Decision((), "Error", f"the binding cannot be read: {error}")
+        attempt, why = GroupAttempt(unreadable, status.observed_affinity), "the binding changed"
+    return _outcome(binding, spec, placed, targets, attempt, why, now, scheduler)
 
 
-def placed_trigger(placed: PlacementDecided | PlacementFailed | None) -> str:
-    """Why a failed placement is tried again."""
-    return placed.trigger if placed is not None else ""
+def _why(
+    state: SchedulerState,
+    view: BindingView,
+    status: Status,
+    placed: PlacementDecided | PlacementFailed | None,
+    targets: tuple[TargetCluster, ...],
+) -> str | None:
+    """Why the object is scheduled now; None when what stands is still right."""
+    applied = None if placed is None or isinstance(placed.placement, UnsetType) else bytes(placed.placement).decode()
+    due = trigger(state.clusters, view, status, applied)
+    if due is not None:
+        return due.reason
+    if placed is not None and len(targets) != len(placed.clusters):
+        return "a target cluster was evicted"
+    for target in targets:
+        if target.name not in state.clusters.by_name:
+            return f"target cluster {target.name} is no member any more"
+    return placed.trigger if isinstance(placed, PlacementFailed) else None
 
 
 def _is_ours(binding: BindingRequested, spec: Manifest, scheduler: str) -> bool:
@@ -86,41 +102,16 @@ def _present(scheduled: Scheduled, placed: PlacementDecided | PlacementFailed | 
     return tuple(target for target in placed.clusters if target.name not in leaving)
 
 
-def _has_to_leave(
-    state: SchedulerState,
-    placed: PlacementDecided | PlacementFailed | None,
-    targets: tuple[TargetCluster, ...],
-) -> bool:
-    """Whether a target goes away: its cluster leaves, or an eviction took it."""
-    if placed is not None and len(targets) != len(placed.clusters):
-        return True
-    for target in targets:
-        cluster = state.clusters.by_name.get(target.name)
-        if cluster is None or cluster.deleting:
-            return True
-    return False
-
-
-def _scheduled(
-    state: SchedulerState,
-    scheduled: Scheduled,
+def _outcome(
     binding: BindingRequested,
     spec: Manifest,
     placed: PlacementDecided | PlacementFailed | None,
     targets: tuple[TargetCluster, ...],
+    attempt: GroupAttempt,
     why: str,
     now: float,
     scheduler: str,
 ) -> PlacementEvent | None:
-    status = Status(
-        placed.affinity_name if placed is not None else "",
-        _time(placed.scheduled_at) if placed is not None and placed.scheduled_at else None,
-    )
-    try:
-        view = binding_view(_with_targets(spec, scheduled, targets))
-        attempt = schedule_groups(state.clusters, view, status, _estimates(scheduled, view))
-    except (msgspec.ValidationError, QuantityError, ValueError) as error:
-        attempt = GroupAttempt(Decision((), "Error", f"the binding cannot be read: {error}"), status.observed_affinity)
     placement = Raw(msgspec.json.encode(spec.get("placement") or {}))
     replicas = int(spec.get("replicas") or 0)
     decision = attempt.decision
@@ -141,12 +132,13 @@ def _scheduled(
             scheduled_at=now,
         )
     # Where no cluster fits the object leaves all; any other failure keeps what runs (reference 02 §1.8, §1.9).
-    cleared = decision.error == "FitError"
+    report = outcome(decision)
+    cleared = report.replaces_targets
     failed = PlacementFailed(
         key=binding.key,
         uid=binding.uid,
-        reason=REASONS[decision.error],
-        message=decision.message,
+        reason=report.reason,
+        message=report.message,
         clusters=() if cleared else targets,
         binding_generation=binding.generation,
         placement=placement if cleared else (placed.placement if placed is not None else UNSET),
@@ -203,13 +195,6 @@ def _fails_alike(placed: PlacementFailed, failed: PlacementFailed) -> bool:
         and placed.placement == failed.placement
         and placed.binding_generation == failed.binding_generation
     )
-
-
-def _applied_placement(placed: PlacementDecided | PlacementFailed | None) -> Manifest | None:
-    if placed is None or isinstance(placed.placement, UnsetType):
-        return None
-    applied: Manifest = msgspec.json.decode(placed.placement)
-    return applied
 
 
 def _time(seconds: float) -> str:

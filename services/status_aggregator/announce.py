@@ -14,7 +14,9 @@ from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
+from services._rules.division import TargetCluster as Share
 from services._rules.names import binding_name
+from services._rules.scheduling.outcome import success_event
 from services.status_aggregator.state import AggregatorState
 
 Manifest = dict[str, Any]
@@ -44,9 +46,8 @@ def announce(state: AggregatorState, event: Known) -> Note | None:
             binding = _binding(state, event.key, event.uid)
             if binding is None:
                 return None
-            result = ", ".join(f"{target.name}:{target.replicas or 0}" for target in event.clusters)
-            mark = ":" if event.key.namespace else ""
-            message = f"Binding has been scheduled successfully. Result{mark} {{{result}}}"
+            targets = [Share(target.name, target.replicas or 0) for target in event.clusters]
+            message = success_event(targets, cluster_scoped=not event.key.namespace)
             return _note(binding, "ScheduleBindingSucceed", message, event.scheduler)
         case PlacementFailed():
             binding = _binding(state, event.key, event.uid)

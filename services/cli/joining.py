@@ -1,0 +1,221 @@
+"""Joins a push member to the control plane: identity in the member, Secret and Cluster here (reference 03 §6.2)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final
+
+from msgspec import Struct
+
+from services._kit.kube import ApiError, KubeClient, resource_path
+from services._rules.constants import CLUSTER_API, LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
+
+Manifest = dict[str, Any]
+
+_TOKEN_SECONDS: Final = 10 * 365 * 24 * 3600
+
+
+class JoinRefused(Exception):
+    """The cluster cannot be joined; the message says why and what to do."""
+
+
+class MemberAccess(Struct, frozen=True, kw_only=True):
+    """How the control plane will reach a member: URL, CA in PEM, and a token or a client certificate with its key."""
+
+    endpoint: str
+    ca_pem: str = ""
+    token: str = ""
+    client_cert: str = ""
+    client_key: str = ""
+    insecure: bool = False
+
+
+class Traits(Struct, frozen=True, kw_only=True):
+    """What selectors may ask about a member."""
+
+    provider: str = ""
+    region: str = ""
+    zones: tuple[str, ...] = ()
+
+
+def access_of_kubeconfig(kubeconfig: Manifest, context: str = "") -> MemberAccess:
+    """What a kubeconfig (decoded, with inline data) says of its endpoint and user; raises JoinRefused."""
+    chosen = context or kubeconfig.get("current-context", "")
+    entry = _named(kubeconfig.get("contexts"), chosen, "context")["context"]
+    cluster = _named(kubeconfig.get("clusters"), entry["cluster"], "cluster")["cluster"]
+    user = _named(kubeconfig.get("users"), entry["user"], "user")["user"]
+    return MemberAccess(
+        endpoint=cluster["server"],
+        ca_pem=_inline(cluster, "certificate-authority"),
+        token=user.get("token", "") or _file(user.get("tokenFile", "")),
+        client_cert=_inline(user, "client-certificate"),
+        client_key=_inline(user, "client-key"),
+        insecure=bool(cluster.get("insecure-skip-tls-verify")),
+    )
+
+
+def _named(entries: Any, name: str, what: str) -> Manifest:
+    for entry in entries or ():
+        if entry.get("name") == name:
+            found: Manifest = entry
+            return found
+    raise JoinRefused(f"the kubeconfig has no {what} {name!r}; choose one with --cluster-context")
+
+
+def _inline(entry: Manifest, name: str) -> str:
+    if entry.get(f"{name}-data"):
+        return base64.b64decode(entry[f"{name}-data"]).decode()
+    return _file(entry.get(name, ""))
+
+
+def _file(path: str) -> str:
+    if not path:
+        return ""
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+async def ensure(client: KubeClient, path: str, manifest: Manifest) -> Manifest:
+    """Create an object unless it is there; the object as it stands."""
+    try:
+        return await client.create(path, manifest)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        return await client.get(f"{path}/{manifest['metadata']['name']}")
+
+
+async def cluster_id(member: KubeClient) -> str:
+    """Identity of a member: the uid of its kube-system namespace."""
+    namespace = await member.get(resource_path("", "v1", "namespaces", "", "kube-system"))
+    return str(namespace["metadata"]["uid"])
+
+
+def _namespace(name: str) -> Manifest:
+    labels = {SYSTEM_LABEL: LABEL_TRUE}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+async def member_identity(
+    member: KubeClient, name: str, access: MemberAccess, namespace: str = NAMESPACE_CLUSTER
+) -> MemberAccess:
+    """A service account of ours in the member with every right, and a token for it.
+
+    Where the member issues no tokens, the kubeconfig's own credentials are kept.
+    """
+    account, role = f"karmada-{name}", f"karmada-controller-manager:karmada-{name}"
+    metadata = {"name": account, "namespace": namespace}
+    await ensure(member, resource_path("", "v1", "namespaces"), _namespace(namespace))
+    accounts = resource_path("", "v1", "serviceaccounts", namespace)
+    await ensure(member, accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    rbac = "rbac.authorization.k8s.io"
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+        {"nonResourceURLs": ["*"], "verbs": ["get"]},
+    ]
+    await ensure(
+        member,
+        resource_path(rbac, "v1", "clusterroles"),
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": role}, "rules": rules},
+    )
+    await ensure(
+        member,
+        resource_path(rbac, "v1", "clusterrolebindings"),
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        },
+    )
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": _TOKEN_SECONDS},
+    }
+    try:
+        issued = await member.create(f"{accounts}/{account}/token", request)
+    except ApiError:
+        return access
+    return MemberAccess(
+        endpoint=access.endpoint,
+        ca_pem=access.ca_pem,
+        token=issued["status"]["token"],
+        insecure=access.insecure,
+    )
+
+
+async def join(
+    control: KubeClient,
+    name: str,
+    access: MemberAccess,
+    identity: str,
+    traits: Traits,
+    *,
+    namespace: str = NAMESPACE_CLUSTER,
+    reuse: bool = False,
+) -> None:
+    """Write the Secret and the Cluster object of a push member.
+
+    Raises JoinRefused when a cluster of this name or identity is a member already (unless `reuse`).
+    """
+    clusters = resource_path("cluster.karmada.io", "v1alpha1", "clusters")
+    for cluster in (await control.get(clusters)).get("items") or ():
+        other = cluster["metadata"]["name"]
+        if other == name and not reuse:
+            raise JoinRefused(f"cluster {name} is a member already; unjoin it first or choose another name")
+        if other != name and cluster["spec"].get("id") == identity:
+            raise JoinRefused(f"this cluster is a member already, under the name {other}")
+    await ensure(control, resource_path("", "v1", "namespaces"), _namespace(namespace))
+    await _write_secret(control, name, access, namespace)
+    spec: Manifest = {
+        "syncMode": "Push",
+        "id": identity,
+        "apiEndpoint": access.endpoint,
+        "secretRef": {"namespace": namespace, "name": name},
+    }
+    if access.insecure:
+        spec["insecureSkipTLSVerification"] = True
+    for field, value in (("provider", traits.provider), ("region", traits.region), ("zones", list(traits.zones))):
+        if value:
+            spec[field] = value
+    manifest = {"apiVersion": CLUSTER_API, "kind": "Cluster", "metadata": {"name": name}, "spec": spec}
+    try:
+        joined = await control.create(clusters, manifest)
+    except ApiError as error:
+        if error.reason != "AlreadyExists" or not reuse:
+            raise
+        patch = {"spec": {"apiEndpoint": access.endpoint, "id": identity}}
+        joined = await control.patch(f"{clusters}/{name}", patch)
+    owner = {
+        "apiVersion": CLUSTER_API,
+        "kind": "Cluster",
+        "name": name,
+        "uid": joined["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    secret = resource_path("", "v1", "secrets", namespace, name)
+    await control.patch(secret, {"metadata": {"ownerReferences": [owner]}})
+
+
+async def _write_secret(control: KubeClient, name: str, access: MemberAccess, namespace: str) -> None:
+    data = {
+        "token": access.token,
+        "caBundle": access.ca_pem,
+        "clientCert": access.client_cert if not access.token else "",
+        "clientKey": access.client_key if not access.token else "",
+    }
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items() if value}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace},
+        "type": "Opaque",
+        "data": encoded,
+    }
+    secrets = resource_path("", "v1", "secrets", namespace)
+    existing = await ensure(control, secrets, manifest)
+    if existing.get("data") != encoded:
+        await control.patch(f"{secrets}/{name}", {"data": encoded})
