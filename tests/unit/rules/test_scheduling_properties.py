@@ -1,0 +1,195 @@
+"""What holds for every scheduling decision, whatever the clusters and the policy."""
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from services._rules.scheduling.explain import explain
+from services._rules.scheduling.filters import diagnosis
+from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.model import Decision, Status
+from services._rules.scheduling.read import binding_view, cluster_view
+from services._rules.scheduling.schedule import schedule
+
+Manifest = dict[str, Any]
+
+NAMES = [f"m{number}" for number in range(8)]
+TAINT = {"key": "k", "effect": "NoSchedule"}
+DIVIDED: list[Manifest] = [
+    {"replicaDivisionPreference": "Aggregated"},
+    {"replicaDivisionPreference": "Weighted"},
+    {"replicaDivisionPreference": "Weighted", "weightPreference": {"dynamicWeight": "AvailableReplicas"}},
+]
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> list[Manifest]:
+    """Some clusters, in no particular order."""
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=8))
+    return [
+        {
+            "metadata": {"name": name, "labels": {"env": draw(st.sampled_from(["prod", "dev"]))}},
+            "spec": {
+                "region": draw(st.sampled_from(["", "r1", "r2", "r3"])),
+                "taints": [TAINT] if draw(st.integers(0, 5)) == 0 else [],
+            },
+            "status": {
+                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
+                "resourceSummary": {"allocatable": {"pods": draw(st.integers(0, 20))}},
+            },
+        }
+        for name in names
+    ]
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Manifest:
+    """A binding of a workload, running somewhere or nowhere."""
+    scheduling: Manifest = {"replicaSchedulingType": "Duplicated"}
+    if draw(st.booleans()):
+        scheduling = {"replicaSchedulingType": "Divided", **draw(st.sampled_from(DIVIDED))}
+    placement: Manifest = {"replicaScheduling": scheduling}
+    if draw(st.booleans()):
+        placement["clusterAffinity"] = {"labelSelector": {"matchLabels": {"env": "prod"}}}
+    constraints = []
+    if draw(st.booleans()):
+        constraints.append({"spreadByField": "cluster", "minGroups": 1, "maxGroups": draw(st.integers(1, 4))})
+        if draw(st.booleans()):
+            constraints.append({"spreadByField": "region", "minGroups": 1, "maxGroups": draw(st.integers(1, 2))})
+    placement["spreadConstraints"] = constraints
+    running = draw(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 9), max_size=3))
+    spec = {
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "uid": draw(st.sampled_from(["", "a", "b"]))},
+        "replicas": draw(st.integers(1, 30)),
+        "placement": placement,
+        "clusters": [{"name": name, "replicas": count} for name, count in running.items()],
+        "gracefulEvictionTasks": [{"fromCluster": draw(st.sampled_from(NAMES))}] if draw(st.booleans()) else [],
+    }
+    if draw(st.booleans()):
+        spec["rescheduleTriggeredAt"] = "2026-01-02T00:00:00Z"
+    return spec
+
+
+def run(fleet: list[Manifest], spec: Manifest, **status: Any) -> Decision:
+    """One decision from manifests."""
+    return schedule(ClusterIndex(cluster_view(item) for item in fleet), binding_view(spec), Status(**status))
+
+
+def is_divided(spec: Manifest) -> bool:
+    return bool(spec["placement"]["replicaScheduling"]["replicaSchedulingType"] == "Divided")
+
+
+cases = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@cases
+@given(fleets(), specs())
+def test_replicas_add_up(fleet: list[Manifest], spec: Manifest) -> None:
+    decision = run(fleet, spec)
+    if decision.error is not None:
+        assert decision.clusters == ()
+        assert decision.message
+        return
+    counts = [item.replicas for item in decision.clusters]
+    assert len({item.name for item in decision.clusters}) == len(counts)
+    if is_divided(spec):
+        assert sum(counts) == spec["replicas"]
+        assert min(counts) > 0
+    else:
+        assert set(counts) == {spec["replicas"]}
+
+
+@cases
+@given(fleets(), specs())
+def test_no_target_failed_a_filter(fleet: list[Manifest], spec: Manifest) -> None:
+    index = ClusterIndex(cluster_view(item) for item in fleet)
+    binding = binding_view(spec)
+    refused = diagnosis(index, binding, "")
+    decision = schedule(index, binding)
+    assert not {item.name for item in decision.clusters} & set(refused)
+    assert (decision.error == "FitError") == (len(refused) == len(fleet))
+
+
+@cases
+@given(fleets(), specs())
+def test_limits_on_clusters_and_regions_are_respected(fleet: list[Manifest], spec: Manifest) -> None:
+    constraints = {item["spreadByField"]: item for item in spec["placement"]["spreadConstraints"]}
+    scheduling = spec["placement"]["replicaScheduling"]
+    ignored = scheduling.get("replicaDivisionPreference") == "Weighted" and "weightPreference" not in scheduling
+    decision = run(fleet, spec)
+    if decision.error is not None or ignored or not constraints:
+        return
+    regions = {item["metadata"]["name"]: item["spec"]["region"] for item in fleet}
+    used = {regions[item.name] for item in decision.clusters}
+    most = constraints["cluster"]["maxGroups"]
+    if "region" in constraints:
+        # One cluster of every chosen region is always taken.
+        assert len(used) <= constraints["region"]["maxGroups"]
+        most = max(most, len(used))
+    assert len(decision.clusters) <= most
+
+
+@cases
+@given(fleets(), specs())
+def test_deciding_again_changes_nothing(fleet: list[Manifest], spec: Manifest) -> None:
+    first = run(fleet, spec)
+    if first.error is not None or spec["placement"]["spreadConstraints"]:
+        return
+    held = {item.name: item.replicas for item in first.clusters}
+    left = [_less(item, held.get(item["metadata"]["name"], 0)) for item in fleet]
+    again = {**spec, "clusters": [{"name": name, "replicas": count} for name, count in held.items()]}
+    again.pop("rescheduleTriggeredAt", None)
+    second = run(left, again)
+    assert {item.name: item.replicas for item in second.clusters} == held
+
+
+def _less(cluster: Manifest, replicas: int) -> Manifest:
+    pods = cluster["status"]["resourceSummary"]["allocatable"]["pods"]
+    status = {**cluster["status"], "resourceSummary": {"allocatable": {"pods": max(pods - replicas, 0)}}}
+    return {**cluster, "status": status}
+
+
+@cases
+@given(fleets(), specs(), st.randoms(use_true_random=False))
+def test_the_order_of_clusters_does_not_matter(fleet: list[Manifest], spec: Manifest, random: Any) -> None:
+    shuffled = list(fleet)
+    random.shuffle(shuffled)
+    assert run(fleet, spec) == run(shuffled, spec)
+
+
+@cases
+@given(fleets(), specs(), specs())
+def test_what_was_decided_before_does_not_matter(fleet: list[Manifest], spec: Manifest, other: Manifest) -> None:
+    index = ClusterIndex(cluster_view(item) for item in fleet)
+    schedule(index, binding_view(other))
+    schedule(index, binding_view({**other, "placement": spec["placement"]}))
+    assert schedule(index, binding_view(spec)) == run(fleet, spec)
+
+
+@cases
+@given(fleets(), specs())
+def test_replacing_a_cluster_equals_starting_with_it(fleet: list[Manifest], spec: Manifest) -> None:
+    index = ClusterIndex(())
+    for item in fleet:
+        index = index.with_cluster(cluster_view({**item, "status": {}}))
+        schedule(index, binding_view(spec))
+        index = index.with_cluster(cluster_view(item))
+    assert schedule(index, binding_view(spec)) == run(fleet, spec)
+
+
+@cases
+@given(fleets(), specs())
+def test_an_explanation_accounts_for_every_cluster(fleet: list[Manifest], spec: Manifest) -> None:
+    index = ClusterIndex(cluster_view(item) for item in fleet)
+    binding = binding_view(spec)
+    status = Status(last_scheduled_time="2026-01-01T00:00:00Z")
+    found = explain(index, binding, status)
+    assert found.decision == schedule(index, binding, status)
+    assert [item.name for item in found.clusters] == sorted(item["metadata"]["name"] for item in fleet)
+    for item in found.clusters:
+        assert bool(item.filter) == bool(item.reason) == (item.rank == 0)
+    if found.decision.error is None:
+        targets = {item.name: item.replicas for item in found.decision.clusters}
+        assert {item.name: item.replicas for item in found.clusters if item.replicas} == targets
+        assert all(item.selected for item in found.clusters if item.replicas)

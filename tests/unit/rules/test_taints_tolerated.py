@@ -1,0 +1,82 @@
+"""Tolerations against taints, and cluster affinities that say which clusters are candidates."""
+
+from typing import Any
+
+import pytest
+
+from services._rules.cluster_affinity import cluster_matches
+from services._rules.taints import Taint, Toleration, first_untolerated, matching_tolerations, tolerates
+
+TAINT = Taint(key="k", value="v", effect="NoExecute")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "covered"),
+    [
+        (Toleration(), False),
+        (Toleration(operator="Exists"), True),
+        (Toleration(key="k", operator="Exists"), True),
+        (Toleration(key="k", value="v"), True),
+        (Toleration(key="k", operator="Equal", value="w"), False),
+        (Toleration(value="v"), True),
+        (Toleration(key="k", value="v", effect="NoSchedule"), False),
+        (Toleration(key="k", value="v", effect="NoExecute"), True),
+        (Toleration(key="k", operator="Lt", value="v"), False),
+        (Toleration(key="other", operator="Exists"), False),
+    ],
+)
+def test_which_toleration_covers_a_taint(toleration: Toleration, covered: bool) -> None:
+    assert tolerates(toleration, TAINT) is covered
+
+
+def test_only_repelling_effects_count() -> None:
+    advice = Taint(key="a", effect="PreferNoSchedule")
+    assert first_untolerated([advice], []) is None
+    assert first_untolerated([advice, TAINT], []) == TAINT
+    assert str(TAINT) == "k=v:NoExecute"
+    assert str(advice) == "a:PreferNoSchedule"
+
+
+def test_the_tolerations_in_use_are_named_in_the_order_of_the_taints() -> None:
+    limited = Toleration(key="k", value="v", toleration_seconds=30)
+    rest = Toleration(operator="Exists")
+    assert matching_tolerations([Taint(key="x", effect="NoExecute"), TAINT], [limited, rest]) == (True, (rest, limited))
+    assert matching_tolerations([TAINT], []) == (False, ())
+    assert matching_tolerations([], [rest]) == (True, ())
+
+
+CLUSTER: dict[str, Any] = {
+    "metadata": {"name": "m1", "labels": {"env": "prod"}},
+    "spec": {"provider": "aws", "zones": ["z1", "z2"], "zone": "z9"},
+}
+
+
+def by_field(key: str, operator: str, *values: str) -> dict[str, Any]:
+    expression = {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+    return {"fieldSelector": {"matchExpressions": [expression]}}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "matches"),
+    [
+        ({}, True),
+        ({"clusterNames": ["m1"]}, True),
+        ({"clusterNames": ["m2"]}, False),
+        ({"clusterNames": ["m1"], "exclude": ["m1"]}, False),
+        ({"exclude": ["m2"]}, True),
+        ({"labelSelector": {"matchLabels": {"env": "prod"}}}, True),
+        ({"labelSelector": {"matchExpressions": [{"key": "env", "operator": "In"}]}}, False),
+        (by_field("zone", "In", "z2", "z5"), True),
+        (by_field("zone", "In", "z9"), False),
+        (by_field("zone", "NotIn", "z2"), False),
+        (by_field("zone", "Exists"), True),
+        (by_field("zone", "DoesNotExist"), False),
+        (by_field("zone", "Gt", "1"), False),
+        (by_field("provider", "In", "aws"), True),
+        (by_field("region", "NotIn", "r1"), True),
+        (by_field("region", "In", "r1"), False),
+        ({**by_field("provider", "In", "aws"), "clusterNames": ["m2"]}, False),
+    ],
+)
+def test_cluster_affinities(affinity: dict[str, Any], matches: bool) -> None:
+    assert cluster_matches(CLUSTER, affinity) is matches
