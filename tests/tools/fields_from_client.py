@@ -30,7 +30,12 @@ SPECIAL = {
 }
 _UNION = re.compile(r"JSONSchemaPropsOr")
 FIELD = re.compile(r'^\t(?:(\w+)\s+)?(\S+)\s+`json:"([^"]*)"')
-MARKS = ("x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy", "x-kubernetes-list-type", "x-kubernetes-list-map-keys")
+MARKS = (
+    "x-kubernetes-patch-merge-key",
+    "x-kubernetes-patch-strategy",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+)
 # Kinds that became stable after the source tree, with the beta whose field traits they share.
 NEW_ROOTS = {
     "io.k8s.api.batch.v1.CronJob": "v1beta1",
@@ -80,7 +85,9 @@ def go_structs(tree: Path) -> dict[str, list[tuple[str, str, str]]]:
     return found
 
 
-def flatten(name: str, structs: dict[str, list[tuple[str, str, str]]], trail: str = "") -> list[tuple[str, str, str, str]]:
+def flatten(
+    name: str, structs: dict[str, list[tuple[str, str, str]]], trail: str = ""
+) -> list[tuple[str, str, str, str]]:
     """Return (json name, Go path, Go type, tag options) of a struct with embedded structs spread out."""
     rows = []
     for go_name, go_type, tag in structs.get(name, []):
@@ -221,13 +228,18 @@ def main() -> None:
             model = merger.model_of(name)
             if model and name not in base:
                 merger.define(model, name)
-                group = next(g for d, v in base.items() if d.rsplit(".", 2)[0] == root.rsplit(".", 2)[0] for g, *_ in v.get("g", []))
+                group = next(
+                    g
+                    for d, v in base.items()
+                    if d.rsplit(".", 2)[0] == root.rsplit(".", 2)[0]
+                    for g, *_ in v.get("g", [])
+                )
                 *_, version, kind = name.split(".")
                 base[name]["g"] = [[group, version, kind]]
     compact = {
         name: {
             "f": [[field, *_trim(entry)] for field, entry in definition["f"].items()],
-            **({"g": definition["g"]} if "g" in definition and "DeleteOptions" not in name and "WatchEvent" not in name else {}),
+            **({"g": definition["g"]} if "g" in definition else {}),
         }
         for name, definition in sorted(base.items())
     }

@@ -112,10 +112,8 @@ def qualified(value: str) -> list[str]:
     parts = value.split("/")
     found: list[str] = []
     if len(parts) > 2:
-        return [
-            f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' "
-            "(e.g. 'example.com/MyName')"
-        ]
+        suffix = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a qualified name {_QUALIFIED_TEXT} {suffix}"]
     name = parts[-1]
     if len(parts) == 2:
         if not parts[0]:

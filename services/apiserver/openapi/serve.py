@@ -1,0 +1,111 @@
+"""Answers to requests under /openapi, encoded once per state of the registry."""
+
+from __future__ import annotations
+
+import msgspec
+
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.openapi import proto, v2, v3
+
+
+class Document(msgspec.Struct, frozen=True):
+    """An encoded document with its media type and entity tag (quoted)."""
+
+    body: bytes
+    media: str
+    etag: str
+
+
+class OpenApi:
+    """The OpenAPI documents of one registry.
+
+    `release` is the version that the documents name; `with_v3` also serves /openapi/v3 (older servers had none).
+    """
+
+    def __init__(self, registry: Registry, release: str = "v1.32.0", *, with_v3: bool = True) -> None:
+        self._registry = registry
+        self._release = release
+        self._with_v3 = with_v3
+        self._generation = -1
+        self._cache: dict[str, Document] = {}
+        self._groups: dict[str, tuple[object, bytes]] = {}
+
+    def __call__(self, path: str, query: dict[str, str], accept: str) -> tuple[bytes, str] | None:
+        """Return body and media type for a path under /openapi; None when there is nothing."""
+        found = self.find(path, accept)
+        return None if found is None else (found.body, found.media)
+
+    def find(self, path: str, accept: str = "") -> Document | None:
+        """Return the document at a path under /openapi in the form that the Accept header asks for."""
+        if self._generation != self._registry.generation:
+            self._cache.clear()
+            self._generation = self._registry.generation
+        name = path.strip("/")
+        if name == "openapi/v2":
+            return self._v2(protobuf=_wants_protobuf(accept))
+        if not self._with_v3:
+            return None
+        if name == "openapi/v3":
+            return self._index()
+        if name.startswith("openapi/v3/"):
+            return self._group(name.removeprefix("openapi/v3/"))
+        return None
+
+    def _put(self, key: str, body: bytes, media: str) -> Document:
+        found = Document(body, media, f'"{v3.fingerprint(body)}"')
+        self._cache[key] = found
+        return found
+
+    def _v2(self, *, protobuf: bool) -> Document:
+        key = "v2.proto" if protobuf else "v2"
+        if key not in self._cache:
+            document = v2.document(self._registry, self._release)
+            if protobuf:
+                return self._put(key, proto.encode(document), proto.MEDIA_TYPE)
+            return self._put(key, msgspec.json.encode(document), "application/json")
+        return self._cache[key]
+
+    def _index(self) -> Document:
+        if "v3" not in self._cache:
+            bodies = {}
+            for group, version, _, _ in self._registry.group_versions():
+                name = v3.key(group, version)
+                found = self._group(name)
+                if found is not None:
+                    bodies[name] = found.body
+            return self._put("v3", v3.encode(v3.index(bodies)), "application/json")
+        return self._cache["v3"]
+
+    def _group(self, name: str) -> Document | None:
+        parts = name.split("/")
+        if len(parts) == 2 and parts[0] == "api":
+            group, version = "", parts[1]
+        elif len(parts) == 3 and parts[0] == "apis":
+            group, version = parts[1], parts[2]
+        else:
+            return None
+        key = f"v3/{name}"
+        if key not in self._cache:
+            # A new custom kind changes the registry, but not the documents of the other groups.
+            kinds = tuple(self._registry.in_group_version(group, version))
+            kept = self._groups.get(name)
+            if kept is not None and kept[0] == kinds:
+                return self._put(key, kept[1], "application/json")
+            document = v3.document(self._registry, group, version, self._release)
+            if document is None:
+                self._groups.pop(name, None)
+                return None
+            body = v3.encode(document)
+            self._groups[name] = (kinds, body)
+            return self._put(key, body, "application/json")
+        return self._cache[key]
+
+
+def _wants_protobuf(accept: str) -> bool:
+    for part in accept.split(","):
+        media, _, parameters = part.strip().partition(";")
+        if media.startswith("application/com.github.proto-openapi.spec.v2"):
+            return True
+        if media in ("application/json", "*/*", "application/*") and "q=0" not in parameters:
+            return False
+    return False
