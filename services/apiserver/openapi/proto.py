@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+# Clients ask for "...spec.v2@v1.0+protobuf", but "@" is no character of a media type: it is answered with a dot.
+MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 Schema = dict[str, Any]
 
 
