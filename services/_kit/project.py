@@ -116,10 +116,12 @@ class Projection(Generic[S, K]):
         """Mark keys dirty for a reason outside the log."""
         if not self.marking:
             return
+        marked = False
         for key in keys:
+            marked = True
             if key not in self.dirty:
                 self.dirty[key] = Cause() if cause is None else cause
-        if self.on_marked is not None:
+        if marked and self.on_marked is not None:
             self.on_marked()
 
     async def wait_for(self, seq: int, stream: str = "FACTS") -> None:
