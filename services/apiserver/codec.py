@@ -1,5 +1,6 @@
 """Reading request bodies: JSON and YAML by media type, with errors worded as clients know them."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -36,13 +37,14 @@ def decode_yaml(raw: bytes) -> Any:
         raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: {_yaml_error(e)}") from e
 
 
-def decode_body(raw: bytes, header: str | None) -> Any:
-    """A body of a create or update request; raises 400 or 415."""
+def decode_body(raw: bytes, header: str | None) -> tuple[Any, bytes]:
+    """A body of a create or update request and its JSON text; raises 400 or 415."""
     media = media_type(header)
     if media in ("", JSON):
-        return decode_json(raw)
+        return decode_json(raw), raw
     if media == YAML:
-        return decode_yaml(raw)
+        body = decode_yaml(raw)
+        return body, msgspec.json.encode(body, order="sorted")
     raise status.unsupported_media(_ACCEPTED)
 
 
@@ -61,6 +63,11 @@ def _loader() -> Any:
             first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
             for first, resolvers in Loader.yaml_implicit_resolvers.items()
         }
+        # Kubernetes' YAML reader takes these for booleans too.
+        for letter in "yYnN":
+            short = ("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"))
+            Loader.yaml_implicit_resolvers.setdefault(letter, []).append(short)
+        Loader.bool_values = {**Loader.bool_values, "y": True, "n": False}
         _loaders.append(Loader)
     return _loaders[0]
 

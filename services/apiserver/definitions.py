@@ -5,13 +5,25 @@ from services.apiserver.call import LOOPBACK, Call, now, timestamp
 from services.apiserver.crds import conditions
 from services.apiserver.crds.custom import custom_kinds
 from services.apiserver.crds.definition import FINALIZER
+from services.apiserver.crds.kind import CustomResourceDefinition
 from services.apiserver.deletion import DeleteOptions, Deleter
 from services.apiserver.kinds.model import Kind
+from services.apiserver.kinds.registry import Registry
 from services.apiserver.objects import Objects
 from services.apiserver.status import ApiError
 from services.apiserver.store import Conflict, Entry, Event, Key, Manifest
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
+
+
+def own_kind(registry: Registry) -> None:
+    """Serve definitions by the kind that knows their rules, in every version in which they are served."""
+    for version in registry.versions(GROUP):
+        kind = registry.find(GROUP, version, PLURAL)
+        if kind is not None and not isinstance(kind, CustomResourceDefinition):
+            own = CustomResourceDefinition(kind.resource, kind.schema_name)
+            own.store_version = "v1"
+            registry.add_kind(own)
 
 
 class Definitions:

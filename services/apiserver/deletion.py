@@ -16,12 +16,18 @@ from services.apiserver.store import Conflict, Entry, Manifest, StoreTooLarge, S
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _POLICIES = ("Foreground", "Background", "Orphan")
 _ANSWER_OBJECT = {
-    "persistentvolumeclaims",
-    "persistentvolumes",
-    "pods",
-    "podtemplates",
-    "resourcequotas",
-    "serviceaccounts",
+    "/namespaces",
+    "/persistentvolumeclaims",
+    "/persistentvolumes",
+    "/pods",
+    "/podtemplates",
+    "/resourcequotas",
+    "/serviceaccounts",
+    "policy/podsecuritypolicies",
+    "storage.k8s.io/csidrivers",
+    "storage.k8s.io/csinodes",
+    "storage.k8s.io/storageclasses",
+    "storage.k8s.io/volumeattachments",
 }
 _ORPHAN_BY_DEFAULT = {("", "v1", "replicationcontrollers"), ("batch", "v1", "jobs"), ("batch", "v1beta1", "cronjobs")}
 _PROTECTED = ("default", "kube-system", "kube-public")
@@ -86,7 +92,9 @@ class DeleteOptions:
             found.append(fields.invalid("propagationPolicy", self.policy, text))
         elif self.policy is not None and self.policy not in _POLICIES:
             found.append(fields.not_supported("propagationPolicy", self.policy, [*_POLICIES, "nil"]))
-        found += [fields.not_supported("dryRun", dry_run, ["All"]) for d in dry_run if d != "All"][:1]
+        if any(d != "All" for d in dry_run):
+            shown = "[]string{" + ", ".join(f'"{d}"' for d in dry_run) + "}"
+            found.append(fields.not_supported("dryRun", fields.Raw(shown), ["All"]))
         if found:
             raise status.invalid("DeleteOptions.meta.k8s.io", "", found)
         return bool(dry_run)
@@ -198,7 +206,7 @@ class Deleter:
 
     @staticmethod
     def _answer(kind: Kind, entry: Entry, old: Manifest) -> Entry | Manifest:
-        if kind.resource.group == "" and kind.resource.plural in _ANSWER_OBJECT | {"namespaces"}:
+        if kind.store_key in _ANSWER_OBJECT:
             return entry
         return status.success(kind.resource, entry.key.name, old["metadata"]["uid"])
 

@@ -42,7 +42,7 @@ class Answer(msgspec.Struct):
 class Request:
     """One request, authenticated and taken apart."""
 
-    __slots__ = ("form", "http", "info", "method", "path", "query", "user")
+    __slots__ = ("form", "http", "info", "method", "path", "query", "user", "warnings")
 
     def __init__(self, http: BaseRequest, user: Identity, path: str, query: dict[str, str]) -> None:
         self.http = http
@@ -52,6 +52,7 @@ class Request:
         self.query = query
         self.info: RequestInfo | None = None
         self.form = Form()
+        self.warnings: list[str] = []
 
     async def body(self) -> bytes:
         """The whole body; raises 413."""
@@ -185,10 +186,7 @@ class HttpFace:
                 body = msgspec.json.format(body, indent=2) + b"\n"
         response = web.Response(body=body, status=answer.code)
         response.headers["Content-Type"] = media
-        if answer.warnings:
-            for text in dict.fromkeys(answer.warnings):
-                quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-                response.headers.add("Warning", f'299 - "{quoted}"')
+        add_warnings(response, answer.warnings if request is None else request.warnings + answer.warnings)
         for name, value in answer.headers.items():
             response.headers[name] = value
         return response
@@ -198,6 +196,7 @@ class HttpFace:
         http = request.http
         response = web.StreamResponse(status=200)
         media = "application/json"
+        add_warnings(response, request.warnings)
         response.headers["Content-Type"] = f"{media};stream=watch" if view.form.view else media
         response.enable_chunked_encoding()
         task = asyncio.current_task()
@@ -220,6 +219,13 @@ class HttpFace:
             if task is not None:
                 self.tasks.discard(task)
         return response
+
+
+def add_warnings(response: web.StreamResponse, texts: list[str]) -> None:
+    """Warning headers, each text once."""
+    for text in dict.fromkeys(texts):
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+        response.headers.add("Warning", f'299 - "{quoted}"')
 
 
 def form_of(request: Request) -> Form:

@@ -57,6 +57,8 @@ class Objects:
         self.admission = admission
         self.ownership = ownership
         self.audit = audit
+        self.allocate: Callable[[Kind, Manifest, Manifest | None], None] | None = None
+        """Fills in what the server gives out (cluster IPs, node ports), between preparing and checking."""
         self.remove_now: Callable[[Kind, Entry, Manifest, Call], Awaitable[None]] | None = None
         """Set by the deleter: removes an object whose last finalizer an update took away."""
 
@@ -160,6 +162,8 @@ class Objects:
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = self._generate(kind, namespace, meta["generateName"])
         kind.prepare_create(obj)
+        if self.allocate is not None:
+            self.allocate(kind, obj, None)
         errors = metadata.check_create(kind, obj) + kind.validate_create(obj)
         if errors:
             raise status.invalid(kind.group_kind, meta.get("name") or "", errors)
@@ -254,7 +258,10 @@ class Objects:
         if revision in ("", "0"):
             if not kind.unconditional_update:
                 error = invalid("metadata.resourceVersion", Raw("0x0"), "must be specified for an update")
-                raise status.invalid(kind.group_kind, name, [error])
+                refused = status.invalid(kind.resource.group_resource, name, [error])
+                if refused.details is not None:
+                    refused.details["kind"] = kind.resource.plural
+                raise refused
             meta["resourceVersion"] = before["resourceVersion"]
             return False
         if revision != before["resourceVersion"]:
@@ -280,6 +287,8 @@ class Objects:
             errors = metadata.check_update(new, old) + kind.validate_status(new, old)
         elif subresource in ("", "scale"):
             kind.prepare_update(new, old)
+            if self.allocate is not None:
+                self.allocate(kind, new, old)
             errors = metadata.check_update(new, old) + kind.validate_update(new, old)
         else:
             errors = metadata.check_update(new, old)

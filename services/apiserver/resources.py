@@ -11,6 +11,7 @@ from services.apiserver import codec, status
 from services.apiserver.answers import TableOf, View, is_custom
 from services.apiserver.call import Call
 from services.apiserver.deletion import DeleteOptions, Deleter
+from services.apiserver.deprecations import deprecation
 from services.apiserver.http import Answer, HttpFace, Request, form_of
 from services.apiserver.kinds import errors as fields
 from services.apiserver.kinds.model import Kind
@@ -18,7 +19,7 @@ from services.apiserver.kinds.registry import Registry
 from services.apiserver.objects import Objects, Outcome
 from services.apiserver.patching import PatchRequest
 from services.apiserver.reading import WatchRequest, list_page
-from services.apiserver.request import ListOptions, RequestInfo
+from services.apiserver.request import ListOptions, RequestInfo, revision_of
 from services.apiserver.selecting import Selection
 from services.apiserver.status import ApiError, PlainError
 from services.apiserver.store import Entry, Manifest
@@ -59,6 +60,9 @@ class ResourceApi:
         if kind is None:
             return self._unknown(info)
         request.info = info
+        warning = deprecation(kind)
+        if warning:
+            request.warnings.append(warning)
         namespaced = kind.resource.namespaced
         if info.namespace and not namespaced:
             raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
@@ -83,8 +87,22 @@ class ResourceApi:
             raise status.method_not_allowed()
 
     def view(self, request: Request, kind: Kind) -> View:
-        """How this request wants to see the kind."""
-        return View(kind, form_of(request), request.query, self._table)
+        """How this request wants to see the kind; raises 406 when it asks for a list of one or one of a list."""
+        form = form_of(request)
+        if form.view.startswith("Partial"):
+            info = request.info
+            single = info is not None and (bool(info.name) or request.method == "POST") and not info.watch_prefix
+            listed = form.view.endswith("List")
+            watching = request.query.get("watch", "false") not in ("false", "0")
+            if listed == single and not watching:
+                what = "a list" if not single else "not a list"
+                name = kind.resource.kind + ("" if single else "List")
+                go_type = f"*unstructured.{'Unstructured' if single else 'UnstructuredList'}"
+                if not is_custom(kind):
+                    go_type = f"*{kind.resource.group.partition('.')[0] or 'core'}.{name}"
+                text = f"you requested {form.view}, but the requested object is {what} ({go_type})"
+                raise ApiError(406, "NotAcceptable", text)
+        return View(kind, form, request.query, self._table)
 
     # -- one object
 
@@ -95,6 +113,7 @@ class ResourceApi:
         if method in ("GET", "HEAD"):
             self._allow(kind, "get")
             view = self.view(request, kind)
+            revision_of(request.query.get("resourceVersion", ""))
             return Answer(200, view.bytes(self._objects.get(kind, info.namespace, info.name)))
         if method == "PUT":
             self._allow(kind, "update")
@@ -117,8 +136,8 @@ class ResourceApi:
         view = self.view(request, kind)
         raw = await request.body()
         call = self._call(request, "update")
-        body = codec.decode_body(raw, request.http.headers.get("Content-Type"))
-        obj = self._objects.decode(kind, body, raw, call)
+        media = request.http.headers.get("Content-Type")
+        obj = self._objects.decode(kind, *codec.decode_body(raw, media), call)
         self.check_names(kind, obj, info)
         created = False
 
@@ -244,8 +263,7 @@ class ResourceApi:
         view = self.view(request, kind)
         raw = await request.body()
         call = self._call(request, "create")
-        body = codec.decode_body(raw, request.http.headers.get("Content-Type"))
-        obj = self._objects.decode(kind, body, raw, call)
+        obj = self._objects.decode(kind, *codec.decode_body(raw, request.http.headers.get("Content-Type")), call)
         try:
             outcome = await self._objects.create(kind, info.namespace, obj, call)
         except ApiError as e:
@@ -257,8 +275,7 @@ class ResourceApi:
         form_of(request)
         raw = await request.body()
         call = self._call(request, "create")
-        body = codec.decode_body(raw, request.http.headers.get("Content-Type"))
-        obj = self._objects.decode(kind, body, raw, call)
+        obj = self._objects.decode(kind, *codec.decode_body(raw, request.http.headers.get("Content-Type")), call)
         call.warnings += kind.warnings(obj)
         return Answer(201, msgspec.json.encode(self._virtual(kind, info.namespace, obj, call)), warnings=call.warnings)
 
@@ -283,8 +300,6 @@ class ResourceApi:
     async def _subresource(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         sub = kind.resource.subresource(info.subresource)
         if sub is None:
-            if is_custom(kind):
-                raise PlainError(404, "404 page not found\n")
             raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
         if sub.name == "status" and request.method == "PATCH" and "patch" in sub.verbs:
             return await self._patch(request, info, kind, "status")
@@ -293,7 +308,7 @@ class ResourceApi:
     def _call(self, request: Request, verb: str) -> Call:
         call = request.call(verb)
         query = request.query
-        if "dryRun" in query and request.method in _OPTIONS:
+        if "dryRun" in query and request.method in _OPTIONS and request.method != "DELETE":
             if query["dryRun"] != "All":
                 shown = fields.Raw(f'[]string{{"{query["dryRun"]}"}}')
                 error = fields.not_supported("dryRun", shown, ["All"])

@@ -10,12 +10,12 @@ from services.apiserver.store import Manifest
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(kind: Kind, obj: Manifest) -> Manifest:
+def scale_of(kind: Kind, obj: Manifest, *, strict: bool = True) -> Manifest:
     """The autoscaling/v1 Scale of an object; raises 500 where a custom object lacks the declared field."""
     meta = {k: obj["metadata"][k] for k in _SHOWN if k in obj["metadata"]}
     spec_path, status_path, selector_path = _paths(kind)
     replicas = _get(obj, spec_path)
-    if replicas is None and is_custom(kind):
+    if replicas is None and strict and is_custom(kind):
         text = f'the spec replicas field "{spec_path}" does not exist'
         error = status.internal(f"Internal error occurred: {text}")
         error.reason, error.details = "InternalError", {"causes": [{"message": text}]}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from services.apiserver.answers import is_custom
 from services.apiserver.kinds.model import Kind
 from services.apiserver.status import ApiError, bad_request
 from services.apiserver.store import Manifest
@@ -249,7 +250,7 @@ class Selection:
 
 def _unknown(kind: Kind, name: str) -> str:
     known = kind.selectable_fields()
-    if known <= {"metadata.name", "metadata.namespace"}:
+    if not is_custom(kind) and known <= {"metadata.name", "metadata.namespace"}:
         shown = ", ".join(f'"{n}"' for n in ("metadata.name", "metadata.namespace"))
         return f'"{name}" is not a known field selector: only {shown}'
     return f"field label not supported: {name}"

@@ -68,7 +68,7 @@ class Subresources:
 
     async def _body(self, request: Request, sub: Subresource, kind: Kind) -> Manifest:
         raw = await request.body()
-        body: Any = codec.decode_body(raw, request.http.headers.get("Content-Type")) if raw else {}
+        body: Any = codec.decode_body(raw, request.http.headers.get("Content-Type"))[0] if raw else {}
         if not isinstance(body, dict):
             raise status.bad_request("an object was expected")
         name = body.get("kind")
@@ -83,7 +83,7 @@ class Subresources:
         media = request.http.headers.get("Content-Type")
 
         def decoded() -> Manifest:
-            obj = self._objects.decode(kind, codec.decode_body(raw, media), raw, call)
+            obj = self._objects.decode(kind, *codec.decode_body(raw, media), call)
             meta = obj["metadata"]
             name = meta.get("name") or ""
             if name and name != info.name:
@@ -154,9 +154,9 @@ class Subresources:
         self, kind: Kind, old: Manifest, raw: bytes, media: str | None, verb: str, info: RequestInfo
     ) -> Manifest:
         if verb == "update":
-            scale = codec.decode_body(raw, media)
+            scale = codec.decode_body(raw, media)[0]
         else:
-            scale = _patched(scale_of(kind, old), raw, codec.media_type(media))
+            scale = _patched(scale_of(kind, old, strict=False), raw, codec.media_type(media))
         if not isinstance(scale, dict):
             raise status.bad_request("an object was expected")
         name = scale.get("kind", "Scale")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from services.apiserver import definitions
 from services.apiserver.admission import Plugin
+from services.apiserver.allocating import ServiceAllocator
 from services.apiserver.answers import TableOf
 from services.apiserver.garbage import GarbageCollector
 from services.apiserver.kinds.model import Kind
@@ -35,7 +36,11 @@ def builtin_controllers(server: "ApiServer") -> list[Any]:
     """Controllers in start order."""
     found: list[Any] = []
     if server.registry.find(definitions.GROUP, "v1", definitions.PLURAL) is not None:
+        definitions.own_kind(server.registry)
         found.append(definitions.Definitions(server.objects, server.deleter))
+    allocator = ServiceAllocator(server.store, server.settings.service_cidr)
+    server.objects.allocate = allocator
+    found.append(allocator)
     if server.settings.controllers:
         found.append(NamespaceController(server.objects, server.deleter))
         found.append(GarbageCollector(server.objects, server.deleter))
