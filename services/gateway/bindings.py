@@ -100,7 +100,7 @@ def owner(api_version: str, kind: str, key: ObjectKey, uid: str) -> Manifest:
 
 
 def build(bound: Bound, version: str, api_version: str = const.BINDING_API) -> Manifest:
-    """The whole binding; parts of its facts stay JSON as they are. v1alpha1 has the older shape (reference 01 §1.14)."""
+    """The whole binding; parts of its facts stay JSON as they are. v1alpha1 has the older shape (01 §1.14)."""
     binding = asked(bound)
     spec = _spec(bound)
     status = _status(bound)
@@ -187,8 +187,9 @@ def _status(bound: Bound) -> Manifest:
             status["schedulerObservingAffinityName"] = placement.affinity_name
         if placement.scheduled_at:
             status["lastScheduledTime"] = time_text(placement.scheduled_at)
-        failed = isinstance(placement, PlacementFailed)
-        reason, message = (placement.reason, placement.message) if failed else ("Success", SCHEDULED_MESSAGE)
+        reason, message = "Success", SCHEDULED_MESSAGE
+        if isinstance(placement, PlacementFailed):
+            reason, message = placement.reason, placement.message
         conditions.append(condition("Scheduled", bound.scheduled, reason, message))
     if rollup is not None and bound.applied is not None:
         words = FULLY_APPLIED if rollup.fully_applied else NOT_FULLY_APPLIED
@@ -228,7 +229,7 @@ def _older_spec(spec: Manifest) -> Manifest:
 
 
 def _older_status(status: Manifest) -> Manifest:
-    older = {name: status[name] for name in ("conditions", "aggregatedStatus") if name in status}
+    older: Manifest = {name: status[name] for name in ("conditions", "aggregatedStatus") if name in status}
     if "aggregatedStatus" in older:
         older["aggregatedStatus"] = [
             {name: value for name, value in item.items() if name != "health"} for item in older["aggregatedStatus"]

@@ -176,7 +176,7 @@ def _status(copy: Copy) -> Manifest:
         if applied.status:
             words = ("AppliedSuccessful", "Manifest has been successfully applied")
         else:
-            words = ("AppliedFailed", f"Failed to apply all manifests (0/1): {seen.message}")
+            words = ("AppliedFailed", seen.message or "Failed to apply all manifests (0/1)")
         conditions.append(condition("Applied", applied, *words))
     if copy.dispatching is not None:
         if copy.dispatching.status:
