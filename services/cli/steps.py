@@ -1,0 +1,173 @@
+"""The steps of a start that talk to servers: streams, definitions, joining, and waiting until everything is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
+from services.cli.joining import Traits, access_of_kubeconfig, cluster_id, join, member_identity
+
+Manifest = dict[str, Any]
+
+
+class NotReady(Exception):
+    """Something did not become ready in time; the message names it and where its log is."""
+
+
+async def until(what: str, look: Callable[[], Awaitable[str]], seconds: float) -> None:
+    """Look again and again until there is no complaint left; raises NotReady with the last one."""
+    deadline = time.monotonic() + seconds
+    pause = 0.02
+    while True:
+        complaint = await look()
+        if not complaint:
+            return
+        if time.monotonic() > deadline:
+            raise NotReady(f"{what}: {complaint}")
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 0.25)
+
+
+def run_step(name: str, work: Callable[[], Awaitable[str]]) -> int:
+    """Run one step, telling its name while it lasts and its result when it is done; the exit code."""
+    began = time.monotonic()
+    _say(f"  {name} … ")
+    try:
+        result = asyncio.run(_with_patience(work))
+    except (NotReady, ApiError, Unreachable, OSError, ValueError, KeyError) as error:
+        _say(f"failed\n    {error}\n")
+        return 1
+    _say(f"{result or 'ok'} ({time.monotonic() - began:.1f} s)\n")
+    return 0
+
+
+async def _with_patience(work: Callable[[], Awaitable[str]]) -> str:
+    return await work()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def read_kubeconfig(path: Path) -> Manifest:
+    """A kubeconfig with the files it names pulled in; raises ValueError where it is none."""
+    loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(loaded, dict) or "clusters" not in loaded:
+        raise ValueError(f"{path} is no kubeconfig")
+    return loaded
+
+
+async def apply_streams(url: str, token: str) -> str:
+    """Create and update the streams of the log; waits for its server."""
+    from services._kit import topology
+    from services._kit.connection import Connection
+
+    connection: Connection | None = None
+
+    async def attempt() -> str:
+        nonlocal connection
+        try:
+            connection = await Connection.open(url, name="fleetlog/up", token=token or None)
+        except Exception as error:  # noqa: BLE001  # the client raises many kinds while the server starts
+            return f"no answer at {url}: {error}"
+        return ""
+
+    await until("nats-server", attempt, 30.0)
+    assert connection is not None
+    try:
+        await topology.apply(connection)
+    finally:
+        await connection.close()
+    return ""
+
+
+async def front_doors(kubeconfigs: Iterable[Path]) -> str:
+    """Wait until every API server has written its kubeconfig and answers."""
+    names = []
+
+    async def wait_for(path: Path) -> None:
+        async def look() -> str:
+            try:
+                client = await KubeClient.from_kubeconfig(path)
+            except FileNotFoundError as error:
+                return str(error)
+            try:
+                await client.request("GET", "/readyz", accept="*/*", timeout=5.0)
+            except (ApiError, Unreachable) as error:
+                return str(error)
+            finally:
+                await client.close()
+            return ""
+
+        await until(path.stem, look, 60.0)
+
+    paths = list(kubeconfigs)
+    await asyncio.gather(*(wait_for(path) for path in paths))
+    names = [path.stem for path in paths]
+    return ", ".join(names)
+
+
+async def services_ready(ports: dict[str, int]) -> str:
+    """Wait until every service says that it is ready."""
+    async with aiohttp.ClientSession() as session:
+
+        async def wait_for(name: str, port: int) -> None:
+            async def look() -> str:
+                try:
+                    async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                        return "" if answer.status == 200 else (await answer.text())[:300]
+                except aiohttp.ClientError as error:
+                    return str(error)
+
+            await until(name, look, 60.0)
+
+        await asyncio.gather(*(wait_for(name, port) for name, port in ports.items()))
+    return f"{len(ports)} services"
+
+
+async def join_members(control: Path, members: dict[str, Path]) -> str:
+    """Make every member a push cluster and wait until it is Ready; members that are joined already are kept."""
+    client = await KubeClient.from_kubeconfig(control)
+    try:
+        present = await client.get(resource_path("cluster.karmada.io", "v1alpha1", "clusters"))
+        known = {item["metadata"]["name"]: item for item in present.get("items") or ()}
+        await asyncio.gather(*(_join_one(client, name, path, known.get(name)) for name, path in members.items()))
+        await asyncio.gather(*(_until_ready(client, name) for name in members))
+    finally:
+        await client.close()
+    return ", ".join(members)
+
+
+async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest | None) -> None:
+    access = access_of_kubeconfig(read_kubeconfig(path))
+    if known is not None and known["spec"].get("apiEndpoint") == access.endpoint:
+        return
+    member = await KubeClient.from_kubeconfig(path)
+    try:
+        identity = await cluster_id(member)
+        ours = await member_identity(member, name, access)
+    finally:
+        await member.close()
+    await join(control, name, ours, identity, Traits(), reuse=True)
+
+
+async def _until_ready(control: KubeClient, name: str) -> None:
+    path = resource_path("cluster.karmada.io", "v1alpha1", "clusters", "", name)
+
+    async def look() -> str:
+        cluster = await control.get(path)
+        for condition in (cluster.get("status") or {}).get("conditions") or ():
+            if condition["type"] == "Ready":
+                return "" if condition["status"] == "True" else str(condition.get("message"))
+        return "its condition is not known yet"
+
+    await until(f"member {name}", look, 60.0)

@@ -1,0 +1,283 @@
+"""Starts a whole installation on one machine and keeps it running: log, front door, members, services."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from services._kit.kube import KubeClient
+from services.cli import steps
+from services.cli.crds import apply_definitions, needed_definitions
+from services.cli.layout import CONTROL, Installation, Layout, Member, new_installation
+from services.cli.processes import Rank, Supervisor, nats_server_binary, preload
+
+SERVICES: Final = (
+    "cluster_monitor",
+    "detector",
+    "scheduler",
+    "override_renderer",
+    "executor",
+    "status_aggregator",
+    "gateway",
+)
+_WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "executor", "status_aggregator"})
+_AGGREGATED: Final = ("work.karmada.io/v1alpha1", "work.karmada.io/v1alpha2")
+
+
+class Refused(Exception):
+    """The installation cannot be started as asked; the message says what to change."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asks for."""
+
+    directory: Path
+    members: int = 3
+    nats_url: str = ""
+    control_kubeconfig: str = ""
+    attached: dict[str, str] = {}
+    nodes: int = 3
+
+
+def prepare(options: Options) -> tuple[Layout, Installation, bool]:
+    """The installation of a directory, made or loaded; true when it was there before."""
+    layout = Layout(options.directory)
+    installation = layout.load()
+    if installation is not None:
+        for name, path in options.attached.items():
+            if all(member.name != name for member in installation.members):
+                installation.members.append(Member(name=name, kubeconfig=str(Path(path).resolve())))
+        layout.save(installation)
+        return layout, installation, True
+    simulated = 0 if options.attached and options.members == Options.members else options.members
+    members = [Member(name=f"member{number}", nodes=options.nodes) for number in range(1, simulated + 1)]
+    for name, path in options.attached.items():
+        members = [member for member in members if member.name != name]
+        members.append(Member(name=name, kubeconfig=str(Path(path).resolve())))
+    control = str(Path(options.control_kubeconfig).resolve()) if options.control_kubeconfig else ""
+    installation = new_installation(members, nats_url=options.nats_url, control_kubeconfig=control)
+    layout.save(installation)
+    return layout, installation, False
+
+
+class Installer:
+    """One running installation."""
+
+    def __init__(self, layout: Layout, installation: Installation, *, known: bool) -> None:
+        self.layout = layout
+        self.installation = installation
+        self._known = known
+        self._supervisor = Supervisor(layout)
+        for name in ("nats", CONTROL, *(m.name for m in installation.members), *SERVICES, "gateway_api"):
+            installation.port(name)
+        layout.save(installation)
+
+    @property
+    def nats_url(self) -> str:
+        """URL of the log's server, without the token."""
+        return self.installation.nats_url or f"nats://127.0.0.1:{self.installation.port('nats')}"
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the control plane is our own API server."""
+        return not self.installation.control_kubeconfig
+
+    def run(self) -> int:
+        """Start everything, say `ready`, and keep it running until asked to stop; the exit code."""
+        supervisor = self._supervisor
+        with self._lock():
+            supervisor.listen()
+            began = time.monotonic()
+            try:
+                code = self._start()
+                if code == 0:
+                    self._summary(time.monotonic() - began)
+                    while not supervisor.asked_to_stop:
+                        supervisor.wait()
+                        for name in supervisor.tick():
+                            if not supervisor.asked_to_stop:
+                                sys.stderr.write(
+                                    f"{name} died and is started again; its log: {self.layout.log(name)}\n"
+                                )
+            finally:
+                sys.stderr.write("stopping …\n")
+                supervisor.stop()
+            return 0 if supervisor.asked_to_stop else code
+
+    def _lock(self) -> _Lock:
+        return _Lock(self.layout.directory / "run" / "up.lock")
+
+    def _start(self) -> int:
+        sys.stderr.write(f"starting in {self.layout.directory}\n")
+        preload()
+        if not self.installation.nats_url:
+            self._supervisor.add_command("nats", Rank.LOG, [nats_server_binary(), "-c", str(self._nats_config())])
+        url, token = self.nats_url, "" if self.installation.nats_url else self.installation.nats_token
+        if code := self._step("log", lambda: steps.apply_streams(url, token)):
+            return code
+        self._front_doors()
+        if self._known:
+            self._services()
+        kubeconfigs = [self.layout.kubeconfig(name) for name in (CONTROL, *(m.name for m in self.installation.members))]
+        if code := self._step("API servers", lambda: steps.front_doors(kubeconfigs)):
+            return code
+        if code := self._step("definitions", self._apply_definitions):
+            return code
+        if not self._known:
+            self._services()
+        members = {member.name: self.layout.kubeconfig(member.name) for member in self.installation.members}
+        control = self.layout.kubeconfig(CONTROL)
+        ports = {name: self.installation.port(name) for name in SERVICES}
+        if code := self._step("services", lambda: steps.services_ready(ports)):
+            return code
+        return self._step("members", lambda: steps.join_members(control, members))
+
+    def _step(self, name: str, work: object) -> int:
+        return self._supervisor.run_step(lambda: steps.run_step(name, work))  # type: ignore[arg-type]  # a coroutine function
+
+    def _nats_config(self) -> Path:
+        path = self.layout.data("nats") / "nats.conf"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(
+            f"""# Written by fleetlog up at every start.
+listen: "127.0.0.1:{self.installation.port("nats")}"
+max_payload: 8MB
+authorization {{ token: "{self.installation.nats_token}" }}
+jetstream {{
+  store_dir: "{self.layout.data("nats")}"
+  sync_interval: always
+  max_file_store: 64GB
+}}
+"""
+        )
+        return path
+
+    def _environment(self) -> dict[str, str]:
+        environment = {"FLEETLOG_NATS_URL": self.nats_url}
+        if not self.installation.nats_url:
+            token = self.layout.directory / "data" / "nats.token"
+            token.touch(mode=0o600)
+            token.write_text(self.installation.nats_token)
+            environment["FLEETLOG_NATS_TOKEN_FILE"] = str(token)
+        return environment
+
+    def _store_url(self) -> str:
+        if self.installation.nats_url:
+            return self.installation.nats_url
+        return f"nats://{self.installation.nats_token}@127.0.0.1:{self.installation.port('nats')}"
+
+    def _front_doors(self) -> None:
+        installation, layout = self.installation, self.layout
+        if self.embedded:
+            gateway = f"https://127.0.0.1:{installation.port('gateway_api')}"
+            environment = {
+                "FLEETLOG_NATS_URL": self._store_url(),
+                "FLEETLOG_APISERVER_DATA_DIR": str(layout.data(CONTROL)),
+                "FLEETLOG_APISERVER_PORT": str(installation.port(CONTROL)),
+                "FLEETLOG_APISERVER_ADMIN_TOKEN": installation.token,
+                "FLEETLOG_APISERVER_KUBECONFIG": str(layout.kubeconfig(CONTROL)),
+                "FLEETLOG_APISERVER_AUDIT_LOG": str(layout.audit(CONTROL)),
+                "FLEETLOG_APISERVER_AGGREGATE": ",".join(f"{version}={gateway}" for version in _AGGREGATED),
+            }
+            self._supervisor.add_service(CONTROL, Rank.API, "services.apiserver.__main__", environment)
+        else:
+            _copy_private(Path(installation.control_kubeconfig), layout.kubeconfig(CONTROL))
+        for member in installation.members:
+            if not member.simulated:
+                _copy_private(Path(member.kubeconfig), layout.kubeconfig(member.name))
+                continue
+            environment = {
+                "FLEETLOG_MEMBER_NAME": member.name,
+                "FLEETLOG_MEMBER_NATS_URL": self._store_url(),
+                "FLEETLOG_MEMBER_PORT": str(installation.port(member.name)),
+                "FLEETLOG_MEMBER_TOKEN": installation.token,
+                "FLEETLOG_MEMBER_DATA_DIR": str(layout.data(member.name)),
+                "FLEETLOG_MEMBER_KUBECONFIG": str(layout.kubeconfig(member.name)),
+                "FLEETLOG_MEMBER_NODES": str(member.nodes),
+                "FLEETLOG_MEMBER_AUDIT_LOG": str(layout.audit(member.name)),
+            }
+            self._supervisor.add_service(member.name, Rank.API, "services.member_sim.__main__", environment)
+
+    def _services(self) -> None:
+        for name in SERVICES:
+            environment = self._environment()
+            environment["FLEETLOG_INSTANCE"] = f"{name}-0"
+            environment["FLEETLOG_HTTP_PORT"] = str(self.installation.port(name))
+            if name in _WITH_CONTROL:
+                environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(self.layout.kubeconfig(CONTROL))
+            if name == "gateway":
+                environment.update(self._gateway_environment())
+            self._supervisor.add_service(name, Rank.SERVICE, f"services.{name}.__main__", environment)
+
+    def _gateway_environment(self) -> dict[str, str]:
+        return {
+            "FLEETLOG_API_PORT": str(self.installation.port("gateway_api")),
+            "FLEETLOG_DATA_DIR": str(self.layout.data("gateway")),
+        }
+
+    async def _apply_definitions(self) -> str:
+        client = await KubeClient.from_kubeconfig(self.layout.kubeconfig(CONTROL))
+        try:
+            return await apply_definitions(client, needed_definitions())
+        finally:
+            await client.close()
+
+    def _summary(self, seconds: float) -> None:
+        layout = self.layout
+        first = self.installation.members[0].name if self.installation.members else ""
+        lines = [
+            "",
+            f"Fleetlog runs ({seconds:.1f} s). Control plane and {len(self.installation.members)} member clusters.",
+            "Try, in another terminal:",
+            f"  export KUBECONFIG={layout.kubeconfig(CONTROL)}",
+            "  kubectl get clusters",
+            "  kubectl apply -f your-deployment.yaml -f your-propagationpolicy.yaml",
+            *([f"  kubectl --kubeconfig {layout.kubeconfig(first)} get pods"] if first else []),
+            f"  fleetlog --dir {layout.directory} events --follow",
+            "Ctrl-C stops everything; the data stays and the next start continues with it.",
+            "",
+        ]
+        sys.stderr.write("\n".join(lines))
+        sys.stderr.flush()
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+
+
+class _Lock:
+    """Keeps a second `up` out of the same directory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int = -1
+
+    def __enter__(self) -> None:
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise Refused(f"an installation runs in {self._path.parent.parent} already; stop it or use --dir") from None
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+
+def _copy_private(source: Path, target: Path) -> None:
+    if not source.is_file():
+        raise Refused(f"kubeconfig {source} does not exist")
+    target.touch(mode=0o600)
+    shutil.copyfile(source, target)
+
+
+def up(options: Options) -> int:
+    """Run an installation until it is asked to stop; the exit code. Raises Refused."""
+    layout, installation, known = prepare(options)
+    return Installer(layout, installation, known=known).run()
