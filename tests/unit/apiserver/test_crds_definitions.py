@@ -1,0 +1,261 @@
+"""CustomResourceDefinition objects: what is refused, the status they get, their other API version, generated ones."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.apiserver.crds.beta import to_v1, to_v1beta1
+from services.apiserver.crds.conditions import deleting_instances, is_established, settled, terminating
+from services.apiserver.crds.definition import FINALIZER, check_definition, check_definition_update
+from services.apiserver.crds.generate import definitions, rendered, schema_of
+from services.apiserver.crds.kind import CustomResourceDefinition
+from services.apiserver.kinds.model import Resource
+
+NOW = "2026-01-01T00:00:00Z"
+ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+STRING = {"type": "string"}
+SCHEMA = "spec.validation.openAPIV3Schema"
+
+
+def kind(version: str = "v1") -> CustomResourceDefinition:
+    resource = Resource("apiextensions.k8s.io", version, "CustomResourceDefinition", "customresourcedefinitions")
+    name = f"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.{version}.CustomResourceDefinition"
+    return CustomResourceDefinition(resource, name)
+
+
+def crd(schema: dict | None = None, plural: str = "gears", version: dict | None = None, **spec: Any) -> dict:
+    first = {"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}}
+    first["schema"] = {"openAPIV3Schema": ANYTHING if schema is None else schema}
+    obj = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.g.example.com"},
+        "spec": {
+            "group": "g.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": "Gear"},
+            "versions": [{**first, **(version or {})}],
+            **spec,
+        },
+    }
+    kind().default(obj)
+    kind().prepare_create(obj)
+    return obj
+
+
+def found(obj: dict) -> list[tuple[str, str]]:
+    return [(error.field, error.message()) for error in check_definition(obj)]
+
+
+def fields(obj: dict) -> list[str]:
+    return [field for field, _ in found(obj)]
+
+
+def spec_of(**properties: dict) -> dict:
+    return {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+
+
+def test_a_good_definition_gets_names_conversion_and_stored_version() -> None:
+    obj = crd()
+    assert found(obj) == []
+    assert obj["spec"]["names"] == {"plural": "gears", "singular": "gear", "kind": "Gear", "listKind": "GearList"}
+    assert obj["spec"]["conversion"] == {"strategy": "None"}
+    assert obj["status"]["storedVersions"] == ["v1"]
+
+
+@pytest.mark.parametrize(
+    ("obj", "where"),
+    [
+        (crd(group="nodots", plural="x"), ["metadata.name", "spec.group"]),
+        (crd(scope="Everywhere"), ["spec.scope"]),
+        (crd(versions=[]), ["spec.versions", "status.storedVersions"]),
+        (crd(names={}), ["metadata.name", "spec.names.plural", "spec.names.singular", "spec.names.kind",
+                         "spec.names.listKind"]),
+        (crd(version={"name": "V1!"}), ["spec.versions[0].name", "spec.version"]),
+        (crd(version={"schema": {}}), ["spec.versions[0].schema.openAPIV3Schema"]),
+        (crd(preserveUnknownFields=True), ["spec.preserveUnknownFields"]),
+        (crd(conversion={"strategy": "Webhook"}),
+         ["spec.conversion.webhookClientConfig", "spec.conversion.conversionReviewVersions"]),
+        (crd(names={"plural": "gears", "kind": "Gear", "listKind": "Gear"}), ["spec.names.listKind"]),
+        (crd(version={"subresources": {"scale": {"specReplicasPath": "x", "statusReplicasPath": ""}}}),
+         ["spec.subresources.scale.specReplicasPath", "spec.subresources.scale.statusReplicasPath"]),
+        (crd(version={"additionalPrinterColumns": [{"name": "", "type": "frob", "jsonPath": "x"}]}),
+         [f"spec.additionalPrinterColumns[0].{name}" for name in ("name", "type", "JSONPath")]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_found_where_it_is(obj: dict, where: list[str]) -> None:
+    assert fields(obj) == where
+
+
+@pytest.mark.parametrize(
+    ("schema", "where", "text"),
+    [
+        (spec_of(a={}), "properties[spec].properties[a].type",
+         "Required value: must not be empty for specified object fields"),
+        (spec_of(a={"type": "array"}), "properties[spec].properties[a].items", "Required value: must be specified"),
+        (spec_of(a={"type": "array", "items": {}}), "properties[spec].properties[a].items.type",
+         "Required value: must not be empty for specified array items"),
+        (spec_of(a={"type": "frob"}), "properties[spec].properties[a].type",
+         'Unsupported value: "frob": supported values: "array", "boolean", "integer", "number", "object", "string"'),
+        (spec_of(a={**STRING, "uniqueItems": True}), "properties[spec].properties[a].uniqueItems",
+         "Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic"),
+        (spec_of(a={**STRING, "x-kubernetes-int-or-string": True}), "properties[spec].properties[a].type",
+         'Invalid value: "string": must be empty if x-kubernetes-int-or-string is true'),
+        (spec_of(a={**STRING, "anyOf": [{"type": "string"}]}), "properties[spec].properties[a].anyOf[0].type",
+         "Forbidden: must be empty to be structural"),
+        (spec_of(a={"type": "object", "properties": {"x": STRING}, "additionalProperties": STRING}),
+         "properties[spec].properties[a].additionalProperties",
+         "Forbidden: additionalProperties and properties are mutual exclusive"),
+        (spec_of(a={"type": "array", "items": STRING, "x-kubernetes-list-type": "map"}),
+         "properties[spec].properties[a].x-kubernetes-list-map-keys",
+         "Required value: must not be empty if x-kubernetes-list-type is map"),
+        (spec_of(a={"type": "integer", "default": "x"}), "properties[spec].properties[a].default",
+         'Invalid value: "string":  in body must be of type integer: "string"'),
+        (spec_of(a={"type": "object", "properties": {}, "default": {"q": 1}}),
+         "properties[spec].properties[a].default",
+         'Invalid value: map[string]interface {}{"q":1}: must not have unknown fields'),
+        (spec_of(a={"$ref": "#/x"}), "properties[spec].properties[a].$ref", "Forbidden: $ref is not supported"),
+        ({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": ANYTHING}}}},
+         "properties[metadata]",
+         "Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified"),
+        ({"type": "object", "properties": {"spec": ANYTHING}, "anyOf": [{"properties": {"q": {}}}]},
+         "properties[q]", f"Required value: because it is defined in {SCHEMA}.anyOf[0].properties[q]"),
+    ],
+)  # fmt: skip
+def test_schemas_have_to_be_structural(schema: dict, where: str, text: str) -> None:
+    assert (f"{SCHEMA}.{where}", text) in found(crd(schema, version={"subresources": {}}))
+
+
+def test_the_root_is_an_object() -> None:
+    texts = dict(found(crd({"type": "string"}, version={"subresources": {}})))
+    assert texts[f"{SCHEMA}.type"] == 'Invalid value: "string": must be object at the root'
+    assert "only" in dict(found(crd({**ANYTHING, "anyOf": [{}]})))[SCHEMA]
+
+
+def test_an_established_definition_keeps_scope_kind_and_group() -> None:
+    old = settled(crd(), [], NOW)
+    for change in ({"scope": "Cluster"}, {"group": "other.example.com"}):
+        new = {**old, "spec": {**old["spec"], **change}}
+        (error,) = check_definition_update(new, old)
+        assert (error.field, error.detail) == (f"spec.{next(iter(change))}", "field is immutable")
+    removed = {**old, "spec": {**old["spec"], "versions": [{**old["spec"]["versions"][0], "name": "v3"}]}}
+    assert "status.storedVersions[0]" in [error.field for error in check_definition_update(removed, old)]
+
+
+def test_groups_of_kubernetes_need_an_approval() -> None:
+    obj = crd(group="x.k8s.io")
+    obj["metadata"]["name"] = "gears.x.k8s.io"
+    assert fields(obj) == ["metadata.annotations[api-approved.kubernetes.io]"]
+    obj["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, experiment"}
+    assert found(obj) == []
+    condition = settled(obj, [], NOW)["status"]["conditions"][2]
+    assert (condition["status"], condition["reason"]) == ("False", "UnapprovedAnnotation")
+
+
+def test_names_are_accepted_and_the_definition_established_once() -> None:
+    first = settled(crd(), [], NOW)
+    assert is_established(first)
+    assert [item["reason"] for item in first["status"]["conditions"]] == ["NoConflicts", "InitialNamesAccepted"]
+    assert first["status"]["acceptedNames"] == first["spec"]["names"]
+    assert settled(first, [first], "2030-01-01T00:00:00Z") is first
+
+
+def test_a_taken_kind_keeps_a_definition_from_being_served() -> None:
+    first = settled(crd(names={"plural": "gears", "kind": "Gear", "shortNames": ["gg"]}), [], NOW)
+    other = crd(plural="wheels", names={"plural": "wheels", "kind": "Gear", "singular": "wheel", "shortNames": ["gg"]})
+    refused = settled(other, [first], NOW)
+    accepted, established = refused["status"]["conditions"]
+    assert (accepted["status"], accepted["reason"]) == ("False", "ListKindConflict")
+    assert accepted["message"] == '"GearList" is already in use'
+    assert (established["status"], established["reason"]) == ("False", "NotAccepted")
+    assert refused["status"]["acceptedNames"] == {"plural": "wheels", "singular": "wheel", "kind": ""}
+    assert is_established(settled(refused, [refused], NOW))
+
+
+def test_deletion_waits_for_the_instances() -> None:
+    marked = terminating(settled(crd(), [], NOW), NOW)
+    assert marked["metadata"]["finalizers"] == [FINALIZER]
+    busy = deleting_instances(marked, 2, NOW)
+    assert busy["metadata"]["finalizers"] == [FINALIZER]
+    assert busy["status"]["conditions"][-1]["reason"] == "InstanceDeletionInProgress"
+    done = deleting_instances(busy, 0, NOW)
+    assert "finalizers" not in done["metadata"]
+    assert done["status"]["conditions"][-1]["status"] == "False"
+
+
+def test_a_new_storage_version_is_remembered() -> None:
+    old = settled(crd(), [], NOW)
+    first = {**old["spec"]["versions"][0], "storage": False}
+    new = {
+        **old,
+        "metadata": dict(old["metadata"]),
+        "spec": {**old["spec"], "versions": [first, {**first, "name": "v2", "storage": True}]},
+    }
+    kind().prepare_update(new, old)
+    assert new["status"]["storedVersions"] == ["v1", "v2"]
+    assert new["metadata"]["generation"] == 2
+    assert old["status"]["storedVersions"] == ["v1"]
+
+
+def test_v1beta1_converts_there_and_back() -> None:
+    column = {"name": "X", "type": "string", "jsonPath": ".x"}
+    one = crd(version={"additionalPrinterColumns": [column]})
+    beta = to_v1beta1(one)
+    assert beta["spec"]["validation"] == {"openAPIV3Schema": ANYTHING}
+    assert beta["spec"]["additionalPrinterColumns"][0]["JSONPath"] == ".x"
+    assert beta["spec"]["version"] == "v1"
+    assert to_v1(beta) == one
+
+
+def test_v1beta1_without_a_schema_preserves_everything_and_says_so() -> None:
+    obj = {
+        "apiVersion": "apiextensions.k8s.io/v1beta1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gears.g.example.com"},
+        "spec": {"group": "g.example.com", "version": "v1", "names": {"plural": "gears", "kind": "Gear"}},
+    }
+    beta = kind("v1beta1")
+    beta.default(obj)
+    beta.prepare_create(obj)
+    assert beta.check(obj) == []
+    conditions = settled(beta.to_store(obj), [], NOW)["status"]["conditions"]
+    assert conditions[2]["message"] == "spec.preserveUnknownFields: Invalid value: true: must be false"
+
+
+def test_committed_definitions_are_what_the_generator_writes() -> None:
+    folder = Path(__file__).parents[3] / "k8s" / "crds"
+    texts = rendered()
+    assert {str(path.relative_to(folder)) for path in folder.glob("**/*.yaml")} >= texts.keys()
+    stale = [name for name, text in texts.items() if (folder / name).read_text() != text]
+    assert stale == [], "run: python -m services.apiserver.crds.generate k8s/crds"
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_generated_definitions_are_accepted(optional: bool) -> None:
+    generated = definitions(optional=optional)
+    assert len(generated) == (4 if optional else 16)
+    for obj in generated:
+        kind().default(obj)
+        kind().prepare_create(obj)
+        assert found(obj) == [], obj["metadata"]["name"]
+
+
+def test_fields_become_a_schema() -> None:
+    listed = [
+        {"path": ".", "required": False, "type": "object"},
+        {"path": ".spec", "required": True, "type": "object"},
+        {"path": ".spec.l", "required": False, "type": "array"},
+        {"path": ".spec.l[]", "required": False, "type": "object"},
+        {"path": ".spec.l[].m", "required": True, "type": "object"},
+        {"path": ".spec.l[].m{}", "required": False, "type": "string"},
+        {"path": ".spec.open", "required": False, "type": "object"},
+    ]
+    schema = schema_of(listed)
+    item = {
+        "type": "object",
+        "properties": {"m": {"type": "object", "additionalProperties": STRING}},
+        "required": ["m"],
+    }
+    assert schema["required"] == ["spec"]
+    assert schema["properties"]["spec"]["properties"] == {"l": {"type": "array", "items": item}, "open": ANYTHING}
