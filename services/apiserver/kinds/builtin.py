@@ -21,6 +21,18 @@ class BuiltinKind(Kind):
         """The linked schema of the definition (shared, not to be changed)."""
         return schemas.linked(self.schema_name)
 
+    def to_store(self, obj: Manifest) -> Manifest:
+        """Return the object under the stored version's name; versions of one shape need no more."""
+        if self.resource.version == self.store_version:
+            return obj
+        return {**obj, "apiVersion": f"{self.store_group}/{self.store_version}"}
+
+    def from_store(self, obj: Manifest) -> Manifest:
+        """Return a stored object under this version's name."""
+        if self.resource.version == self.store_version:
+            return obj
+        return {**obj, "apiVersion": self.resource.api_version}
+
     def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
         """Bring a body into canonical form (see `schemas`), unknown fields dropped; raises DecodeError."""
         try:

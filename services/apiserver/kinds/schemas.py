@@ -273,6 +273,11 @@ _READ: dict[str, Callable[[Field, Any, list[str]], Any]] = {
 }
 
 
+def read_scalar(field: Field, value: Any) -> Any:
+    """Return the canonical form of one value; raises ShapeError."""
+    return _READ[field.code](field, value, [field.name])
+
+
 # Unknown fields.
 
 
