@@ -82,7 +82,9 @@ def split(
 def _message(group: KeyedEvents[K], index: int, event: Known, subject: str, prev: int, producer: str) -> NewMessage:
     provenance = event.provenance
     if group.as_of:
-        provenance = replace(provenance, as_of=group.as_of, causes=group.causes, decided_at=group.decided_at)
+        # After a takeover nothing marked the key; the newest facets that the decision saw stand for the cause.
+        causes = group.causes or provenance.causes or tuple(sorted(provenance.own.values())[-1:])
+        provenance = replace(provenance, as_of=group.as_of, causes=causes, decided_at=group.decided_at)
     event = replace(event, prev=prev, provenance=provenance)
     data = encode(event)
     # The content is part of the cause: what is said anew with other words is another event, not a repetition.

@@ -22,6 +22,7 @@ S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
 
 MAX_CAUSES = 3
+_LEASES = "lease."
 
 
 class Cause(Struct):
@@ -71,6 +72,8 @@ class Projection(Generic[S, K]):
         self.on_marked: Callable[[], None] | None = None
         self._unread: dict[str, frozenset[K]] = {}
         self._on_problem = on_problem
+        # Leases concern the runtime, which reads them beside what the service asked for.
+        self._skip_leases = not any(pattern.startswith(_LEASES) for pattern in service.filters)
         self._waiters: list[tuple[int, int, str, asyncio.Future[None]]] = []
         self._numbers = count()
 
@@ -84,6 +87,8 @@ class Projection(Generic[S, K]):
         service, state, fold = self.service, self.state, self.service.fold
         marked = False
         for message in delivery.messages:
+            if self._skip_leases and message.subject.startswith(_LEASES):
+                continue
             try:
                 event = decode(message.subject, message.data)
                 if self._unread:

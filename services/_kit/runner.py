@@ -54,7 +54,7 @@ class Runner(Generic[S, K]):
         self._clock = clock or SystemClock()
         self._logger = logger
         self._metrics = metrics
-        self._decider = cast("Decider[S, K]", service) if hasattr(service, "decide") else None
+        self._decider = cast("Decider[S, K]", service) if getattr(service, "decide", None) is not None else None
         self._filters = by_stream([*service.filters, *([lease_subject(service.name)] if service.leads else [])])
         if service.leads:
             self._filters.setdefault(FACTS, [lease_subject(service.name)])

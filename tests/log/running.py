@@ -1,0 +1,79 @@
+"""Runs services and waits for conditions in tests."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from services._kit.deciding import Options
+from services._kit.runner import Runner
+
+PATIENCE = 20.0
+QUICK = Options(heartbeat=0.02, takeover_after=0.2, backoff=0.01, longest_backoff=0.05)
+
+
+async def eventually(condition, what="the condition"):
+    """Return once a condition holds; raises AssertionError after a while."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"{what} never came true"
+        await asyncio.sleep(0.005)
+
+
+class Running:
+    """One running instance of a service."""
+
+    def __init__(self, service, backend, instance="toy-0", options=QUICK, logs=None, **more):
+        self.service = service
+        self.runner = Runner(service, logs or backend.logs, backend.bus, instance, options=options, **more)
+        self.task = asyncio.create_task(self.runner.run())
+
+    @property
+    def state(self):
+        return self.runner.projection.state
+
+    async def until(self, condition, what="the condition"):
+        """Wait for a condition, or fail with the runner's error."""
+
+        def holds():
+            if self.task.done():
+                self.task.result()
+                raise AssertionError("the runner ended")
+            return condition()
+
+        await eventually(holds, what)
+
+    async def until_idle(self, log):
+        """Wait until everything on the log was folded and nothing is left to decide."""
+        await self.until(lambda: self.runner.active and self.runner.deciding is not None)
+        last = (await log.identity()).last_seq
+        while True:
+            deciding, projection = self.runner.deciding, self.runner.projection
+            idle = deciding is not None and not projection.dirty and not deciding.in_flight
+            newest = (await log.identity()).last_seq
+            if idle and newest == last:
+                return
+            last = newest
+            await self.until(lambda: True)
+            await asyncio.sleep(0.005)
+
+    async def kill(self):
+        """End without a goodbye, as kill -9 does."""
+        self.runner.lease._stopping = True
+        self.runner.lease.seq = 0
+        await self.stop()
+
+    async def stop(self):
+        """End in good order."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def running(service, backend, instance="toy-0", **more):
+    """A service that runs for the length of a block."""
+    one = Running(service, backend, instance, **more)
+    try:
+        yield one
+    finally:
+        await one.stop()

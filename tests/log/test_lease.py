@@ -1,0 +1,180 @@
+"""Who leads: takeover after silence, goodbye, zombies, and standbys that keep still while the log is away."""
+
+from __future__ import annotations
+
+import asyncio
+
+from schemas.codec import decode
+from services._kit.errors import FenceLost, Unavailable
+from services._kit.lease import Lease
+from services._kit.log import NewMessage
+from tests.log.running import QUICK, eventually, running
+from tests.log.toy import Toy, placed_on, wanted
+
+
+async def lease_events(backend):
+    return [decode(m.subject, m.data) async for m in backend.facts.read(["lease.*"])]
+
+
+class Instance:
+    """A lease that runs."""
+
+    def __init__(self, backend, name, log=None, takeover_after=0.2):
+        self.lease = Lease(log or backend.facts, backend.bus, "toy", name, interval=0.02, takeover_after=takeover_after)
+        self.task = asyncio.create_task(self.lease.run())
+
+    async def leads(self):
+        await eventually(lambda: self.lease.is_leader, f"{self.lease.instance} leads")
+
+    async def kill(self):
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def stop(self):
+        await self.lease.resign()
+        await self.kill()
+
+
+async def test_the_first_instance_leads_at_once(backend):
+    one = Instance(backend, "a", takeover_after=3600)
+    await one.leads()
+    assert one.lease.fence().seq == (await backend.facts.last("lease.toy")).seq
+    await one.stop()
+
+
+async def test_a_standby_keeps_still_while_the_leader_shows_heartbeats(backend):
+    one = Instance(backend, "a")
+    await one.leads()
+    beats = []
+    await backend.bus.subscribe("alive.toy", beats.append)
+    two = Instance(backend, "b")
+    await eventually(lambda: len(beats) > 20)
+    assert not two.lease.is_leader
+    assert len(await lease_events(backend)) == 1
+    await one.stop()
+    await two.stop()
+
+
+async def test_a_standby_takes_over_from_a_silent_leader(backend):
+    one = Instance(backend, "a")
+    await one.leads()
+    two = Instance(backend, "b")
+    await one.kill()
+    await two.leads()
+    assert two.lease.seq > one.lease.seq
+    assert "silent" in (await lease_events(backend))[-1].reason
+    await two.stop()
+
+
+async def test_a_goodbye_hands_over_without_waiting(backend):
+    one = Instance(backend, "a")
+    await one.leads()
+    two = Instance(backend, "b", takeover_after=3600)
+    await eventually(lambda: two.lease.known == one.lease.seq)
+    await one.stop()
+    await two.leads()
+    assert "resigned" in (await lease_events(backend))[-1].reason
+    await two.stop()
+
+
+async def test_an_instance_that_starts_again_does_not_wait_for_itself(backend):
+    one = Instance(backend, "a", takeover_after=3600)
+    await one.leads()
+    await one.kill()
+    again = Instance(backend, "a", takeover_after=3600)
+    await again.leads()
+    await again.stop()
+
+
+async def test_of_many_standbys_one_takes_over(backend):
+    one = Instance(backend, "a")
+    await one.leads()
+    others = [Instance(backend, name) for name in "bcdef"]
+    await eventually(lambda: all(other.lease.known for other in others))
+    await one.kill()
+    await eventually(lambda: any(other.lease.is_leader for other in others))
+    assert sum(other.lease.is_leader for other in others) == 1
+    assert len(await lease_events(backend)) == 2
+    for other in others:
+        await other.stop()
+
+
+class SilentLog:
+    """A log that stops answering."""
+
+    def __init__(self, inner):
+        self.inner = inner
+        self.silent = False
+        self.asked = 0
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    async def last(self, subject):
+        self.asked += 1
+        if self.silent:
+            raise Unavailable("the test made the log silent")
+        return await self.inner.last(subject)
+
+
+async def test_nobody_is_deposed_while_the_log_is_silent(backend):
+    one = Instance(backend, "a")
+    await one.leads()
+    log = SilentLog(backend.facts)
+    two = Instance(backend, "b", log)
+    await eventually(lambda: two.lease.known)
+    log.silent = True
+    await one.kill()
+    before = log.asked
+    await eventually(lambda: log.asked > before + 5)
+    assert not two.lease.is_leader
+    log.silent = False
+    await two.leads()
+    await two.stop()
+
+
+async def test_a_zombie_steps_down_when_it_hears_of_a_newer_lease(backend):
+    one = Instance(backend, "a")
+    await one.leads()
+    await backend.facts.append([NewMessage("lease.toy", (await backend.facts.last("lease.toy")).data)])
+    one.lease.observe(await backend.facts.last("lease.toy"))
+    assert one.lease.fence() is None
+    await one.stop()
+
+
+async def test_a_zombie_leader_cannot_write_and_becomes_a_standby(backend):
+    async with running(Toy(), backend, "toy-a") as one:
+        await one.until(lambda: one.runner.active)
+        first = one.runner.lease.fence()
+        await one.runner.lease._bus.publish("alive.toy", b"garbage")
+        taken = await backend.facts.append([(NewMessage("lease.toy", (await backend.facts.last("lease.toy")).data))])
+        await one.until(lambda: one.runner.lease.known >= taken.last)
+        try:
+            await backend.facts.append([wanted("zombie")], first)
+        except FenceLost:
+            pass
+        else:
+            raise AssertionError("the old fence still let a batch through")
+        # Nobody really leads: the instance takes the lease again and goes on.
+        await backend.facts.append([wanted("a")])
+        await one.until(lambda: placed_on(one.state, "a"))
+        assert one.runner.terms == 2
+
+
+async def test_a_warm_standby_goes_on_where_the_leader_was_killed(backend):
+    first, second = Toy(), Toy()
+    async with running(first, backend, "toy-a") as one, running(second, backend, "toy-b") as two:
+        await one.until(lambda: one.runner.active or two.runner.active)
+        leader, standby = (one, two) if one.runner.active else (two, one)
+        await backend.facts.append([wanted(f"d{i}") for i in range(20)])
+        await leader.until(lambda: len(leader.state.placements) == 20)
+        await standby.until(lambda: len(standby.state.placements) == 20)
+        assert standby.service.decided == []
+        await leader.kill()
+        await backend.facts.append([wanted("late", "m3")])
+        await standby.until(lambda: placed_on(standby.state, "late") == ["m3"])
+        assert standby.service.decided == ["late", "late"] or standby.service.decided == ["late"]
+
+
+def test_the_quick_options_are_quicker_than_the_defaults():
+    assert QUICK.takeover_after < 2
