@@ -1,15 +1,16 @@
 """Paths outside resources: discovery, version, health, metrics and the OpenAPI documents."""
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import msgspec
 from aiohttp import web
 
-from services.apiserver import status
+from services.apiserver import merging, status
 from services.apiserver.http import Answer, Request
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.negotiate import not_acceptable
+from services.apiserver.proxying import Backend
 from services.apiserver.status import PlainError
 
 OpenApi = Callable[[str, dict[str, str], str], tuple[bytes, str] | None]
@@ -36,7 +37,8 @@ class Discovery:
         self._openapi = openapi
         self._offer_aggregated = aggregated
         self.address = ""
-        self.merge: Callable[[], Awaitable[None]] | None = None
+        self.extra: Callable[[], list[Backend]] = list
+        """Group versions that other servers answer for."""
 
     async def route(self, request: Request, parts: list[str]) -> Answer | web.StreamResponse | None:
         """Answer a path this object knows."""
@@ -67,18 +69,21 @@ class Discovery:
         if len(parts) == 1:
             version = _wanted_aggregated(accept) if self._offer_aggregated else ""
             if version:
-                body = msgspec.json.encode(registry.aggregated(core=parts[0] == "api", version=version))
+                document = registry.aggregated(core=parts[0] == "api", version=version)
+                if parts[0] == "apis":
+                    document = merging.aggregated(document, self.extra())
+                body = msgspec.json.encode(document)
                 media = f"application/json;g=apidiscovery.k8s.io;v={version};as={_AGGREGATED}"
                 return Answer(200, body, media=media)
             _check_form(accept)
             if parts[0] == "api":
                 return Answer(200, msgspec.json.encode(registry.api_versions(self.address)))
-            return Answer(200, msgspec.json.encode(registry.api_group_list()))
+            return Answer(200, msgspec.json.encode(merging.group_list(registry.api_group_list(), self.extra())))
         _check_form(accept)
         if parts[0] == "api":
             found = registry.api_resource_list("", parts[1])
         elif len(parts) == 2:
-            found = registry.api_group(parts[1])
+            found = merging.group(parts[1], registry.api_group(parts[1]), self.extra())
         else:
             found = registry.api_resource_list(parts[1], parts[2])
         if found is None:

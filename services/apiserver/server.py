@@ -12,6 +12,7 @@ from aiohttp.web_request import BaseRequest
 
 from services.apiserver import kubeconfig
 from services.apiserver.admission import Admission
+from services.apiserver.aggregation import Aggregator, Resolver
 from services.apiserver.audit import Audit
 from services.apiserver.authn import Authenticator, ServiceAccountTokens
 from services.apiserver.authz import AlwaysAllow, Authorizer, MastersOnly
@@ -48,6 +49,9 @@ class ApiServer:
         self.settings = settings or Settings()
         self.url = ""
         self.port = 0
+        self.resolver: Resolver | None = None
+        """Finds the backend of a Service for aggregation; set it before `start` to replace the built-in one."""
+        self.aggregator: Aggregator | None = None
         self.audit = Audit(self.settings.audit_log)
         self.authority: Authority | None = None
         if self.settings.data_dir is not None:
@@ -101,6 +105,7 @@ class ApiServer:
         scheme = "https" if context is not None else "http"
         self.url = f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '') else host}:{self.port}"
         self.discovery.address = self.url.partition("//")[2]
+        await self._publish_front_proxy()
         for controller in self.controllers:
             await controller.start()
         if self.settings.kubeconfig is not None:
@@ -129,6 +134,46 @@ class ApiServer:
         names = (*self.settings.tls_names, host)
         cert, key = self.authority.server(tuple(n for n in names if n and n != "0.0.0.0"))
         return server_context(cert, key, self.authority.ca_file)
+
+    @property
+    def front_proxy(self) -> Authority | None:
+        """The authority whose client certificate aggregated servers trust to name users."""
+        if self.settings.data_dir is None:
+            return None
+        return Authority(self.settings.data_dir / "front-proxy", "fleetlog-front-proxy-ca")
+
+    def front_proxy_context(self) -> ssl.SSLContext | None:
+        """TLS towards aggregated servers and webhooks, with our client certificate."""
+        authority = self.front_proxy
+        if authority is None:
+            return None
+        authority.load()
+        context = ssl.create_default_context()
+        cert, key = authority.client("front-proxy-client", ())
+        context.load_cert_chain(cert, key)
+        return context
+
+    async def _publish_front_proxy(self) -> None:
+        """Tell aggregated servers which certificate and headers to believe, in the customary ConfigMap."""
+        authority = self.front_proxy
+        if authority is None or self.registry.find("", "v1", "configmaps") is None:
+            return
+        authority.load()
+        data = {
+            "requestheader-allowed-names": '["front-proxy-client"]',
+            "requestheader-client-ca-file": authority.ca_pem.decode(),
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-username-headers": '["X-Remote-User"]',
+        }
+        if self.authority is not None and self.settings.tls:
+            data["client-ca-file"] = self.authority.ca_pem.decode()
+        meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
+        have = self.local.get("v1", "configmaps", meta["namespace"], meta["name"])
+        if have is None:
+            await self.local.create("v1", "configmaps", {"metadata": meta, "data": data})
+        elif have.get("data") != data:
+            await self.local.update("v1", "configmaps", {"metadata": meta, "data": data})
 
     async def _create_namespaces(self) -> None:
         for name in NAMESPACES:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from services.apiserver import definitions
+from services.apiserver import aggregation, definitions
 from services.apiserver.admission import Plugin
 from services.apiserver.allocating import ServiceAllocator
 from services.apiserver.answers import TableOf
@@ -41,6 +41,13 @@ def builtin_controllers(server: "ApiServer") -> list[Any]:
     allocator = ServiceAllocator(server.store, server.settings.service_cidr)
     server.objects.allocate = allocator
     found.append(allocator)
+    if server.registry.find(aggregation.GROUP, "v1", aggregation.PLURAL) is not None:
+        aggregator = aggregation.Aggregator(
+            server.objects, server.settings.aggregate, server.front_proxy_context, server.resolver
+        )
+        server.discovery.extra = aggregator.extra_groups
+        server.aggregator = aggregator
+        found.append(aggregator)
     if server.settings.controllers:
         found.append(NamespaceController(server.objects, server.deleter))
         found.append(GarbageCollector(server.objects, server.deleter))
