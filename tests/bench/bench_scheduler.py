@@ -1,7 +1,8 @@
 """Scheduling decisions per second of the pure algorithm; prints one JSON object per figure (name, value, unit).
 
 Every run decides 240 different bindings over and over (several policies, sizes, requests and tie-breakers, half of
-them running somewhere already), with the clusters unchanged in between.
+them running somewhere already), with the clusters unchanged in between, except for `changing`, where one cluster in
+every ten decisions does; `accurate` adds the answers of an accurate estimator for every cluster.
 """
 
 import json
@@ -98,6 +99,21 @@ def report(name: str, value: float, unit: str = "decisions/s") -> None:
     print(json.dumps({"name": name, "value": round(value), "unit": unit}))
 
 
+def changing(index: ClusterIndex, views: list[Any], manifests: list[Manifest], rng: random.Random) -> Callable[[], int]:
+    """All bindings once, with the facts of one cluster changing after every tenth decision."""
+    spare = [cluster_view(item | {"status": cluster(0, rng)["status"]}) for item in rng.sample(manifests, 3)]
+
+    def run() -> int:
+        current = index
+        for number, view in enumerate(views):
+            if number % 10 == 0:
+                current = current.with_cluster(spare[number // 10 % len(spare)])
+            schedule(current, view)
+        return len(views)
+
+    return run
+
+
 def main(seconds: float) -> None:
     """Measure 3, 100 and 1,000 clusters, each policy alone and all mixed."""
     for count in (3, 100, 1000):
@@ -125,6 +141,15 @@ def main(seconds: float) -> None:
             return len(views)
 
         report(f"schedule/{count}/mixed", rate(run_mixed, seconds))
+        report(f"schedule/{count}/changing", rate(changing(index, mixed, manifests, rng), seconds))
+        answers = {name: rng.randint(0, 200) for name in names}
+
+        def run_accurate(views: list[Any] = mixed, index: ClusterIndex = index, answers: Any = answers) -> int:
+            for view in views:
+                schedule(index, view, estimates=[answers])
+            return len(views)
+
+        report(f"schedule/{count}/accurate", rate(run_accurate, seconds))
     specs = [binding(number, PLACEMENTS["dynamic"], names, rng) for number in range(40)]
 
     def read() -> int:

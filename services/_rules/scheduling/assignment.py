@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from services._rules.division import TargetCluster, divide, merge_targets, ties_descend
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import BindingView, Candidate, Failure
+from services._rules.scheduling.model import BindingView, Candidate, ClusterView, Failure
 from services._rules.scheduling.placement import CompiledPlacement
 
 Mode: TypeAlias = Literal[
@@ -106,17 +106,27 @@ def static_weights(
 
 def _weights_of_all(index: ClusterIndex, placement: CompiledPlacement) -> dict[str, int]:
     """Static weights of all clusters that some rule matches; one per placement and generation of clusters."""
-    key = ("weights", placement)
-    found = index.memo.get(key)
-    if isinstance(found, dict):
-        return found
-    weights = {}
-    for cluster in index.clusters if placement.weights else ():
+
+    def add(weights: dict[str, int], cluster: ClusterView) -> None:
         weight = max((weight for matches, weight in placement.weights if matches(cluster)), default=0)
         if weight > 0:
             weights[cluster.name] = weight
-    index.memo.keep(key, weights)
-    return weights
+
+    def make() -> dict[str, int]:
+        weights: dict[str, int] = {}
+        for cluster in index.clusters if placement.weights else ():
+            add(weights, cluster)
+        return weights
+
+    def carry_over(weights: dict[str, int], changed: list[str]) -> dict[str, int]:
+        names = set(changed)
+        carried = {name: weight for name, weight in weights.items() if name not in names}
+        for name in changed if placement.weights else ():
+            if name in index.by_name:
+                add(carried, index.by_name[name])
+        return carried
+
+    return index.remember(("weights", placement), make, carry_over)
 
 
 def _plan_tiers(selected: Sequence[Candidate], binding: BindingView, fresh: bool) -> list[Plan]:

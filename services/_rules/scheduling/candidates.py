@@ -1,5 +1,6 @@
 """Ranks the clusters that passed: overflow tier, score, available replicas, name (reference 02 §3.1, §5.1)."""
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -7,7 +8,7 @@ from msgspec import Struct
 from services._rules import estimation
 from services._rules.estimation import Assumed
 from services._rules.scheduling.filters import FilterTable, filter_table, refused_by_peers
-from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.index import ClusterIndex, holds
 from services._rules.scheduling.model import (
     MAX_REPLICAS,
     BindingView,
@@ -20,14 +21,6 @@ from services._rules.scheduling.model import (
 
 # Score of a cluster that already runs the binding.
 LOCALITY = 100
-
-
-class Ranking(Struct, frozen=True, eq=False):
-    """Candidates in canonical order."""
-
-    items: Sequence[Candidate]
-    # Whether this is the shared ranking of all bindings without history, so that work on it can be shared too.
-    shared: bool
 
 
 class Estimator(Struct, frozen=True, eq=False):
@@ -46,95 +39,146 @@ class Estimator(Struct, frozen=True, eq=False):
 
     @property
     def shareable(self) -> bool:
-        """Whether the answers depend on nothing but the cluster and the demand."""
-        return not self.accurate and not self.assumed and not self.binding.components
+        """Whether the general estimate depends on nothing but the cluster and the demand."""
+        return not self.assumed and not self.binding.components
 
-    def available(self, cluster: ClusterView) -> int:
-        """Further replicas of a cluster, the least of what all estimators say; MAX_REPLICAS where none limits them."""
-        binding = self.binding
-        if binding.replicas == 0 and not binding.components:
-            return MAX_REPLICAS
+    @property
+    def limits(self) -> dict[str, int]:
+        """What the accurate estimators allow by cluster, where one has an opinion."""
+        if self.binding.replicas == 0 and not self.binding.components:
+            return {}
+        limits: dict[str, int] = {}
+        for answers in self.accurate:
+            for name, answer in answers.items():
+                if answer >= 0 and answer < limits.get(name, MAX_REPLICAS):
+                    limits[name] = answer
+        return limits
+
+    def general(self, cluster: ClusterView) -> int:
+        """What the status of a cluster has room for."""
         assumed = self.assumed.get(cluster.name, ()) if self.assumed else ()
         models = self.options.resource_models
         if self.counts_sets:
-            found = estimation.max_component_sets(cluster.capacity, binding.components, models, assumed)
-        else:
-            found = estimation.max_replicas(cluster.capacity, binding.demand, models, assumed)
+            return estimation.max_component_sets(cluster.capacity, self.binding.components, models, assumed)
+        return estimation.max_replicas(cluster.capacity, self.binding.demand, models, assumed)
+
+    def available(self, cluster: ClusterView) -> int:
+        """Further replicas of a cluster, the least of what all estimators say; all replicas where none limits them."""
+        binding = self.binding
+        if binding.replicas == 0 and not binding.components:
+            return MAX_REPLICAS
+        found = self.general(cluster)
         for answers in self.accurate:
             answer = answers.get(cluster.name, -1)
-            if answer >= 0:
-                found = min(found, answer)
+            if 0 <= answer < found:
+                found = answer
         return binding.replicas if found >= MAX_REPLICAS else found
 
 
 def rank(
     index: ClusterIndex, estimator: Estimator, observed: str, peers: Peers | None = None
-) -> tuple[FilterTable, Ranking]:
+) -> tuple[FilterTable, Sequence[Candidate]]:
     """Clusters that pass every filter, in canonical order."""
     binding = estimator.binding
     table = filter_table(index, binding, observed)
-    if not estimator.shareable or peers is not None:
-        return table, Ranking(_rank_alone(table, estimator, peers), shared=False)
+    if not estimator.shareable:
+        return table, _rank_alone(table, estimator, peers)
     base = _shared_ranking(index, table, estimator)
-    if not binding.clusters and not binding.evicting:
-        return table, Ranking(base, shared=True)
-    return table, Ranking(_with_history(base, table, estimator), shared=False)
+    if binding.clusters or binding.evicting or estimator.accurate or peers is not None:
+        return table, _adapted(base, table, estimator, peers)
+    return table, base
 
 
 def _shared_ranking(index: ClusterIndex, table: FilterTable, estimator: Estimator) -> tuple[Candidate, ...]:
     """Ranking for bindings that run nowhere yet; one per filter outcome and demand."""
     binding = estimator.binding
-    # With no replicas nothing is estimated; otherwise the number matters only where nothing limits a cluster.
-    key = ("ranking", table, binding.demand, binding.replicas > 0, estimator.options.resource_models)
-    found = index.memo.get(key)
-    if isinstance(found, tuple):
-        return found
-    items = _sorted(_candidate(cluster, table, estimator, {}) for cluster in table.passed)
-    if binding.replicas == 0 or all(item.alloc != binding.replicas for item in items):
-        index.memo.keep(key, items)
+    estimated = binding.replicas > 0
+
+    def fresh(cluster: ClusterView) -> Candidate:
+        alloc = estimator.general(cluster) if estimated else MAX_REPLICAS
+        return Candidate(cluster.name, cluster, _tier(cluster, table), 0, alloc, alloc)
+
+    def make() -> tuple[Candidate, ...]:
+        return _sorted(map(fresh, table.passed))
+
+    def carry_over(items: tuple[Candidate, ...], changed: list[str]) -> tuple[Candidate, ...]:
+        names = set(changed)
+        found = [item for item in items if item.name not in names]
+        for name in changed:
+            if holds(table.passed, name):
+                insort(found, fresh(index.by_name[name]), key=canonical)
+        return tuple(found)
+
+    key = ("ranking", table.key, binding.demand, estimated, estimator.options.resource_models)
+    items = index.remember(key, make, carry_over)
+    if estimated and items and _unlimited(items, table):
+        # What nothing limits counts as the number of replicas, which differs between bindings.
+        return _sorted(_candidate(item.cluster, table, estimator, {}) for item in items)
     return items
 
 
-def _with_history(base: Sequence[Candidate], table: FilterTable, estimator: Estimator) -> Sequence[Candidate]:
-    """The shared ranking with current targets moved up and evicted clusters taken out."""
+def _unlimited(items: Sequence[Candidate], table: FilterTable) -> bool:
+    """Whether some cluster has more room than can be counted; within a tier the roomiest comes first."""
+    if len(table.tiers.matchers) > 1:
+        return any(item.alloc >= MAX_REPLICAS for item in items)
+    return items[0].alloc >= MAX_REPLICAS
+
+
+def _adapted(
+    base: Sequence[Candidate], table: FilterTable, estimator: Estimator, peers: Peers | None
+) -> Sequence[Candidate]:
+    """The shared ranking with what is special about one binding: its targets, evictions, peers, accurate estimates."""
     binding = estimator.binding
     own = {item.name: item.replicas for item in binding.clusters}
-    moved = [
-        _candidate(item.cluster, table, estimator, own)
-        for item in base
-        if item.name in own and item.name not in binding.evicting
-    ]
+    left_out = binding.evicting
+    if peers is not None:
+        left_out = left_out | {
+            item.name for item in base if item.name not in own and refused_by_peers(item.name, peers)
+        }
+    limits = estimator.limits
+    special = own.keys() | left_out
+    moved, rest = [], []
+    for item in base:
+        name = item.name
+        if name in special or (limits and limits.get(name, item.alloc) < item.alloc):
+            if name not in left_out:
+                moved.append(_candidate(item.cluster, table, estimator, own))
+        else:
+            rest.append(item)
     moved += [
         _candidate(table.kept_if_target[name], table, estimator, own)
         for name in own
-        if name in table.kept_if_target and name not in binding.evicting
+        if name in table.kept_if_target and name not in left_out
     ]
-    rest = [item for item in base if item.name not in own and item.name not in binding.evicting]
-    if len(table.tiers.matchers) > 1:
+    if limits or len(table.tiers.matchers) > 1:
         return _sorted([*moved, *rest])
+    # Only clusters that run the binding were moved, and their score puts them before all others.
     return [*_sorted(moved), *rest]
 
 
 def _rank_alone(table: FilterTable, estimator: Estimator, peers: Peers | None) -> tuple[Candidate, ...]:
+    """Ranking for bindings whose estimates no other binding shares."""
     binding = estimator.binding
     own = {item.name: item.replicas for item in binding.clusters}
-    clusters = [
-        cluster
-        for cluster in table.passed
+    kept = [table.kept_if_target[name] for name in own if name in table.kept_if_target]
+    return _sorted(
+        _candidate(cluster, table, estimator, own)
+        for cluster in [*table.passed, *kept]
         if cluster.name not in binding.evicting
         and (peers is None or cluster.name in own or not refused_by_peers(cluster.name, peers))
-    ]
-    clusters += [
-        table.kept_if_target[name] for name in own if name in table.kept_if_target and name not in binding.evicting
-    ]
-    return _sorted(_candidate(cluster, table, estimator, own) for cluster in clusters)
+    )
 
 
 def _candidate(cluster: ClusterView, table: FilterTable, estimator: Estimator, own: Mapping[str, int]) -> Candidate:
     name = cluster.name
     alloc = estimator.available(cluster)
-    tier = table.tiers.tier(cluster) if len(table.tiers.matchers) > 1 else 0
-    return Candidate(name, cluster, tier, LOCALITY if name in own else 0, alloc, alloc + own.get(name, 0))
+    return Candidate(
+        name, cluster, _tier(cluster, table), LOCALITY if name in own else 0, alloc, alloc + own.get(name, 0)
+    )
+
+
+def _tier(cluster: ClusterView, table: FilterTable) -> int:
+    return table.tiers.tier(cluster) if len(table.tiers.matchers) > 1 else 0
 
 
 def canonical(item: Candidate) -> tuple[int, int, int, str]:

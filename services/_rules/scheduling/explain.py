@@ -83,11 +83,11 @@ def explain(
     decision = schedule(index, binding, status, estimates, options, peers, assumed)
     observed = status.observed_affinity
     estimator = Estimator(binding, options, estimates, assumed)
-    table, ranking = rank(index, estimator, observed, peers)
+    table, ranked = rank(index, estimator, observed, peers)
     selected: Sequence[Candidate] = ()
     steps: Sequence[Plan] = ()
     try:
-        selected = select(ranking.items, binding, estimator.counts_sets) if ranking.items else ()
+        selected = select(ranked, binding, estimator.counts_sets) if ranked else ()
         fresh = reschedule_requested(binding.reschedule_triggered_at, status.last_scheduled_time)
         steps = plans(index, selected, binding, fresh, table.tiers.overflow) if selected else ()
     except Failure:
@@ -97,7 +97,7 @@ def explain(
     clusters = [
         ClusterExplanation(name, filter=which, reason=reason) for name, (which, reason) in sorted(refused.items())
     ]
-    clusters += _ranked(ranking.items, selected, steps, binding, decision)
+    clusters += _ranked(ranked, selected, steps, binding, decision)
     return Explanation(
         decision=decision,
         strategy=binding.placement.strategy,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.index import ClusterIndex, replace_named
 from services._rules.scheduling.model import BindingView, ClusterView, Failure, Peers
 from services._rules.scheduling.placement import Tiers
 from services._rules.taints import first_untolerated
@@ -25,6 +25,8 @@ _MISSING = {
 class FilterTable(Struct, frozen=True, eq=False):
     """Outcome of the filters that depend on the placement and the kind only, for one generation of clusters."""
 
+    # What the outcome depends on besides the clusters.
+    key: tuple[object, ...]
     # Clusters that pass, in name order.
     passed: tuple[ClusterView, ...]
     # Clusters that pass only for bindings that already run there.
@@ -36,21 +38,37 @@ def filter_table(index: ClusterIndex, binding: BindingView, observed: str) -> Fi
     """Filter outcome for all bindings with this placement, kind and observed term; remembered by the index."""
     workload = binding.workload
     key = ("filters", binding.placement, binding.api, observed, workload)
-    found = index.memo.get(key)
-    if isinstance(found, FilterTable):
-        return found
-    tiers = binding.placement.tiers(observed, workload)
-    passed, kept = [], {}
-    for cluster in index.clusters:
-        if cluster.deleting or _firm_refusal(cluster, binding, tiers):
-            continue
-        if _soft_refusal(cluster, binding):
-            kept[cluster.name] = cluster
-        else:
-            passed.append(cluster)
-    table = FilterTable(tuple(passed), kept, tiers)
-    index.memo.keep(key, table)
-    return table
+
+    def make() -> FilterTable:
+        tiers = binding.placement.tiers(observed, workload)
+        verdicts = [(cluster, _verdict(cluster, binding, tiers)) for cluster in index.clusters]
+        passed = tuple(cluster for cluster, verdict in verdicts if verdict == _PASSED)
+        return FilterTable(
+            key, passed, {cluster.name: cluster for cluster, verdict in verdicts if verdict == _KEPT}, tiers
+        )
+
+    def carry_over(table: FilterTable, changed: list[str]) -> FilterTable:
+        passed, kept = table.passed, dict(table.kept_if_target)
+        for name in changed:
+            cluster = index.by_name.get(name)
+            verdict = _REFUSED if cluster is None else _verdict(cluster, binding, table.tiers)
+            passed = replace_named(passed, name, cluster if verdict == _PASSED else None)
+            kept.pop(name, None)
+            if cluster is not None and verdict == _KEPT:
+                kept[name] = cluster
+        return FilterTable(key, passed, kept, table.tiers)
+
+    return index.remember(key, make, carry_over)
+
+
+_REFUSED, _KEPT, _PASSED = range(3)
+
+
+def _verdict(cluster: ClusterView, binding: BindingView, tiers: Tiers) -> int:
+    """Whether a cluster passes, passes only where the binding runs already, or is refused."""
+    if cluster.deleting or _firm_refusal(cluster, binding, tiers):
+        return _REFUSED
+    return _KEPT if _soft_refusal(cluster, binding) else _PASSED
 
 
 def refusal(

@@ -1,44 +1,111 @@
-"""All clusters, immutable and with memory: what was worked out for one generation of clusters is kept for it."""
+"""All clusters, immutable and with memory: what was worked out once is carried over when single clusters change."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final, Generic, TypeVar
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Any, Final, TypeVar, cast
 
 from services._rules.scheduling.model import ClusterView
 
-Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-_MEMO_SIZE: Final = 1024
+_MEMO_SIZE: Final = 2048
+# Beyond this many changed clusters it is cheaper to begin afresh than to carry over.
+_MOST_CHANGES: Final = 64
+_LOG_SIZE: Final = 4096
+_NAME: Final = attrgetter("name")
 
 
-class Memo(dict[Key, Value], Generic[Key, Value]):
-    """A bounded cache: when full it starts afresh, which costs one recomputation per live key."""
+class _Memory:
+    """Results of all generations, each with the generation it is right for, and which cluster each one changed."""
 
-    __slots__ = ()
+    __slots__ = ("changed", "entries", "first", "last")
 
-    def keep(self, key: Key, value: Value) -> Value:
-        """Store and return a value."""
-        if len(self) >= _MEMO_SIZE:
-            self.clear()
-        self[key] = value
-        return value
+    def __init__(self) -> None:
+        self.entries: dict[object, tuple[int, Any]] = {}
+        self.changed: list[str] = []
+        self.first = self.last = 0
+
+    def advance(self, name: str) -> int:
+        """Begin the generation in which the named cluster changed."""
+        if len(self.changed) >= _LOG_SIZE:
+            del self.changed[: _LOG_SIZE // 2]
+            self.first += _LOG_SIZE // 2
+        self.changed.append(name)
+        self.last += 1
+        return self.last
+
+    def since(self, generation: int, until: int) -> list[str] | None:
+        """Clusters that changed after one generation up to another, None where that is not known or too many."""
+        if generation < self.first or until - generation > _MOST_CHANGES:
+            return None
+        return self.changed[generation - self.first : until - self.first]
 
 
 class ClusterIndex:
-    """Clusters by name, in name order; every change makes a new index with an empty memory."""
+    """Clusters by name, in name order; a change makes a new index that shares the memory of the old one."""
 
-    __slots__ = ("by_name", "clusters", "memo")
+    __slots__ = ("_generation", "_memory", "by_name", "clusters")
 
     def __init__(self, clusters: Iterable[ClusterView]) -> None:
-        self.clusters = tuple(sorted(clusters, key=lambda item: item.name))
+        self.clusters = tuple(sorted(clusters, key=_NAME))
         self.by_name: Mapping[str, ClusterView] = {item.name: item for item in self.clusters}
-        # Intermediate results of this generation, by whatever the stage that keeps them is keyed on.
-        self.memo: Memo[object, object] = Memo()
+        self._memory = _Memory()
+        self._generation = 0
 
     def with_cluster(self, cluster: ClusterView) -> "ClusterIndex":
         """Index with one cluster added or replaced."""
-        return ClusterIndex({**self.by_name, cluster.name: cluster}.values())
+        clusters = replace_named(self.clusters, cluster.name, cluster)
+        return self._next(clusters, {**self.by_name, cluster.name: cluster}, cluster.name)
 
     def without(self, name: str) -> "ClusterIndex":
         """Index without the named cluster."""
-        return ClusterIndex(item for item in self.clusters if item.name != name)
+        if name not in self.by_name:
+            return self
+        by_name = {key: item for key, item in self.by_name.items() if key != name}
+        return self._next(replace_named(self.clusters, name, None), by_name, name)
+
+    def remember(
+        self, key: object, make: Callable[[], Value], carry_over: Callable[[Value, list[str]], Value]
+    ) -> Value:
+        """The result kept under a key: as it is, carried over the clusters that changed since, or made anew.
+
+        A key must always be used with results of one type; a result must not be changed once it is kept.
+        """
+        memory = self._memory
+        generation, value = memory.entries.get(key, (-1, None))
+        if generation == self._generation:
+            return cast("Value", value)
+        changed = memory.since(generation, self._generation) if 0 <= generation < self._generation else None
+        value = make() if changed is None else carry_over(cast("Value", value), list(dict.fromkeys(changed)))
+        if len(memory.entries) >= _MEMO_SIZE:
+            memory.entries.clear()
+        memory.entries[key] = self._generation, value
+        return value
+
+    def _next(self, clusters: tuple[ClusterView, ...], by_name: dict[str, ClusterView], changed: str) -> "ClusterIndex":
+        index = ClusterIndex.__new__(ClusterIndex)
+        index.clusters = clusters
+        index.by_name = by_name
+        # Of two changes to one index only the first continues its memory.
+        if self._generation == self._memory.last:
+            index._memory = self._memory
+            index._generation = self._memory.advance(changed)
+        else:
+            index._memory = _Memory()
+            index._generation = 0
+        return index
+
+
+def replace_named(clusters: tuple[ClusterView, ...], name: str, cluster: ClusterView | None) -> tuple[ClusterView, ...]:
+    """Clusters in name order with the named one replaced, added or (None) taken out."""
+    place = bisect_left(clusters, name, key=_NAME)
+    there = place < len(clusters) and clusters[place].name == name
+    added = () if cluster is None else (cluster,)
+    return clusters[:place] + added + clusters[place + there :]
+
+
+def holds(clusters: tuple[ClusterView, ...], name: str) -> bool:
+    """Whether clusters in name order have the named one."""
+    place = bisect_left(clusters, name, key=_NAME)
+    return place < len(clusters) and clusters[place].name == name

@@ -34,12 +34,12 @@ def schedule(
     """
     observed = status.observed_affinity
     estimator = Estimator(binding, options, estimates, assumed)
-    table, ranking = rank(index, estimator, observed, peers)
-    if not ranking.items:
+    table, ranked = rank(index, estimator, observed, peers)
+    if not ranked:
         failure = fit_error(index, binding, observed, peers)
         return Decision((), failure.kind, failure.message)
     try:
-        selected = select(ranking.items, binding, estimator.counts_sets)
+        selected = select(ranked, binding, estimator.counts_sets)
     except Failure as failure:
         return Decision((), failure.kind, f"failed to select clusters: {failure.message}")
     fresh = binding.reschedule_triggered_at is not None and reschedule_requested(

@@ -179,6 +179,46 @@ def test_replacing_a_cluster_equals_starting_with_it(fleet: list[Manifest], spec
 
 
 @cases
+@given(fleets(), specs(), st.lists(st.tuples(st.sampled_from(NAMES), st.booleans(), fleets()), max_size=6))
+def test_any_history_of_clusters_leads_to_the_same_decision(
+    fleet: list[Manifest], spec: Manifest, changes: list[tuple[str, bool, list[Manifest]]]
+) -> None:
+    present = {item["metadata"]["name"]: item for item in fleet}
+    index = ClusterIndex(cluster_view(item) for item in fleet)
+    binding = binding_view(spec)
+    for name, stays, others in changes:
+        schedule(index, binding)
+        changed = next((item for item in others if item["metadata"]["name"] == name), None)
+        if changed is not None and stays:
+            present[name] = changed
+            older, index = index, index.with_cluster(cluster_view(changed))
+            # An index that is no longer the newest still answers for its own clusters.
+            schedule(older, binding)
+            assert older.without(name).by_name.keys() == older.by_name.keys() - {name}
+        else:
+            present.pop(name, None)
+            index = index.without(name)
+    assert schedule(index, binding) == run(list(present.values()), spec)
+
+
+@cases
+@given(fleets(), specs(), st.dictionaries(st.sampled_from(NAMES), st.integers(-1, 25)))
+def test_accurate_estimates_limit_the_general_ones(
+    fleet: list[Manifest], spec: Manifest, answers: dict[str, int]
+) -> None:
+    index = ClusterIndex(cluster_view(item) for item in fleet)
+    limited = [_limited(item, answers) for item in fleet]
+    assert schedule(index, binding_view(spec), estimates=[answers]) == run(limited, spec)
+
+
+def _limited(cluster: Manifest, answers: dict[str, int]) -> Manifest:
+    answer = answers.get(cluster["metadata"]["name"], -1)
+    pods = cluster["status"]["resourceSummary"]["allocatable"]["pods"]
+    limited = pods if answer < 0 else min(pods, answer)
+    return {**cluster, "status": {**cluster["status"], "resourceSummary": {"allocatable": {"pods": limited}}}}
+
+
+@cases
 @given(fleets(), specs())
 def test_an_explanation_accounts_for_every_cluster(fleet: list[Manifest], spec: Manifest) -> None:
     index = ClusterIndex(cluster_view(item) for item in fleet)
