@@ -16,6 +16,7 @@ class WebhookConfiguration(BuiltinKind):
     """Mutating and validating webhook configurations."""
 
     generation = True
+    unconditional_update = False
 
     def default(self, obj: Manifest) -> None:
         """Fill in policies, selectors, timeouts, scopes and ports."""
@@ -148,6 +149,7 @@ class APIService(BuiltinKind):
     """apiregistration.k8s.io APIService."""
 
     has_status = True
+    unconditional_update = False
 
     def default(self, obj: Manifest) -> None:
         """Fill in the port of the service."""

@@ -87,8 +87,11 @@ class Node(BuiltinKind):
     def default(self, obj: Manifest) -> None:
         """Pair podCIDR with podCIDRs."""
         spec = obj.setdefault("spec", {})
-        if spec.get("podCIDR") and not spec.get("podCIDRs"):
+        ranges = spec.get("podCIDRs")
+        if spec.get("podCIDR") and (not ranges or ranges[0] != spec["podCIDR"]):
             spec["podCIDRs"] = [spec["podCIDR"]]
+        elif ranges:
+            spec["podCIDR"] = ranges[0]
         status = obj.get("status") or {}
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
@@ -233,7 +236,10 @@ class PriorityClass(BuiltinKind):
 
 
 class RuntimeClass(BuiltinKind):
-    """node.k8s.io RuntimeClass."""
+    """node.k8s.io RuntimeClass; a PUT of a new one creates it, of an old one names the resourceVersion it replaces."""
+
+    create_on_update = True
+    unconditional_update = False
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """The handler is a DNS label; overhead and scheduling are checked like those of pods."""

@@ -10,7 +10,9 @@ class Plain(BuiltinKind):
 
 
 class PlainWithStatus(BuiltinKind):
-    """A kind with a status subresource and a generation."""
+    """A kind with a status subresource and a generation, replaced only by name of the resourceVersion."""
+
+    unconditional_update = False
 
     generation = True
     has_status = True

@@ -24,6 +24,12 @@ class Pod(BuiltinKind):
         spec = obj["spec"]
         pod_defaults.spec(spec)
         pod_defaults.pod(spec)
+        status = obj.get("status") or {}
+        address, addresses = status.get("podIP"), status.get("podIPs")
+        if address and (not addresses or addresses[0].get("ip") != address):
+            status["podIPs"] = [{"ip": address}]
+        elif addresses and not address:
+            status["podIP"] = addresses[0].get("ip", "")
 
     def prepare_create(self, obj: Manifest) -> None:
         """Start as Pending, with tolerations of failing nodes and the default priority."""

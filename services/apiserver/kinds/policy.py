@@ -14,6 +14,7 @@ class DisruptionBudget(BuiltinKind):
 
     generation = True
     has_status = True
+    unconditional_update = False
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check the selector and the one of two limits."""

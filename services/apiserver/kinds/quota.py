@@ -86,6 +86,8 @@ def _amounts(values: Manifest, field: str) -> list[FieldError]:
 class LimitRange(BuiltinKind):
     """core/v1 LimitRange; one without a name gets one."""
 
+    create_on_update = True
+
     def prepare_create(self, obj: Manifest) -> None:
         """Name a LimitRange that has no name."""
         super().prepare_create(obj)

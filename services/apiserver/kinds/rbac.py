@@ -11,6 +11,8 @@ GROUP = "rbac.authorization.k8s.io"
 
 
 class _Named(BuiltinKind):
+    create_on_update = True
+
     def check_name(self, name: str) -> list[str]:
         """Names need only fit into a path."""
         return names.path_segment(name)

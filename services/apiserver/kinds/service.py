@@ -259,6 +259,8 @@ def _go_port(protocol: str, port: int) -> Raw:
 class Endpoints(BuiltinKind):
     """core/v1 Endpoints."""
 
+    create_on_update = True
+
     def default(self, obj: Manifest) -> None:
         """Fill in protocols."""
         for subset in obj.get("subsets") or ():

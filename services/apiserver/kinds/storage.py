@@ -210,6 +210,8 @@ class StorageClass(BuiltinKind):
 class Driver(BuiltinKind):
     """storage.k8s.io CSIDriver."""
 
+    unconditional_update = False
+
     def default(self, obj: Manifest) -> None:
         """Fill in what the driver needs and supports."""
         spec = obj.setdefault("spec", {})
@@ -242,6 +244,8 @@ class Driver(BuiltinKind):
 
 class DriverNode(BuiltinKind):
     """storage.k8s.io CSINode."""
+
+    unconditional_update = False
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check the drivers of the node."""
@@ -290,6 +294,7 @@ class Attachment(BuiltinKind):
     """storage.k8s.io VolumeAttachment."""
 
     has_status = True
+    unconditional_update = False
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check the driver, the source and the node."""

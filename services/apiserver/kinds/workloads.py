@@ -181,6 +181,13 @@ class Deployment(_Workload):
         """The selector may not change."""
         return [*self.check(new), *_selector_kept(new, old)]
 
+    def prepare_status(self, new: Manifest, old: Manifest) -> None:
+        """Labels stay as they are too."""
+        super().prepare_status(new, old)
+        new["metadata"].pop("labels", None)
+        if "labels" in old["metadata"]:
+            new["metadata"]["labels"] = old["metadata"]["labels"]
+
     def spec_changed(self, new: Manifest, old: Manifest) -> bool:
         """Annotations count too: they are copied to the ReplicaSets."""
         annotations = (part["metadata"].get("annotations") or {} for part in (new, old))
