@@ -70,13 +70,16 @@ def decide_deployment(state: State, key: Key, turn: Turn) -> Decision:
                 collided = state.find(key_of(REPLICASETS, created)) is not None
                 if not collided:
                     writes.append(Write("create", key_of(REPLICASETS, created), created))
-                revise(deployment, key, revision, writes)
+                    revise(deployment, key, revision, writes)
         else:
             revise(deployment, key, max(revision, revision_of(current.manifest)), writes)
     writes += changes(deployment, current, old, limits, paused)
     if not paused:
         writes += expired(spec, old)
-    status, deadline = status_of(deployment, current, parts, limits, turn.now, created=_created(writes), bump=collided)
+    if any(write.key == key for write in writes):
+        # Writing the revision raises the generation that a status has to name; the status follows that write.
+        return Decision(writes)
+    status, deadline = status_of(deployment, current, parts, limits, turn.now, bump=collided)
     if moment is not None and _can_wait(deployment, status, writes):
         deadline = earliest(deadline, moment + 1)
     elif status != (deployment.get("status") or {}):
@@ -148,10 +151,6 @@ def _same_template(ours: Manifest, wanted: Manifest) -> bool:
     labels.pop(HASH, None)
     expected = (wanted.get("metadata") or {}).get("labels") or {}
     return labels == expected and ours.get("spec") == wanted.get("spec")
-
-
-def _created(writes: list[Write]) -> str:
-    return next((w.key.name for w in writes if w.op == "create"), "")
 
 
 def _age(manifest: Manifest) -> tuple[float, int, str]:

@@ -15,7 +15,6 @@ def status_of(
     limits: Limits,
     now: float,
     *,
-    created: str,
     bump: bool,
 ) -> tuple[Manifest, float | None]:
     """Return the new status and when the progress deadline passes; zero counts are left out."""
@@ -36,7 +35,7 @@ def status_of(
     if collisions:
         status["collisionCount"] = collisions
     available_now = _available(deployment, available >= limits.replicas - limits.unavailable, now)
-    progressing, deadline = _progressing(deployment, current, limits, counts, now, created)
+    progressing, deadline = _progressing(deployment, current, limits, counts, now)
     kept = [c for c in old.get("conditions") or () if c["type"] not in ("Available", "Progressing")]
     status["conditions"] = [*kept, available_now, *([progressing] if progressing else [])]
     return status, deadline
@@ -55,7 +54,6 @@ def _progressing(
     limits: Limits,
     counts: dict[str, int],
     now: float,
-    created: str,
 ) -> tuple[Manifest | None, float | None]:
     """Return the condition and its deadline; any movement of the counts renews the deadline."""
     spec = deployment["spec"]
@@ -67,16 +65,12 @@ def _progressing(
         return _condition(deployment, "Progressing", "Unknown", "DeploymentPaused", "The rollout is paused.", now), None
     if old is not None and old.get("reason") == "DeploymentPaused":
         old = None
-    name = current.name if current else created
-    if created:
-        text = f'Created new replica set "{created}".'
-        return _condition(
-            deployment, "Progressing", "True", "NewReplicaSetCreated", text, now, moved=True
-        ), now + allowed
+    if current is None:
+        return old, None
+    name = current.name
     before = deployment.get("status") or {}
     complete = (
-        current is not None
-        and counts["updatedReplicas"] == limits.replicas
+        counts["updatedReplicas"] == limits.replicas
         and counts["replicas"] == limits.replicas
         and counts["availableReplicas"] == limits.replicas
     )
@@ -88,6 +82,10 @@ def _progressing(
         # A rollout that once succeeded stays so while pods come and go; only a new template starts over.
         return old, None
     moved = _moved(before, counts)
+    if (old is None or settled) and not counts["updatedReplicas"]:
+        text = f'Created new replica set "{name}".'
+        entry = _condition(deployment, "Progressing", "True", "NewReplicaSetCreated", text, now, moved=True)
+        return entry, now + allowed
     if old is None or moved or settled:
         text = f'Replica set "{name}" is progressing.'
         entry = _condition(deployment, "Progressing", "True", "ReplicaSetUpdated", text, now, moved=True)

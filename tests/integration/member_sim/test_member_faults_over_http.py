@@ -77,3 +77,31 @@ async def test_health_and_counters_need_no_token(member: Any) -> None:
             assert "fleetlog_member_sim_writes_total" in await answer.text()
         async with session.get(f"{member.running.admin_url}/faults") as answer:
             assert answer.status == 401
+
+
+async def test_stop_ends_open_watches_and_a_stopped_member_still_shuts_down(run_member_with: Any) -> None:
+    async with run_member_with() as member:
+        headers = {"Authorization": f"Bearer {member.running.token}"}
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False), headers=headers) as session:
+            url = f"{member.running.url}/api/v1/namespaces?watch=true"
+            async with session.get(url, timeout=aiohttp.ClientTimeout(total=20)) as answer:
+                assert await answer.content.readline()
+                await member.fault("/faults", {"mode": "stop"})
+                try:
+                    while await answer.content.readline():
+                        pass
+                except aiohttp.ClientError:
+                    pass
+            with pytest.raises(aiohttp.ClientConnectorError):
+                await session.get(f"{member.running.url}/version")
+
+
+async def test_too_many_requests_tell_when_to_come_back(member: Any) -> None:
+    await member.fault("/faults", {"mode": "refuse", "status": 429})
+    headers = {"Authorization": f"Bearer {member.running.token}"}
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False), headers=headers) as session,
+        session.get(f"{member.running.url}/api/v1/pods") as answer,
+    ):
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+        assert (await answer.json())["reason"] == "TooManyRequests"

@@ -150,6 +150,8 @@ async def test_nodes_and_version_look_like_a_cluster(run_member_with: Any) -> No
 async def test_drain_moves_pods_to_the_other_node(member: Any, web: Any) -> None:
     await member.apply(web(2))
     await member.until(available(2), "deployment", "web")
+    await member.kubectl("create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=1")
+    await member.until(lambda f: f.get("status", {}).get("disruptionsAllowed") == 1, "poddisruptionbudget", "web")
     await member.kubectl("drain", "m1-node-1", "--ignore-daemonsets", "--force", "--timeout=20s")
     await member.until(available(2), "deployment", "web")
     found = await member.get("pods")

@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 
 from services.member_sim.decide import decide
-from services.member_sim.model import KINDS, PODS, RESOURCE_OF_KIND, Config, Key, Reservations, Turn, Write, key_of
+from services.member_sim.model import (
+    APPS,
+    KINDS,
+    PODS,
+    RESOURCE_OF_KIND,
+    Config,
+    Key,
+    Reservations,
+    Turn,
+    Write,
+    key_of,
+)
 from services.member_sim.node import initial_nodes
 from services.member_sim.state import State
 
@@ -119,7 +130,10 @@ class Cluster:
             assert old is not None
             assert write.body is not None
             assert write.body["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"], "stale update"
-            generation = old["metadata"]["generation"] + (write.body.get("spec") != old.get("spec"))
+            notes = write.key.resource == APPS and write.body["metadata"].get("annotations") != old["metadata"].get(
+                "annotations"
+            )
+            generation = old["metadata"]["generation"] + (notes or write.body.get("spec") != old.get("spec"))
             new = {**write.body, "metadata": {**write.body["metadata"], "generation": generation}}
             if "status" in old:
                 new["status"] = old["status"]

