@@ -1,0 +1,121 @@
+"""A whole process: connects, checks the topology, answers health questions, stops cleanly, exits with a code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import aiohttp
+import pytest
+
+from services._kit.errors import LogError
+from services._kit.jetstream_log import JetStreamLog
+from services._kit.main import serve
+from services._kit.settings import Settings
+from tests.log.toy import Toy, placed_on, wanted
+from tests.natsserver import free_port
+
+PROCESS = """
+    import sys
+    from services._kit.main import run
+    from services._kit.settings import Settings
+    from tests.log.toy import Toy
+    sys.exit(run(lambda settings: Toy(), Settings))
+"""
+
+
+async def serving(service, settings, body):
+    """Run a service for the length of a coroutine."""
+    stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve(service, settings, stop, ready.set_result))
+    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+    try:
+        await body(ready.result())
+    finally:
+        stop.set()
+        await task
+
+
+async def test_a_service_serves_and_stops(nats_server, connect):
+    service, port = Toy(), free_port()
+
+    async def body(runner):
+        log = JetStreamLog(await connect(), "FACTS")
+        await log.append([wanted("a", "m4")])
+        while placed_on(runner.projection.state, "a") != ["m4"]:
+            await runner.projection.wait_for(runner.projection.position["FACTS"] + 1)
+        async with aiohttp.ClientSession() as http:
+            async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                document = await answer.json()
+                assert (answer.status, document["ready"], document["reasons"]) == (200, True, {})
+                assert document["leader"] is True
+            async with http.get(f"http://127.0.0.1:{port}/healthz") as answer:
+                assert answer.status == 200
+            async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+                text = await answer.text()
+        assert 'fleetlog_leader{service="toy"} 1.0' in text
+        assert 'fleetlog_events_total{service="toy"} 1.0' in text
+        assert 'fleetlog_log_position{service="toy",stream="FACTS"}' in text
+        digest = await service.context.blobs.put(b"bytes")
+        assert await service.context.blobs.get(digest) == b"bytes"
+
+    await serving(service, Settings(nats_url=nats_server.url, http_port=port, apply_topology=True), body)
+    assert service.hooks[0] == "caught up"
+    assert service.hooks[-2:] == ["following", "stopped"]
+
+
+async def test_missing_streams_are_an_error_that_says_what_to_do(nats_server):
+    with pytest.raises(LogError, match="apply the topology"):
+        await serve(Toy(), Settings(nats_url=nats_server.url, http_port=-1), asyncio.Event())
+
+
+async def test_readiness_tells_why_not(nats_server, connect):
+    port = free_port()
+
+    async def body(runner):
+        nats_server.kill9()
+        async with aiohttp.ClientSession() as http:
+            while True:
+                async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    document = await answer.json()
+                if answer.status == 503 and "connection" in document["reasons"]:
+                    break
+            nats_server.start()
+            while True:
+                async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    if answer.status == 200:
+                        return
+
+    await serving(Toy(), Settings(nats_url=nats_server.url, http_port=port, apply_topology=True), body)
+
+
+def process(nats_server, **variables):
+    environment = {**os.environ, "FLEETLOG_NATS_URL": nats_server.url, "FLEETLOG_HTTP_PORT": "-1", **variables}
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROCESS)], env=environment, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_a_process_stops_on_sigterm_with_code_zero(nats_server):
+    with process(nats_server, FLEETLOG_APPLY_TOPOLOGY="true") as running:
+        lines = []
+        for line in running.stderr:
+            lines.append(line)
+            if '"ready"' in line:
+                break
+        running.send_signal(signal.SIGTERM)
+        rest = running.stderr.read()
+        assert running.wait(20) == 0, lines
+        assert '"event":"stopped"' in rest
+
+
+def test_a_process_with_wrong_settings_names_the_variable(nats_server):
+    with process(nats_server, FLEETLOG_HTTP_PORTS="1") as running:
+        assert "did you mean FLEETLOG_HTTP_PORT" in running.stderr.read()
+        assert running.wait(20) == 2

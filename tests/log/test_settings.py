@@ -1,0 +1,84 @@
+"""Settings come from the environment and a file, and what is wrong is named."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+
+from services._kit import logs
+from services._kit.settings import Settings, SettingsError, credentials, load, tls_context
+
+
+class Mine(Settings, frozen=True, kw_only=True):
+    workers: int = 4
+    clusters: tuple[str, ...] = ()
+    needed: str
+
+
+def test_variables_become_typed_fields():
+    settings = load(
+        Mine,
+        {
+            "FLEETLOG_NEEDED": "x",
+            "FLEETLOG_WORKERS": "7",
+            "FLEETLOG_CLUSTERS": "m1, m2",
+            "FLEETLOG_APPLY_TOPOLOGY": "true",
+            "FLEETLOG_TAKEOVER_AFTER": "1.5",
+            "PATH": "/bin",
+        },
+    )
+    assert (settings.workers, settings.clusters, settings.apply_topology) == (7, ("m1", "m2"), True)
+    assert settings.takeover_after == 1.5
+    assert settings.nats_url == "nats://127.0.0.1:4222"
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"FLEETLOG_NEEDED": "x", "FLEETLOG_WORKERS": "many"}, ["FLEETLOG_WORKERS", "int"]),
+        ({"FLEETLOG_NEEDED": "x", "FLEETLOG_WORKER": "3"}, ["FLEETLOG_WORKER", "did you mean FLEETLOG_WORKERS"]),
+        ({"FLEETLOG_NEEDED": "x", "FLEETLOG_APPLY_TOPOLOGY": "maybe"}, ["FLEETLOG_APPLY_TOPOLOGY", "true or false"]),
+        ({}, ["FLEETLOG_NEEDED", "not set"]),
+        ({"FLEETLOG_SETTINGS_FILE": "/nowhere/at/all.json"}, ["/nowhere/at/all.json", "cannot be read"]),
+    ],
+)
+def test_what_is_wrong_is_named(variables, words):
+    with pytest.raises(SettingsError) as caught:
+        load(Mine, variables)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_the_environment_wins_over_the_file(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text('needed = "file"\nworkers = 2\n')
+    settings = load(Mine, {"FLEETLOG_SETTINGS_FILE": str(path), "FLEETLOG_WORKERS": "9"})
+    assert (settings.needed, settings.workers) == ("file", 9)
+    path.write_text("workers = [")
+    with pytest.raises(SettingsError, match=r"settings\.toml"):
+        load(Mine, {"FLEETLOG_SETTINGS_FILE": str(path)})
+
+
+def test_unreadable_key_files_are_named(tmp_path):
+    with pytest.raises(SettingsError, match="FLEETLOG_TLS_CA"):
+        tls_context(Settings(tls_ca=str(tmp_path / "none.pem")))
+    with pytest.raises(SettingsError, match="FLEETLOG_NATS_TOKEN_FILE"):
+        credentials(Settings(nats_token_file=str(tmp_path / "none")))
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    assert credentials(Settings(nats_token_file=str(token)))["token"] == "secret"
+
+
+def test_log_lines_are_json_and_respect_the_level():
+    out = io.BytesIO()
+    logger = logs.configure("toy", "toy-0", "warning", out)
+    logger.info("hidden")
+    logger.warning("shown", key="a/b", position=7)
+    lines = [msgspec.json.decode(line) for line in out.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == ["shown"]
+    assert {"service": "toy", "instance": "toy-0", "key": "a/b", "position": 7, "level": "warning"}.items() <= lines[
+        0
+    ].items()
+    with pytest.raises(ValueError, match="loud"):
+        logs.configure("toy", "toy-0", "loud", out)
