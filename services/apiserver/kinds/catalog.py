@@ -22,6 +22,7 @@ from services.apiserver.kinds import (
     rbac,
     reviews,
     service,
+    sets,
     storage,
     workloads,
 )
@@ -207,10 +208,10 @@ ROWS = [
         ("api-extensions",),
     ),
     Row("apps", "ControllerRevision", "controllerrevisions", workloads.ControllerRevision, V1),
-    Row("apps", "DaemonSet", "daemonsets", workloads.DaemonSet, V1, ("ds",), True, (STATUS,), ALL),
+    Row("apps", "DaemonSet", "daemonsets", sets.DaemonSet, V1, ("ds",), True, (STATUS,), ALL),
     Row("apps", "Deployment", "deployments", workloads.Deployment, V1, ("deploy",), True, (STATUS, SCALE), ALL),
     Row("apps", "ReplicaSet", "replicasets", workloads.ReplicaSet, V1, ("rs",), True, (STATUS, SCALE), ALL),
-    Row("apps", "StatefulSet", "statefulsets", workloads.StatefulSet, V1, ("sts",), True, (STATUS, SCALE), ALL),
+    Row("apps", "StatefulSet", "statefulsets", sets.StatefulSet, V1, ("sts",), True, (STATUS, SCALE), ALL),
     Row("authentication.k8s.io", "TokenReview", "tokenreviews", reviews.Review, BOTH, (), False, verbs=CREATE),
     Row(
         "authorization.k8s.io",
