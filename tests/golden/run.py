@@ -49,18 +49,23 @@ class Registry:
         return None
 
 
-def load_runners(directory: Path = RUNNERS) -> Registry:
-    """Import every runner module of a directory by its path."""
+def load_runner(path: Path) -> ModuleType:
+    """Import one runner module by its path."""
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
+    spec = importlib.util.spec_from_file_location(f"golden_runner_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported as a runner")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_runners(directory: Path) -> Registry:
+    """Import every runner module of a directory."""
     registry = Registry()
     for path in sorted(directory.glob("*.py")):
-        spec = importlib.util.spec_from_file_location(f"golden_runner_{path.stem}", path)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{path} cannot be imported as a runner")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        registry.add(module)
+        registry.add(load_runner(path))
     return registry
 
 
@@ -130,7 +135,7 @@ def main(arguments: list[str]) -> int:
     if not directory.is_dir():
         print(f"{directory} is no directory: name one that holds *.jsonl or *.jsonl.gz files", file=sys.stderr)
         return 2
-    registry = load_runners()
+    registry = load_runners(RUNNERS)
     known, failed = 0, 0
     for path in vector_files(directory):
         report = run_file(path, registry)

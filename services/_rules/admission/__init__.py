@@ -31,6 +31,7 @@ from services._rules.constants import (
     RESOURCE_BINDING_ID_LABEL,
 )
 from services._rules.interpreter.base import Manifest
+from services._rules.quantity import QuantityError
 
 __all__ = ["KINDS", "Admitted", "Cause", "Context", "Denied", "Operation", "admit", "check_deletion"]
 
@@ -66,14 +67,13 @@ def admit(
         return Admitted(obj)
     stage: Stage = "mutating" if rules.default else "validating"
     try:
-        shapes.check(kind, obj)
-    except shapes.ShapeError as problem:
-        return Denied(stage, 400, str(problem))
-    try:
+        obj = shapes.checked(kind, obj)
         if rules.default is not None:
             obj = rules.default(obj, operation, context)
         stage = "validating"
         causes = rules.validate(obj, old, context) if rules.validate is not None else []
+    except (shapes.ShapeError, QuantityError) as problem:
+        return Denied(stage, 400, str(problem))
     except Refusal as problem:
         return Denied(stage, problem.code, problem.message)
     return denied(causes) if causes else Admitted(obj)
@@ -91,11 +91,10 @@ def check_deletion(old: Manifest) -> Admitted | Denied:
 def _admit_cluster(obj: Manifest, old: Manifest | None, context: Context) -> Admitted | Denied:
     """Clusters live in an API server of their own, where some defaults follow the rules."""
     try:
-        shapes.check("Cluster", obj)
-    except shapes.ShapeError as problem:
+        prepared = clusters.prepare(shapes.checked("Cluster", obj), old, context)
+        causes = clusters.validate(prepared, old)
+    except (shapes.ShapeError, QuantityError) as problem:
         return Denied("decode", 400, str(problem))
-    prepared = clusters.prepare(obj, old, context)
-    causes = clusters.validate(prepared, old)
     return denied(causes, 422) if causes else Admitted(clusters.finish(prepared, context.now))
 
 

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 _KEYWORDS: Final = frozenset(
-    [
+    {
         "and",
         "break",
         "do",
@@ -30,7 +30,7 @@ _KEYWORDS: Final = frozenset(
         "true",
         "until",
         "while",
-    ]
+    }
 )
 _TOKEN: Final = re.compile(
     r"""(?P<space>[ \t\r\n\f\v]+|--(?!\[=*\[)[^\n]*)

@@ -82,7 +82,8 @@ SHAPES: Final = {
     "Requirements": "nodeClaim:NodeClaim resourceRequest:{q} namespace,priorityClassName:s",
     "NodeClaim": "hardNodeAffinity:* nodeSelector:{s} tolerations:[Toleration]",
     "Component": "name:s replicas:i replicaRequirements:Requirements",
-    "TargetCluster": "name:s replicas:i",
+    "TargetCluster": "name:s replicas:i components:[NamedReplicas]",
+    "NamedReplicas": "name:s replicas:i",
     "Eviction": "fromCluster,purgeMode,reason,message,producer:s replicas,gracePeriodSeconds:i suppressDeletion:b "
     "preservedLabelState:{s} creationTimestamp:t clustersBeforeFailover:[s]",
     "Snapshot": "namespace,name:s clusters:[TargetCluster]",
@@ -147,7 +148,10 @@ SHAPES: Final = {
     "ScalingPolicy": "type:s value,periodSeconds:i",
     "AutoscalerStatus": "observedGeneration:l lastScaleTime:t currentReplicas,desiredReplicas:i currentMetrics:[*] "
     "conditions:[Condition]",
-    "CronFederatedHPA": f"{_HEAD} spec:CronSpec status:*",
+    "CronFederatedHPA": f"{_HEAD} spec:CronSpec status:CronStatus",
+    "CronStatus": "executionHistories:[CronHistory]",
+    "CronHistory": "ruleName:s nextExecutionTime:t successfulExecutions,failedExecutions:[CronExecution]",
+    "CronExecution": "scheduleTime,executionTime:t appliedReplicas,appliedMaxReplicas,appliedMinReplicas:i message:s",
     "CronSpec": "scaleTargetRef:ScaleTarget rules:[CronRule]",
     "CronRule": "name,schedule,timeZone:s suspend:b targetReplicas,targetMinReplicas,targetMaxReplicas,"
     "successfulHistoryLimit,failedHistoryLimit:i",

@@ -1,7 +1,6 @@
 """Whether an object has the field types of its kind, so that every later rule may rely on them."""
 
 import re
-from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Annotated, Any, Final
@@ -27,24 +26,58 @@ class ShapeError(ValueError):
     """A field that has the wrong type; the message names the field, what was expected and what was found."""
 
 
-def check(kind: str, obj: Mapping[str, Any]) -> None:
-    """Raises ShapeError where a field does not have the type that the kind prescribes; unknown fields are ignored."""
+def checked(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
+    """The object, empty values in place of null items of lists and maps; unknown fields stay as they are.
+
+    Raises ShapeError where a field does not have the type that the kind prescribes.
+    """
     try:
         convert(obj, _struct(kind))
     except ValidationError as problem:
         found = _PLACE.match(str(problem))
         where, what = (found["where"], found["what"]) if found else ("", str(problem))
         raise ShapeError(f"{kind} {where}: {what}" if where else f"{kind}: {what}") from None
+    return _filled(obj, kind)  # type: ignore[no-any-return]
+
+
+@cache
+def _codes(shape: str) -> dict[str, str]:
+    found = {}
+    for entry in SHAPES[shape].split():
+        names, _, code = entry.partition(":")
+        found.update(dict.fromkeys(names.split(","), code))
+    return found
 
 
 @cache
 def _struct(shape: str) -> Any:
-    fields: list[tuple[str, Any, Any]] = []
-    for entry in SHAPES[shape].split():
-        names, _, code = entry.partition(":")
-        kind = _type(code)
-        fields.extend((name, kind, None) for name in names.split(","))
-    return defstruct(shape, fields, gc=False)
+    return defstruct(shape, [(name, _type(code), None) for name, code in _codes(shape).items()], gc=False)
+
+
+def _filled(value: Any, code: str) -> Any:
+    """The value without null items; where there are none, the value itself."""
+    if value is None or code in _SCALARS:
+        return value
+    filled: Any
+    if code[0] == "[":
+        inner = code[1:-1]
+        filled = [_empty(inner) if item is None else _filled(item, inner) for item in value]
+        return filled if any(new is not old for new, old in zip(filled, value, strict=True)) else value
+    if code[0] == "{":
+        inner = code[1:-1]
+        filled = {key: _empty(inner) if item is None else _filled(item, inner) for key, item in value.items()}
+    else:
+        codes = _codes(code)
+        filled = {key: _filled(item, codes[key]) if key in codes else item for key, item in value.items()}
+    return filled if any(filled[key] is not item for key, item in value.items()) else value
+
+
+def _empty(code: str) -> Any:
+    if code == "s":
+        return ""
+    if code in _SCALARS:
+        return None
+    return [] if code[0] == "[" else {}
 
 
 def _type(code: str) -> Any:
