@@ -49,7 +49,7 @@ class Aggregator:
         self._objects = objects
         self._mapping = mapping
         self._client_context = client_context
-        self._resolver = resolver or self._resolve_service
+        self._resolver = resolver or self.resolve_service
         self._backends: dict[tuple[str, str], Backend] = {}
         self._queue: WorkQueue[str] = WorkQueue("apiservices", self._handle)
         self._session: aiohttp.ClientSession | None = None
@@ -151,7 +151,7 @@ class Aggregator:
             raise Unresolved("ServiceNotFound", f'service/{name} in "{namespace}" is not present')
         return found.rstrip("/")
 
-    def _resolve_service(self, namespace: str, name: str, port: int) -> str | None:
+    def resolve_service(self, namespace: str, name: str, port: int) -> str | None:
         """An ExternalName, or the first address of the Service's Endpoints."""
         store = self._objects.store
         service = store.get(Key("", "services", namespace, name))

@@ -69,7 +69,10 @@ class Request:
             agent = self.http.headers.get("User-Agent") or ""
             found = _AGENT.match(agent)
             manager = (found.group(0) if found else "")[:128] or "unknown"
-        return Call(self.user, verb=verb, manager=manager, validation=self.query.get("fieldValidation", ""))
+        call = Call(self.user, verb=verb, manager=manager, validation=self.query.get("fieldValidation", ""))
+        call.options = {"fieldManager": self.query["fieldManager"]} if self.query.get("fieldManager") else {}
+        call.warnings = self.warnings
+        return call
 
 
 Route = Callable[[Request, list[str]], Awaitable[Answer | web.StreamResponse | None]]
@@ -98,8 +101,7 @@ class HttpFace:
             if isinstance(answer, web.StreamResponse):
                 return answer
         except ApiError as e:
-            warnings = e.warnings
-            answer = Answer(e.code, e.encode(), warnings=warnings, headers=e.headers or {})
+            answer = Answer(e.code, e.encode(), warnings=e.warnings, headers=e.headers or {})
         except PlainError as e:
             answer = Answer(e.code, e.text.encode(), media="text/plain; charset=utf-8")
         except (ConnectionError, asyncio.CancelledError):

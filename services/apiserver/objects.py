@@ -145,7 +145,6 @@ class Objects:
                 raise status.bad_request(
                     "the namespace of the provided object does not match the namespace sent on the request"
                 )
-            meta["namespace"] = namespace
         revision = meta.pop("resourceVersion", None)
         kind.default(obj)
         if not apply:

@@ -264,11 +264,7 @@ class ResourceApi:
         raw = await request.body()
         call = self._call(request, "create")
         obj = self._objects.decode(kind, *codec.decode_body(raw, request.http.headers.get("Content-Type")), call)
-        try:
-            outcome = await self._objects.create(kind, info.namespace, obj, call)
-        except ApiError as e:
-            e.warnings = call.warnings
-            raise
+        outcome = await self._objects.create(kind, info.namespace, obj, call)
         return Answer(201, view.bytes(outcome), warnings=call.warnings)
 
     async def _review(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
@@ -314,6 +310,7 @@ class ResourceApi:
                 error = fields.not_supported("dryRun", shown, ["All"])
                 raise status.invalid(f"{_OPTIONS[request.method]}.meta.k8s.io", "", [error])
             call.dry_run = True
+            call.options = {**(call.options or {}), "dryRun": ["All"]}
         return call
 
     @staticmethod

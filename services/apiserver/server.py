@@ -33,6 +33,7 @@ from services.apiserver.status import ApiError
 from services.apiserver.store import Store
 from services.apiserver.subresources import Subresources
 from services.apiserver.tokens import TokenRequests
+from services.apiserver.webhooks import Webhooks
 from services.apiserver.wiring import builtin_controllers, builtin_plugins, openapi_of, table_of
 
 log = structlog.get_logger(__name__)
@@ -52,6 +53,7 @@ class ApiServer:
         self.resolver: Resolver | None = None
         """Finds the backend of a Service for aggregation; set it before `start` to replace the built-in one."""
         self.aggregator: Aggregator | None = None
+        self.webhooks: Webhooks | None = None
         self.audit = Audit(self.settings.audit_log)
         self.authority: Authority | None = None
         if self.settings.data_dir is not None:

@@ -11,6 +11,7 @@ from services.apiserver.kinds.model import Kind
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.namespaces import NamespaceController
 from services.apiserver.store import Manifest
+from services.apiserver.webhooks import Webhooks
 
 if TYPE_CHECKING:
     from services.apiserver.discovery import OpenApi
@@ -29,7 +30,16 @@ class Controller(Protocol):
 
 def builtin_plugins(server: "ApiServer") -> list[Plugin]:
     """Admission plugins after the namespace check."""
-    return []
+
+    def resolver() -> aggregation.Resolver:
+        if server.resolver is not None:
+            return server.resolver
+        if server.aggregator is not None:
+            return server.aggregator.resolve_service
+        return lambda namespace, name, port: None
+
+    server.webhooks = Webhooks(server.store, server.registry, server.front_proxy_context, resolver)
+    return [server.webhooks]
 
 
 def builtin_controllers(server: "ApiServer") -> list[Any]:
@@ -41,6 +51,8 @@ def builtin_controllers(server: "ApiServer") -> list[Any]:
     allocator = ServiceAllocator(server.store, server.settings.service_cidr)
     server.objects.allocate = allocator
     found.append(allocator)
+    if server.webhooks is not None:
+        found.append(server.webhooks)
     if server.registry.find(aggregation.GROUP, "v1", aggregation.PLURAL) is not None:
         aggregator = aggregation.Aggregator(
             server.objects, server.settings.aggregate, server.front_proxy_context, server.resolver
