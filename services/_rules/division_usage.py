@@ -37,23 +37,23 @@ def _add_requests(total: dict[str, Quantity], requirements: Mapping[str, Any] | 
 
 def replicas_changed(
     replicas: int,
-    replica_scheduling: Mapping[str, Any] | None,
+    scheduling_type: str | None,
     clusters: Sequence[int],
     components: bool = False,
     several_templates: bool = False,
 ) -> bool:
     """Whether the replicas on the target clusters no longer add up to what the workload asks for.
 
-    `clusters` are the replicas per target; `several_templates` is the gate MultiplePodTemplatesScheduling.
+    `scheduling_type` is None without replicaScheduling; `clusters` are the replicas per target; `several_templates` is
+    the gate MultiplePodTemplatesScheduling.
     """
-    if replica_scheduling is None:
+    if scheduling_type is None:
         return False
     if several_templates and components and not clusters:
         return True
-    kind = replica_scheduling.get("replicaSchedulingType")
-    if kind == "Duplicated":
+    if scheduling_type == "Duplicated":
         return any(count != replicas for count in clusters)
-    return kind == "Divided" and sum(clusters) != replicas
+    return scheduling_type == "Divided" and sum(clusters) != replicas
 
 
 def reschedule_requested(triggered_at: str | datetime | None, last_scheduled: str | datetime | None) -> bool:

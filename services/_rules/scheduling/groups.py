@@ -114,7 +114,7 @@ class _Search:
 
     def run(self) -> list[Group]:
         """The set found, empty where none satisfies the limits."""
-        by_weight = sorted(self.ordered, key=_heaviest_first)
+        by_weight = sorted(self.ordered, key=lambda group: (-group.weight, -group.value))
         for count in range(self.fewest, min(self.most, len(by_weight)) + 1):
             if _complete(by_weight[:count], self.fewest, self.most, self.target):
                 self.mark = max(self.mark, _measure(by_weight[:count]))

@@ -9,7 +9,9 @@ from services._rules.scheduling.model import ClusterView
 
 Value = TypeVar("Value")
 
-_MEMO_SIZE: Final = 2048
+# Results times clusters that are kept: about 40 MB.
+_MEMO_SIZE: Final = 400_000
+_FEWEST_ENTRIES: Final = 64
 # Beyond this many changed clusters it is cheaper to begin afresh than to carry over.
 _MOST_CHANGES: Final = 64
 _LOG_SIZE: Final = 4096
@@ -25,6 +27,14 @@ class _Memory:
         self.entries: dict[object, tuple[int, Any]] = {}
         self.changed: list[str] = []
         self.first = self.last = 0
+
+    def keep(self, key: object, generation: int, value: object, clusters: int) -> None:
+        """Store a result; when there are too many for so many clusters, the older half makes room."""
+        if len(self.entries) >= max(_FEWEST_ENTRIES, _MEMO_SIZE // max(clusters, 1)):
+            for old in list(self.entries)[: len(self.entries) // 2]:
+                del self.entries[old]
+        self.entries.pop(key, None)
+        self.entries[key] = generation, value
 
     def advance(self, name: str) -> int:
         """Begin the generation in which the named cluster changed."""
@@ -78,9 +88,7 @@ class ClusterIndex:
             return cast("Value", value)
         changed = memory.since(generation, self._generation) if 0 <= generation < self._generation else None
         value = make() if changed is None else carry_over(cast("Value", value), list(dict.fromkeys(changed)))
-        if len(memory.entries) >= _MEMO_SIZE:
-            memory.entries.clear()
-        memory.entries[key] = self._generation, value
+        memory.keep(key, self._generation, value, len(self.clusters))
         return value
 
     def _next(self, clusters: tuple[ClusterView, ...], by_name: dict[str, ClusterView], changed: str) -> "ClusterIndex":
@@ -105,7 +113,7 @@ def replace_named(clusters: tuple[ClusterView, ...], name: str, cluster: Cluster
     return clusters[:place] + added + clusters[place + there :]
 
 
-def holds(clusters: tuple[ClusterView, ...], name: str) -> bool:
-    """Whether clusters in name order have the named one."""
+def find(clusters: tuple[ClusterView, ...], name: str) -> ClusterView | None:
+    """The named one of clusters in name order."""
     place = bisect_left(clusters, name, key=_NAME)
-    return place < len(clusters) and clusters[place].name == name
+    return clusters[place] if place < len(clusters) and clusters[place].name == name else None

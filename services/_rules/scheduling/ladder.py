@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from services._rules.division_usage import reschedule_requested
+from services._rules.division_usage import replicas_changed, reschedule_requested
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.model import BindingView, Options, Status
 from services._rules.scheduling.placement import CompiledPlacement
@@ -34,7 +34,7 @@ def trigger(
     """
     if placement_changed(binding.placement, applied, status.observed_affinity):
         return Trigger("ReconcileSchedule", "the placement changed")
-    if replicas_changed(binding, options):
+    if _replicas_changed(binding, options):
         return Trigger("ScaleSchedule", "the number of replicas changed")
     if reschedule_requested(binding.reschedule_triggered_at, status.last_scheduled_time):
         return Trigger("ReconcileSchedule", "a reschedule was requested")
@@ -49,18 +49,15 @@ def trigger(
     return None
 
 
-def replicas_changed(binding: BindingView, options: Options = _DEFAULTS) -> bool:
-    """Whether the targets no longer hold what the workload asks for."""
+def _replicas_changed(binding: BindingView, options: Options) -> bool:
     scheduling = binding.placement.raw.replica_scheduling
-    if scheduling is None:
-        return False
-    if options.several_templates and binding.components and not binding.clusters:
-        return True
-    if scheduling.replica_scheduling_type == "Duplicated":
-        return any(item.replicas != binding.replicas for item in binding.clusters)
-    if scheduling.replica_scheduling_type == "Divided":
-        return sum(item.replicas for item in binding.clusters) != binding.replicas
-    return False
+    return replicas_changed(
+        binding.replicas,
+        scheduling.replica_scheduling_type if scheduling else None,
+        [item.replicas for item in binding.clusters],
+        components=bool(binding.components),
+        several_templates=options.several_templates,
+    )
 
 
 def placement_changed(placement: CompiledPlacement, applied: str | None, observed: str) -> bool:

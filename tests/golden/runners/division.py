@@ -56,7 +56,9 @@ def _usage(args: dict[str, Any]) -> Any:
 def _changed(args: dict[str, Any]) -> Any:
     spec = args["spec"]
     counts = [item.get("replicas", 0) for item in spec.get("clusters") or []]
-    return replicas_changed(spec.get("replicas", 0), args.get("replicaScheduling"), counts)
+    scheduling = args.get("replicaScheduling")
+    kind = None if scheduling is None else scheduling.get("replicaSchedulingType", "")
+    return replicas_changed(spec.get("replicas", 0), kind, counts)
 
 
 FUNCTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {

@@ -105,18 +105,18 @@ def test_completions_follow_the_replicas_of_a_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheduling", "clusters", "changed"),
+    ("kind", "clusters", "changed"),
     [
         (None, [1], False),
-        ({"replicaSchedulingType": "Duplicated"}, [3, 3], False),
-        ({"replicaSchedulingType": "Duplicated"}, [3, 2], True),
-        ({"replicaSchedulingType": "Divided"}, [1, 2], False),
-        ({"replicaSchedulingType": "Divided"}, [], True),
-        ({}, [9], False),
+        ("Duplicated", [3, 3], False),
+        ("Duplicated", [3, 2], True),
+        ("Divided", [1, 2], False),
+        ("Divided", [], True),
+        ("", [9], False),
     ],
 )
-def test_change_of_replicas(scheduling: dict[str, str] | None, clusters: Sequence[int], changed: bool) -> None:
-    assert replicas_changed(3, scheduling, clusters) is changed
+def test_change_of_replicas(kind: str | None, clusters: Sequence[int], changed: bool) -> None:
+    assert replicas_changed(3, kind, clusters) is changed
 
 
 def test_a_reschedule_must_be_strictly_later_than_the_last_success() -> None:
