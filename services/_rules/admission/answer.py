@@ -34,12 +34,16 @@ class Admitted(Struct, frozen=True):
 
 
 class Denied(Struct, frozen=True):
-    """The request ends here: the step that refused it, the HTTP status, the text for the user, the single causes."""
+    """The request ends here: the step that refused it, the HTTP status, the text for the user, the single causes.
+
+    `reason` is the machine-readable reason of the answer where it is not the usual one of the status.
+    """
 
     stage: Stage
     code: int
     message: str
     causes: tuple[Cause, ...] = ()
+    reason: str = ""
 
 
 class Refusal(Exception):
