@@ -43,3 +43,13 @@ async def test_two_members_share_one_server_without_seeing_each_other(
         await first.until(lambda f: f["status"].get("availableReplicas") == 1, "deployment", "web")
         assert (await second.get("deployments"))["items"] == []
         assert set(versions(await second.get("nodes"))) == {"m2-node-1", "m2-node-2"}
+
+
+async def test_member_goes_on_after_its_log_was_away(run_member_with: Any, nats_server: Server, web: Any) -> None:
+    async with run_member_with(nats_url=nats_server.url, ready_delay=0.3) as member:
+        await member.apply(web(3))
+        nats_server.kill9()
+        nats_server.start()
+        await member.until(lambda f: f["status"].get("availableReplicas") == 3, "deployment", "web")
+        found = await member.get("pods")
+        assert len(found["items"]) == 3
