@@ -69,12 +69,13 @@ class ApiServer:
         reviews = Reviews(self.authenticator, authorizer)
         subresources = Subresources(self.objects, self.deleter, TokenRequests(self.objects, signer))
         self._resources = ResourceApi(self.objects, self.deleter, subresources, registry, table_of(), reviews.answer)
+        current = self.settings.profile == "current"
         self.discovery = Discovery(
             registry,
             self.settings.git_version,
             lambda: self.store.ready,
-            openapi_of(registry),
-            aggregated=self.settings.profile == "current",
+            openapi_of(registry, self.settings.git_version, with_v3=current),
+            aggregated=current,
         )
         self.controllers = builtin_controllers(self)
         routes = [c.route for c in self.controllers if hasattr(c, "route")]

@@ -6,6 +6,7 @@ from services.apiserver import aggregation, definitions
 from services.apiserver.admission import Plugin
 from services.apiserver.allocating import ServiceAllocator
 from services.apiserver.answers import TableOf
+from services.apiserver.call import now
 from services.apiserver.garbage import GarbageCollector
 from services.apiserver.kinds.model import Kind
 from services.apiserver.kinds.registry import Registry
@@ -69,14 +70,23 @@ def builtin_controllers(server: "ApiServer") -> list[Any]:
 def table_of() -> TableOf:
     """The Table renderer."""
 
-    def plain(kind: Kind, objects: list[Manifest], include: str, version: str, columns: bool) -> Manifest:
-        definitions = [{"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}]
-        rows = [{"cells": [o["metadata"]["name"]], "object": o} for o in objects]
-        return {"columnDefinitions": definitions if columns else None, "rows": rows}
+    def render(kind: Kind, objects: list[Manifest], include: str, version: str, columns: bool) -> Manifest:
+        from services.apiserver.tables.build import table
 
-    return plain
+        return table(kind, objects, include, version, columns, now())
+
+    return render
 
 
-def openapi_of(registry: Registry) -> "OpenApi | None":
-    """The OpenAPI documents."""
-    return None
+def openapi_of(registry: Registry, release: str, *, with_v3: bool) -> "OpenApi":
+    """The OpenAPI documents, made when they are first asked for."""
+    found: list[OpenApi] = []
+
+    def answer(path: str, query: dict[str, str], accept: str) -> tuple[bytes, str] | None:
+        if not found:
+            from services.apiserver.openapi.serve import OpenApi as Documents
+
+            found.append(Documents(registry, release, with_v3=with_v3))
+        return found[0](path, query, accept)
+
+    return answer
