@@ -70,8 +70,21 @@ def matching_tolerations(
     return True, tuple(used)
 
 
-def seconds_since(taint: Taint, now: datetime) -> float:
-    """Age of a taint in seconds; a taint without a time is as old as `now` (age 0)."""
-    if taint.time_added is None:
+def seconds_left(taints: Sequence[Taint], tolerations: Sequence[Toleration], now: datetime) -> float | None:
+    """Seconds until the first of the tolerations in use runs out: 0 for at once, None for never (reference 03 §7.3).
+
+    A toleration runs for its seconds from the moment a taint it covers was added; a taint without that moment does not
+    count. Raises ValueError for a moment that is no RFC 3339 time.
+    """
+    if not taints:
+        return None
+    if not tolerations:
         return 0.0
-    return (now - datetime.fromisoformat(taint.time_added)).total_seconds()
+    ends = [
+        (datetime.fromisoformat(taint.time_added) - now).total_seconds() + item.toleration_seconds
+        for item in tolerations
+        if item.toleration_seconds is not None
+        for taint in taints
+        if taint.time_added is not None and tolerates(item, taint)
+    ]
+    return max(min(ends), 0.0) if ends else None

@@ -1,11 +1,12 @@
 """Tolerations against taints, and cluster affinities that say which clusters are candidates."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from services._rules.cluster_affinity import cluster_matches
-from services._rules.taints import Taint, Toleration, first_untolerated, matching_tolerations, tolerates
+from services._rules.taints import Taint, Toleration, first_untolerated, matching_tolerations, seconds_left, tolerates
 
 TAINT = Taint(key="k", value="v", effect="NoExecute")
 
@@ -43,6 +44,18 @@ def test_the_tolerations_in_use_are_named_in_the_order_of_the_taints() -> None:
     assert matching_tolerations([Taint(key="x", effect="NoExecute"), TAINT], [limited, rest]) == (True, (rest, limited))
     assert matching_tolerations([TAINT], []) == (False, ())
     assert matching_tolerations([], [rest]) == (True, ())
+
+
+def test_the_shortest_toleration_in_use_ends_first() -> None:
+    now = datetime(2026, 8, 1, tzinfo=UTC)
+    taint = Taint(key="k", value="v", effect="NoExecute", time_added="2026-07-31T23:59:30Z")
+    endless, minute = Toleration(operator="Exists"), Toleration(key="k", value="v", toleration_seconds=60)
+    assert seconds_left([taint], [endless, minute], now) == 30
+    assert seconds_left([taint], [Toleration(operator="Exists", toleration_seconds=-5)], now) == 0
+    assert seconds_left([taint], [endless], now) is None
+    assert seconds_left([TAINT], [minute], now) is None
+    assert seconds_left([taint], [], now) == 0
+    assert seconds_left([], [], now) is None
 
 
 CLUSTER: dict[str, Any] = {
