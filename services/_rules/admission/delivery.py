@@ -18,6 +18,7 @@ from services._rules.constants import (
 from services._rules.interpreter.base import InterpretError, Manifest
 from services._rules.interpreter.prune import prune
 from services._rules.interpreter.shapes import check_object
+from services._rules.manifests import is_readable
 
 
 class _Reference(msgspec.Struct, rename="camel"):
@@ -85,15 +86,8 @@ def check_deletion(old: Mapping[str, Any]) -> None:
 
 def _manifest(value: Any, field: str) -> Manifest:
     """The pruned manifest; one that an API server could not read back is refused."""
-    if not isinstance(value, dict) or not isinstance(value.get("kind"), str) or not value["kind"]:
-        raise Refusal(f"{field}: the manifest has no kind", code=500)
-    metadata = value.get("metadata")
-    if metadata is not None and not isinstance(metadata, dict):
-        raise Refusal(f"{field}.metadata: must be an object", code=500)
-    for name in ("labels", "annotations"):
-        texts = (metadata or {}).get(name)
-        if texts is not None and not _is_map_of_text(texts):
-            raise Refusal(f"{field}.metadata.{name}: must map texts to texts", code=500)
+    if not is_readable(value):
+        raise Refusal(f"{field}: the manifest has no kind, or an apiVersion that is none", code=500)
     if value["kind"] == "Job":
         try:
             check_object("Job", value)
@@ -103,9 +97,16 @@ def _manifest(value: Any, field: str) -> Manifest:
 
 
 def _marked(manifest: Manifest, identity: str) -> Manifest:
-    """With the lists of labels and annotations that the control plane owns, the marks themselves included."""
-    metadata = manifest.get("metadata") or {}
-    annotations, labels = dict(metadata.get("annotations") or {}), dict(metadata.get("labels") or {})
+    """With the lists of labels and annotations that the control plane owns, the marks themselves included.
+
+    Labels and annotations of a wrong type count as none; where not even metadata is an object there is no place to mark.
+    """
+    metadata = manifest.get("metadata")
+    if metadata is None:
+        metadata = {}
+    elif not isinstance(metadata, dict):
+        return manifest
+    annotations, labels = _map_of_text(metadata.get("annotations")), _map_of_text(metadata.get("labels"))
     labels[WORK_ID_LABEL] = identity
     owned = {*annotations, MANAGED_ANNOTATIONS_ANNOTATION, MANAGED_LABELS_ANNOTATION}
     annotations[MANAGED_ANNOTATIONS_ANNOTATION] = ",".join(sorted(owned))
@@ -113,5 +114,6 @@ def _marked(manifest: Manifest, identity: str) -> Manifest:
     return manifest | {"metadata": metadata | {"annotations": annotations, "labels": labels}}
 
 
-def _is_map_of_text(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+def _map_of_text(value: object) -> dict[str, str]:
+    """A copy of a map of texts, empty for anything else."""
+    return dict(value) if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()) else {}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from services._rules.interpreter.base import Manifest
+from services._rules.manifests import is_readable
 from services._rules.overrides import embedded_json, embedded_yaml, pointer
 from services._rules.overrides.errors import StepError
 from services._rules.overrides.pointer import PointerError
@@ -20,7 +21,7 @@ def plaintext_step(items: Sequence[Mapping[str, Any]]) -> Step:
         changed: Any = manifest
         for operation in operations:
             changed = _patched(changed, operation, f"plaintext {operation['op']} at {operation['path']}")
-        if not _is_object(changed):
+        if not is_readable(changed):
             raise StepError("plaintext", "what is left is no object: apiVersion and kind have to stay")
         return changed  # type: ignore[no-any-return]
 
@@ -75,11 +76,3 @@ _REASONS = {
     "remove": "there is nothing at this path to remove",
     "replace": "there is nothing at this path to replace",
 }
-
-
-def _is_object(document: object) -> bool:
-    """Whether an API server would still read this as an object."""
-    if not isinstance(document, dict):
-        return False
-    kind, api_version = document.get("kind"), document.get("apiVersion")
-    return isinstance(kind, str) and kind != "" and not (isinstance(api_version, str) and api_version.count("/") > 1)
