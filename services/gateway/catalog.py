@@ -19,7 +19,7 @@ from services.gateway.shapes import Manifest
 from services.gateway.state import Bound, Copy, GatewayState, Place
 
 TAG_BITS: Final = 8
-RING: Final = 8192
+RING: Final = 4096
 
 Name = tuple[str, str]
 Kind = Literal["ResourceBinding", "ClusterResourceBinding", "Work"]
@@ -73,19 +73,18 @@ class Entry:
 
 
 class Change:
-    """One step of a collection: `before` is None for an addition, `after` for a deletion; `raw` caches frames.
+    """One step of a collection: `before` is None for an addition, `after` for a deletion.
 
     `revision` is where a client stands after it, `version` the same as text; the entry of a deletion keeps its state.
     """
 
-    __slots__ = ("after", "before", "raw", "revision", "version")
+    __slots__ = ("after", "before", "revision", "version")
 
     def __init__(self, revision: int, version: str, before: Entry | None, after: Entry | None) -> None:
         self.revision = revision
         self.version = version
         self.before = before
         self.after = after
-        self.raw: dict[str, bytes] = {}
 
 
 class Collection:

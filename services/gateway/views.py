@@ -1,6 +1,7 @@
 """Turns entries into response bytes: objects, lists, Tables, metadata only, and frames of watches.
 
-JSON of an object is encoded once per revision and API version and shared by whoever asks; `Encoder` bounds what is kept.
+JSON of an object is encoded once per revision and API version and shared by whoever asks; `Encoder` bounds what is
+kept.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from msgspec import Raw
+
 from services.gateway import bindings, works
 from services.gateway.answers import Form
-from services.gateway.catalog import Change, Entry
+from services.gateway.catalog import Entry
 from services.gateway.resources import Resource
 from services.gateway.shapes import Manifest, age, encode
 from services.gateway.state import Bound, Copy
@@ -104,19 +107,13 @@ def row(entry: Entry, resource: Resource, form: Form, include: str, now: float, 
     cells: list[Any] = [entry.name[1]]
     if resource.columns:
         cells += entry.cells()
-    cells.append(age(_created(entry), now))
+    cells.append(age(entry.created, now))
     found: Manifest = {"cells": cells}
     if include == "Object" and whole is not None:
-        from msgspec import Raw
-
         found["object"] = Raw(whole)
     elif include != "None":
         found["object"] = partial(entry, form)
     return found
-
-
-def _created(entry: Entry) -> float:
-    return entry.created
 
 
 def table(resource: Resource, form: Form, metadata: Manifest, rows: list[Manifest], *, head: bool = True) -> Manifest:
@@ -170,10 +167,3 @@ def bookmark(resource: Resource, form: Form, version: str, *, initial_end: bool 
     else:
         body |= {"spec": {}}
     return frame("BOOKMARK", encode(body))
-
-
-def shown(change: Change) -> Entry:
-    """The entry that a change shows: the new one, or the last one of what is gone."""
-    entry = change.after or change.before
-    assert entry is not None
-    return entry

@@ -1,0 +1,40 @@
+"""The catalogue of the gateway's metrics."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from services._kit.metrics import NAMESPACE, SECONDS, ReadCollector
+from services.gateway.catalog import Catalog
+from services.gateway.views import Encoder
+from services.gateway.watching import Watching
+
+
+class GatewayMetrics:
+    """Requests by verb and code; sizes of what is shown are read when somebody asks."""
+
+    def __init__(
+        self, registry: CollectorRegistry, reads: ReadCollector, catalog: Catalog, encoder: Encoder, watching: Watching
+    ) -> None:
+        self.requests = Counter(
+            "gateway_requests",
+            "Requests answered",
+            ["verb", "resource", "code"],
+            namespace=NAMESPACE,
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "gateway_request_seconds",
+            "Time until a request was answered, watches not counted",
+            ["verb"],
+            namespace=NAMESPACE,
+            buckets=SECONDS,
+            registry=registry,
+        )
+        for collection in (catalog.bindings, catalog.cluster_bindings, catalog.works):
+            entries = collection.entries
+            reads.gauge("gateway_objects", "Objects shown", entries.__len__, kind=collection.kind)
+        reads.gauge("gateway_watches", "Watches that run", lambda: watching.running)
+        reads.gauge("gateway_json_bytes", "Bytes of JSON kept for the next one who asks", lambda: encoder.kept_bytes)
+        reads.counter("gateway_json_encoded", "Objects encoded", lambda: encoder.encoded)
+        reads.counter("gateway_json_shared", "Objects answered with JSON encoded before", lambda: encoder.shared)
