@@ -99,7 +99,7 @@ def _manifest(value: Any, field: str) -> Manifest:
 def _marked(manifest: Manifest, identity: str) -> Manifest:
     """With the lists of labels and annotations that the control plane owns, the marks themselves included.
 
-    Labels and annotations of a wrong type count as none; where not even metadata is an object there is no place to mark.
+    Labels and annotations of a wrong type count as none; where metadata is no object there is no place to mark.
     """
     metadata = manifest.get("metadata")
     if metadata is None:
