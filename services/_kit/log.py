@@ -114,8 +114,9 @@ class Log(Protocol):
     def pump(self, filters: Sequence[str], start: int | None = None, window: int = 4096) -> Pump:
         """A reader of the subjects that match.
 
-        From sequence `start`, or (None) the last message of every subject first and then the tail. `window` bounds
-        how many messages wait for a slow reader; nothing is ever dropped.
+        From sequence `start` (whatever precedes it counts as read: a log that ends earlier was replaced), or (None) the
+        last message of every subject first and then the tail. `window` bounds how many messages wait for a slow
+        reader; nothing is ever dropped.
         """
 
     def read(self, filters: Sequence[str], start: int = 1, stop: int | None = None) -> AsyncIterator[Message]:

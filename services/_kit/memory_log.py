@@ -180,6 +180,8 @@ class MemoryPump:
                 yield Delivery([], True, 0)
         else:
             position = scanned = self._start - 1
+            if identity.last_seq < position:
+                raise LogReplaced(f"stream {self._log.name} ends at {identity.last_seq}, {position} was read before")
             yield Delivery([], self._log.last_seq <= scanned, position)
         while not self._closed.is_set():
             present = await self._log.identity()

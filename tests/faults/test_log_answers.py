@@ -41,7 +41,7 @@ def group(name):
 
 async def until_stored(log, seq):
     """Return once the log holds a sequence."""
-    pump = log.pump([">"], start=seq)
+    pump = log.pump([">"], start=1)
     async for delivery in pump:
         if delivery.position >= seq:
             break

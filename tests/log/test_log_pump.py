@@ -128,6 +128,13 @@ async def test_a_closed_pump_ends_its_iteration(backend):
     assert len(seen) == 1
 
 
+async def test_a_log_that_ends_before_what_was_read_ends_the_reader(backend):
+    await backend.facts.append([new("cluster.a")])
+    async with reading(backend.facts, ["cluster.*"], start=9) as deliveries:
+        with pytest.raises(LogReplaced, match="ends at 1"):
+            await until_caught_up(deliveries)
+
+
 async def test_another_stream_of_the_same_name_ends_the_reader():
     from services._kit.memory_log import MemoryLog
 
