@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from itertools import count
 from secrets import token_hex
@@ -14,9 +15,16 @@ def random_id() -> str:
 
 
 class Sequence:
-    """Unique short ids of one process: a random prefix drawn once, then a counter."""
+    """Unique short ids of one process: a random prefix drawn once, then a counter.
+
+    A forked child draws a prefix of its own: two processes with one prefix would share consumers and batches.
+    """
 
     def __init__(self) -> None:
+        self._draw()
+        os.register_at_fork(after_in_child=self._draw)
+
+    def _draw(self) -> None:
         self._prefix = token_hex(8)
         self._numbers = count(1)
 

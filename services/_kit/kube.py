@@ -224,10 +224,7 @@ class KubeClient:
     async def _identity(self) -> dict[str, str]:
         if self._configuration is None:
             return {}
-        hook = self._configuration.refresh_api_key_hook
-        if hook is not None:
-            await hook(self._configuration)
-        setting = self._configuration.auth_settings().get("BearerToken")
+        setting = (await self._configuration.auth_settings()).get("BearerToken")
         if setting and setting["value"]:
             return {setting["key"]: setting["value"]}
         return {}

@@ -17,7 +17,7 @@ log = structlog.get_logger("kube_watch")
 _PAGE = "500"
 
 
-class _ListMeta(Struct, rename={"resource_version": "resourceVersion", "next": "continue"}):
+class _ListMeta(Struct, frozen=True, rename={"resource_version": "resourceVersion", "next": "continue"}):
     resource_version: str = ""
     next: str = ""
 
@@ -27,7 +27,7 @@ class _List(Struct):
     items: list[Raw] | None = None
 
 
-class _EventMeta(Struct):
+class _EventMeta(Struct, frozen=True):
     resource_version: str = msgspec.field(name="resourceVersion", default="")
 
 

@@ -15,6 +15,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+@app.callback()
+def root() -> None:
+    """Multi-cluster Kubernetes orchestration whose truth is an event log."""
+
+
 Directory = Annotated[Path, typer.Option("--dir", help="Directory of the installation.", envvar="FLEETLOG_DIR")]
 DEFAULT_DIRECTORY = Path(".fleetlog")
 

@@ -25,7 +25,7 @@ SERVICES: Final = (
     "override_renderer",
     "executor",
     "status_aggregator",
-    "gateway",
+    # "gateway",
 )
 _WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "executor", "status_aggregator"})
 _AGGREGATED: Final = ("work.karmada.io/v1alpha1", "work.karmada.io/v1alpha2")
@@ -145,7 +145,9 @@ class Installer:
     def _nats_config(self) -> Path:
         path = self.layout.data("nats") / "nats.conf"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
+        for private in (path, self._token_file):
+            private.touch(mode=0o600)
+        self._token_file.write_text(self.installation.nats_token)
         path.write_text(
             f"""# Written by fleetlog up at every start.
 listen: "127.0.0.1:{self.installation.port("nats")}"
@@ -160,13 +162,14 @@ jetstream {{
         )
         return path
 
+    @property
+    def _token_file(self) -> Path:
+        return self.layout.directory / "data" / "nats.token"
+
     def _environment(self) -> dict[str, str]:
         environment = {"FLEETLOG_NATS_URL": self.nats_url}
         if not self.installation.nats_url:
-            token = self.layout.directory / "data" / "nats.token"
-            token.touch(mode=0o600)
-            token.write_text(self.installation.nats_token)
-            environment["FLEETLOG_NATS_TOKEN_FILE"] = str(token)
+            environment["FLEETLOG_NATS_TOKEN_FILE"] = str(self._token_file)
         return environment
 
     def _store_url(self) -> str:
