@@ -31,7 +31,7 @@ class Fact(Struct, frozen=True, gc=False):
     stream: str = FACTS
 
 
-class Cause(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Cause(Struct, frozen=True, rename="camel"):
     """A fact that made another one necessary; `event` and `subject` are empty where it is not at hand any more."""
 
     position: int
@@ -42,7 +42,7 @@ class Cause(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Milliseconds from the cause to its effect."""
 
 
-class Entry(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Entry(Struct, frozen=True, rename="camel"):
     """One step of the story. `time` is in seconds since 1970, `offset_ms` counts from the first step.
 
     `as_of` is the log position that the deciding service had seen, `decided_at` the time it was given.

@@ -186,17 +186,17 @@ def _rollup(event: StatusRolledUp) -> str:
     return _joined(counted, "complete" if event.fully_applied else "", "; ".join(failing))
 
 
-class _Condition(Struct):
+class _Condition(Struct, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
 
 
-class _Status(Struct):
-    conditions: list[_Condition] = []
+class _Status(Struct, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
 
 
-class _Cluster(Struct):
+class _Cluster(Struct, frozen=True):
     status: _Status = _Status()
 
 
