@@ -1,0 +1,263 @@
+"""Who manages which field: metadata.managedFields after creates, updates and patches, and server-side apply.
+
+Pure: objects given are never changed and may share parts with what is returned. Managers of plain writes are told
+apart by name and API version, those of applies by name. An object without managed fields is not tracked until the
+first apply, whose predecessors then count as one manager, `before-first-apply`.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from services._rules.managed_fields_check import configuration_errors
+from services._rules.managed_fields_sets import Path, Paths, path_text, read_fields, write_fields
+from services._rules.managed_fields_types import IsAtomic, Schema, ShapeError, Types
+from services._rules.patch import PatchError
+
+Manifest = dict[str, Any]
+Entries = list[Manifest]
+
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+ANCIENT: Final = "ancient-changes"
+MOST_UPDATERS: Final = 10
+_SYSTEM: Final = frozenset(
+    {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
+    | {
+        ("f:metadata", f"f:{name}")
+        for name in (
+            "clusterName",
+            "creationTimestamp",
+            "generation",
+            "managedFields",
+            "name",
+            "namespace",
+            "resourceVersion",
+            "selfLink",
+            "uid",
+        )
+    }
+)
+
+
+class Id(NamedTuple):
+    """A manager: its name, `Apply` or `Update`, and for updates the API version."""
+
+    manager: str
+    operation: str
+    version: str
+
+
+class _Owned:
+    """The fields of one manager, and when it last changed something."""
+
+    __slots__ = ("fields", "time", "version")
+
+    def __init__(self, version: str, time: str, fields: Paths) -> None:
+        self.version = version
+        self.time = time
+        self.fields = fields
+
+
+_Managers = dict[Id, _Owned]
+
+
+class Writer(NamedTuple):
+    """Who writes: the manager's name, the API version of the request, and the time (RFC 3339, whole seconds)."""
+
+    manager: str
+    version: str
+    time: str
+
+
+class FieldOwnership:
+    """Ownership for objects of one kind.
+
+    `empty` is an object of the kind in which nothing is set, as it is written: what is always there belongs to nobody.
+    `is_atomic` names struct schemas that are owned as a whole.
+    """
+
+    def __init__(self, schema: Schema | None, empty: Manifest, is_atomic: IsAtomic = lambda _: False) -> None:
+        self._schema = schema
+        self._empty = _bare(empty)
+        self._types = Types(schema, is_atomic)
+
+    def created(self, obj: Manifest, writer: Writer) -> Entries:
+        """Return the managedFields of a new, defaulted object."""
+        managers = _read(obj)
+        return self._written(managers, self._empty, obj, writer)
+
+    def updated(self, new: Manifest, old: Manifest, writer: Writer) -> Entries:
+        """Return the managedFields after replacing `old` by `new` (defaulted).
+
+        Those in `new` count if it has any; a list of one empty item resets them; otherwise those of `old` go on.
+        """
+        given = (new.get("metadata") or {}).get("managedFields")
+        if given == [{}]:
+            return []
+        managers = _read(new) or _read(old)
+        return self._written(managers, _bare(old), new, writer) if managers else []
+
+    def _written(self, managers: _Managers, old: Manifest, new: Manifest, writer: Writer) -> Entries:
+        try:
+            difference = self._types.difference(old, _bare(new))
+        except ShapeError:
+            # Such an object is refused by validation, or its kind knows better: nobody's fields change.
+            return _write(managers)
+        me = Id(writer.manager, "Update", writer.version)
+        touched = difference.modified | difference.added
+        for who, owned in managers.items():
+            if who != me:
+                owned.fields -= touched
+            owned.fields -= difference.removed
+        touched -= _SYSTEM
+        if touched:
+            mine = managers.setdefault(me, _Owned(writer.version, writer.time, set()))
+            mine.fields |= touched
+            mine.time = writer.time
+        elif me in managers and difference.removed - _SYSTEM:
+            managers[me].time = writer.time
+        _cap(managers)
+        return _write(managers)
+
+    def applied(
+        self, live: Manifest | None, config: Manifest, writer: Writer, *, force: bool = False
+    ) -> tuple[Manifest, Entries]:
+        """Return the object that applying `config` makes of `live` (None: it does not exist), and its managedFields.
+
+        The object is not defaulted and has no managedFields. Raises PatchError: 409 with one cause per conflicting
+        field unless `force`, 500 for a configuration that does not fit the schema.
+        """
+        config = _bare(config)
+        self._check(live, config)
+        managers = _read(live) if live is not None else {}
+        before = _bare(live) if live is not None else self._empty
+        me = Id(writer.manager, "Apply", "")
+        try:
+            if live is not None and not managers:
+                first = Id(BEFORE_FIRST_APPLY, "Update", writer.version)
+                present = self._types.difference(self._empty, before)
+                managers[first] = _Owned(writer.version, "", (present.added | present.modified) - _SYSTEM)
+            fields = self._types.fields(config) - _SYSTEM
+            merged = self._types.merged(before, config)
+            last = managers.get(me)
+            managers[me] = _Owned(writer.version, last.time if last else writer.time, fields)
+            if last is not None:
+                merged = self._types.without(merged, _given_up(last.fields, managers))
+            difference = self._types.difference(before, merged)
+        except ShapeError as error:
+            raise PatchError(f"failed to create typed patch object: {error}") from error
+        self._take(managers, me, difference.modified | difference.added, difference.removed, force=force)
+        changed = (difference.modified | difference.added | difference.removed) - _SYSTEM
+        if changed or last is None or last.fields != fields:
+            managers[me].time = writer.time
+        return merged, _write(managers)
+
+    def _check(self, live: Manifest | None, config: Manifest) -> None:
+        kind = (live or self._empty).get("kind")
+        if kind and config.get("kind") and config["kind"] != kind:
+            raise PatchError(
+                f"failed to merge config: expected objects of the same type, but got {{{kind} {{<nil> <nil> <nil>}}}} "
+                f"and {{{config['kind']} {{<nil> <nil> <nil>}}}}"
+            )
+        errors = configuration_errors(self._schema, config)
+        if errors:
+            text = errors[0] if len(errors) == 1 else "errors:\n  " + "\n  ".join(errors)
+            raise PatchError(f"failed to create typed patch object: {text}")
+
+    @staticmethod
+    def _take(managers: _Managers, me: Id, touched: Paths, removed: Paths, *, force: bool) -> None:
+        """Take the touched fields from other managers; raises PatchError unless `force` or nobody else has them."""
+        conflicts: list[tuple[Id, Path]] = []
+        for who, owned in managers.items():
+            if who != me:
+                conflicts += [(who, path) for path in sorted(owned.fields & touched)]
+        if conflicts and not force:
+            raise _conflict(conflicts)
+        for who, owned in managers.items():
+            if who != me:
+                owned.fields -= touched
+                owned.fields -= removed
+
+
+def _given_up(last: Paths, managers: _Managers) -> Paths:
+    """Return the fields of the last configuration that nobody manages any more, now that the new one is in force."""
+    kept: Paths = set()
+    for owned in managers.values():
+        for path in owned.fields:
+            kept.update(path[:at] for at in range(1, len(path) + 1))
+    return last - kept
+
+
+def _conflict(conflicts: list[tuple[Id, Path]]) -> PatchError:
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {_named(who)}", "field": path_text(path)}
+        for who, path in conflicts
+    ]
+    if len(conflicts) == 1:
+        text = f"{causes[0]['message']}: {causes[0]['field']}"
+    else:
+        lines: list[str] = []
+        for who in sorted({who for who, _ in conflicts}):
+            lines.append(f"conflicts with {_named(who)}:")
+            lines += [f"- {path_text(path)}" for other, path in conflicts if other == who]
+        text = "\n".join(lines)
+    plural = "" if len(conflicts) == 1 else "s"
+    return PatchError(
+        f"Apply failed with {len(conflicts)} conflict{plural}: {text}",
+        status=409,
+        reason="Conflict",
+        details={"causes": causes},
+    )
+
+
+def _named(who: Id) -> str:
+    return f'"{who.manager}" using {who.version}' if who.operation == "Update" else f'"{who.manager}"'
+
+
+def _bare(obj: Manifest) -> Manifest:
+    """Return an object without its managedFields."""
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return obj
+    return {**obj, "metadata": {name: value for name, value in meta.items() if name != "managedFields"}}
+
+
+def _read(obj: Manifest) -> _Managers:
+    found: _Managers = {}
+    for entry in (obj.get("metadata") or {}).get("managedFields") or ():
+        if not isinstance(entry, dict) or not entry.get("operation"):
+            continue
+        operation, version = entry["operation"], entry.get("apiVersion", "")
+        who = Id(entry.get("manager", ""), operation, "" if operation == "Apply" else version)
+        found[who] = _Owned(version, entry.get("time") or "", read_fields(entry.get("fieldsV1")))
+    return found
+
+
+def _write(managers: _Managers) -> Entries:
+    kept = [(who, owned) for who, owned in managers.items() if owned.fields]
+    kept.sort(key=lambda item: (item[0].operation, item[1].time, item[0].manager, item[1].version))
+    entries: Entries = []
+    for who, owned in kept:
+        entry: Manifest = {"manager": who.manager, "operation": who.operation, "apiVersion": owned.version}
+        if owned.time:
+            entry["time"] = owned.time
+        entries.append(entry | {"fieldsType": "FieldsV1", "fieldsV1": write_fields(owned.fields)})
+    return entries
+
+
+def _cap(managers: _Managers) -> None:
+    """Fold the oldest updaters into one, so that managedFields do not grow without end."""
+    updaters = [(who, owned) for who, owned in managers.items() if who.operation == "Update" and owned.fields]
+    if len(updaters) <= MOST_UPDATERS:
+        return
+    updaters.sort(key=lambda item: (item[1].time, item[0].manager))
+    for who, owned in _oldest(updaters, len(updaters) - MOST_UPDATERS):
+        bucket = Id(ANCIENT, "Update", who.version)
+        del managers[who]
+        kept = managers.setdefault(bucket, _Owned(owned.version, owned.time, set()))
+        kept.fields |= owned.fields
+        kept.time = max(kept.time, owned.time)
+
+
+def _oldest(updaters: Iterable[tuple[Id, _Owned]], many: int) -> list[tuple[Id, _Owned]]:
+    # One more than too many: what they are folded into is a manager as well.
+    return [item for item in updaters if item[0].manager != ANCIENT][: many + 1]

@@ -1,0 +1,233 @@
+"""Who manages which field after plain writes and applies; conflicts, taking over, and giving up."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services._rules.managed_fields import ANCIENT, FieldOwnership, Writer
+from services._rules.managed_fields_sets import path_text, read_fields, write_fields
+from services._rules.patch import PatchError
+
+STRING = {"type": "string"}
+ITEM = {"type": "object", "properties": {"name": STRING, "image": STRING, "n": {"type": "integer"}}}
+SELECTOR = {"type": "object", "properties": {"app": STRING}}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "kind": STRING,
+        "apiVersion": STRING,
+        "metadata": {"type": "object", "properties": {"name": STRING, "uid": STRING, "labels": {
+            "type": "object", "additionalProperties": STRING}}},
+        "data": {"type": "object", "additionalProperties": STRING},
+        "spec": {
+            "type": "object",
+            "properties": {
+                "items": {"type": "array", "items": ITEM, "x-kubernetes-patch-strategy": "merge",
+                          "x-kubernetes-patch-merge-key": "name"},
+                "set": {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"},
+                "plain": {"type": "array", "items": STRING},
+                "selector": SELECTOR,
+            },
+        },
+    },
+}  # fmt: skip
+EMPTY: dict[str, Any] = {"kind": "Thing", "apiVersion": "v1", "metadata": {}, "spec": {"items": None}}
+OWN = FieldOwnership(SCHEMA, EMPTY, lambda schema: schema is SELECTOR)
+
+
+def thing(**fields: Any) -> dict[str, Any]:
+    return {"kind": "Thing", "apiVersion": "v1", "metadata": {"name": "a"}, **fields}
+
+
+def writer(name: str, second: int = 0, version: str = "v1") -> Writer:
+    return Writer(name, version, f"2026-01-01T00:00:{second:02d}Z")
+
+
+def shown(entries: list) -> dict[str, Any]:
+    return {f"{entry['manager']}/{entry['operation']}": entry["fieldsV1"] for entry in entries}
+
+
+def with_managers(obj: dict, entries: list) -> dict:
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}
+
+
+def apply(live: dict | None, name: str, config: dict, *, force: bool = False, second: int = 0) -> dict:
+    kept = copy.deepcopy((live, config))
+    merged, entries = OWN.applied(live, config, writer(name, second), force=force)
+    assert (live, config) == kept
+    return with_managers(merged, entries)
+
+
+def test_a_create_owns_what_it_sets_beyond_what_is_always_there() -> None:
+    obj = thing(
+        spec={"items": [{"name": "x", "image": "i"}], "set": ["s"], "plain": ["p"], "selector": {"app": "a"}},
+        data={"k": "v"},
+    )
+    (entry,) = OWN.created(obj, writer("me"))
+    item = {".": {}, "f:name": {}, "f:image": {}}
+    assert entry == {
+        "manager": "me",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": "2026-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {
+            "f:data": {".": {}, "f:k": {}},
+            "f:spec": {
+                "f:items": {'k:{"name":"x"}': item},
+                "f:set": {".": {}, 'v:"s"': {}},
+                "f:plain": {},
+                "f:selector": {},
+            },
+        },
+    }
+
+
+def test_an_update_takes_over_what_it_changes_only() -> None:
+    first = thing(data={"a": "1", "b": "2"})
+    first = with_managers(first, OWN.created(first, writer("one")))
+    second = thing(data={"a": "9", "b": "2", "c": "3"})
+    entries = OWN.updated(second, first, writer("two", 1))
+    assert shown(entries) == {
+        "one/Update": {"f:data": {".": {}, "f:b": {}}},
+        "two/Update": {"f:data": {"f:a": {}, "f:c": {}}},
+    }
+    gone = OWN.updated(thing(), with_managers(second, entries), writer("three", 2))
+    assert gone == []
+
+
+def test_an_update_that_changes_nothing_keeps_the_times() -> None:
+    first = thing(data={"a": "1"})
+    first = with_managers(first, OWN.created(first, writer("one")))
+    assert OWN.updated(thing(data={"a": "1"}), first, writer("one", 30)) == first["metadata"]["managedFields"]
+
+
+def test_one_empty_entry_resets_and_then_nothing_is_tracked() -> None:
+    first = thing(data={"a": "1"})
+    first = with_managers(first, OWN.created(first, writer("one")))
+    assert OWN.updated(with_managers(thing(data={"a": "2"}), [{}]), first, writer("two")) == []
+    assert OWN.updated(thing(data={"a": "3"}), thing(data={"a": "2"}), writer("two")) == []
+
+
+def test_applies_share_equal_values_and_the_last_to_leave_removes_them() -> None:
+    live = apply(None, "m1", thing(data={"a": "1"}))
+    live = apply(live, "m2", thing(data={"a": "1"}), second=1)
+    assert shown(live["metadata"]["managedFields"]) == {
+        "m1/Apply": {"f:data": {"f:a": {}}},
+        "m2/Apply": {"f:data": {"f:a": {}}},
+    }
+    live = apply(live, "m1", thing(data={}))
+    assert live["data"] == {"a": "1"}
+    live = apply(live, "m2", thing(data={}))
+    assert live["data"] == {}
+    assert live["metadata"]["managedFields"] == []
+
+
+def test_applying_the_same_again_changes_nothing() -> None:
+    live = apply(None, "m1", thing(data={"a": "1"}))
+    assert apply(live, "m1", thing(data={"a": "1"}), second=9) == live
+
+
+def test_a_conflict_names_every_field_and_its_manager() -> None:
+    live = apply(None, "m1", thing(data={"a": "1", "b": "1"}))
+    changed = {**live, "data": {"a": "e", "b": "1"}}
+    changed = with_managers(changed, OWN.updated(changed, live, writer("editor", 1)))
+    with pytest.raises(PatchError) as caught:
+        apply(changed, "m2", thing(data={"a": "2", "b": "2"}))
+    error = caught.value
+    assert (error.status, error.reason) == (409, "Conflict")
+    assert error.details == {
+        "causes": [
+            {"reason": "FieldManagerConflict", "message": 'conflict with "m1"', "field": ".data.b"},
+            {"reason": "FieldManagerConflict", "message": 'conflict with "editor" using v1', "field": ".data.a"},
+        ]
+    }
+    assert error.message.startswith("Apply failed with 2 conflicts: conflicts with ")
+    forced = apply(changed, "m2", thing(data={"a": "2", "b": "2"}), force=True)
+    assert shown(forced["metadata"]["managedFields"]) == {"m2/Apply": {"f:data": {"f:a": {}, "f:b": {}}}}
+
+
+def test_list_items_merge_by_key_and_go_with_their_last_manager() -> None:
+    live = apply(None, "m1", thing(spec={"items": [{"name": "x", "image": "1"}]}))
+    live = apply(live, "m2", thing(spec={"items": [{"name": "y", "image": "2"}, {"name": "x", "n": 5}]}), second=1)
+    assert live["spec"]["items"] == [{"name": "x", "image": "1", "n": 5}, {"name": "y", "image": "2"}]
+    with pytest.raises(PatchError, match=r'conflict with "m1": \.spec\.items\[name="x"\]\.image'):
+        apply(live, "m2", thing(spec={"items": [{"name": "x", "image": "other"}]}))
+    live = apply(live, "m2", thing(spec={"items": []}))
+    assert live["spec"]["items"] == [{"name": "x", "image": "1"}]
+
+
+def test_atomic_fields_conflict_as_a_whole() -> None:
+    live = apply(None, "m1", thing(spec={"plain": ["x"], "selector": {"app": "a"}}))
+    for spec, field in (({"plain": ["x", "y"]}, ".spec.plain"), ({"selector": {"app": "b"}}, ".spec.selector")):
+        with pytest.raises(PatchError, match=f'conflict with "m1": {field}'):
+            apply(live, "m2", thing(spec=spec))
+    taken = apply(live, "m2", thing(spec={"plain": ["y"]}), force=True)
+    assert taken["spec"]["plain"] == ["y"]
+
+
+def test_what_was_there_before_the_first_apply_has_a_manager() -> None:
+    with pytest.raises(PatchError, match=r'conflict with "before-first-apply" using v1: \.data\.a'):
+        apply(thing(data={"a": "1"}), "m1", thing(data={"a": "2"}))
+    live = apply(thing(data={"a": "1"}), "m1", thing(data={"a": "1"}))
+    assert shown(live["metadata"]["managedFields"]) == {
+        "m1/Apply": {"f:data": {"f:a": {}}},
+        "before-first-apply/Update": {"f:data": {".": {}, "f:a": {}}},
+    }
+
+
+def test_giving_up_a_field_keeps_what_others_manage_and_what_nobody_does() -> None:
+    first = thing(data={"a": "1", "b": "2"})
+    live = with_managers(first, OWN.created(first, writer("creator")))
+    live = apply(live, "m1", thing(data={"a": "5"}), force=True)
+    assert apply(live, "m1", thing(data={}))["data"] == {"b": "2"}
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        (thing(odd="x"), ".odd: field not declared in schema"),
+        (thing(data="str"), ".data: expected map, got &{str}"),
+        (thing(spec={"plain": "x"}), ".spec.plain: expected list, got &{x}"),
+        (thing(spec={"items": [{"name": "x", "n": "bad"}]}),
+         ".spec.items[0].n: expected numeric (int or float), got *value.valueUnstructured"),
+        (thing(spec={"items": [{"image": "x"}]}),
+         ('.spec.items: element 0: associative list with keys has an element that omits key field "name" '
+         "(and doesn't have default value)")),
+    ],
+)  # fmt: skip
+def test_configurations_that_do_not_fit_are_refused(config: dict, text: str) -> None:
+    with pytest.raises(PatchError) as caught:
+        apply(None, "m1", config)
+    assert caught.value.message == f"failed to create typed patch object: {text}"
+
+
+def test_the_oldest_updaters_are_folded_together() -> None:
+    obj = thing(data={"k0": "v"})
+    live = with_managers(obj, OWN.created(obj, writer("w00")))
+    for index in range(1, 15):
+        new = thing(data={**live["data"], f"k{index}": "v"})
+        live = with_managers(new, OWN.updated(new, live, writer(f"w{index:02d}", index)))
+    managers = [entry["manager"] for entry in live["metadata"]["managedFields"]]
+    assert len(managers) == 10
+    assert managers.count(ANCIENT) == 1
+    owned: set = set()
+    for entry in live["metadata"]["managedFields"]:
+        owned |= read_fields(entry["fieldsV1"])
+    assert {("f:data", f"f:k{index}") for index in range(15)} <= owned
+
+
+PATHS = st.sets(st.lists(st.sampled_from(["f:a", "f:b", 'k:{"n":"x"}', 'v:"s"']), min_size=1, max_size=4).map(tuple))
+
+
+@given(PATHS)
+def test_field_sets_survive_writing_and_reading(paths: set) -> None:
+    assert read_fields(write_fields(paths)) == paths
+
+
+def test_paths_are_shown_as_people_write_them() -> None:
+    path = ("f:spec", 'k:{"port":80,"protocol":"TCP"}', "f:x", 'v:"s"', "i:3")
+    assert path_text(path) == '.spec[port=80,protocol="TCP"].x[="s"][3]'
