@@ -204,6 +204,7 @@ def test_too_little_room_is_unschedulable_and_says_how_much_there_is() -> None:
     for replicas, alloc, prev, text in (
         (12, [3, 3, 3], {}, "failed to scale up: Clusters available replicas 9 are"),
         (24, [1, 1, 1], {"m1": 2, "m2": 4, "m3": 6}, "failed to scale up: Clusters available replicas 3 are"),
+        (10, [3, 3, 3], {}, "failed to scale up: Clusters available replicas 9 are"),
     ):
         decision = decide(DYNAMIC, replicas, alloc, prev)
         assert decision.error == "Unschedulable"

@@ -170,6 +170,7 @@ def test_accurate_estimates_only_lower_the_room() -> None:
     limited = schedule(clusters, binding, estimates=[{"m1": 2, "m2": -1}, {"m2": 20}])
     assert limited.clusters == (TargetCluster("m2", 9),)
     assert schedule(clusters, binding, estimates=[{"m1": 2, "m2": 3}]).error == "Unschedulable"
+    assert schedule(index(cluster("m1", 8)), binding, estimates=[{"m1": 9}]).error == "Unschedulable"
 
 
 def test_component_sets_need_room_for_one_whole_set_on_one_cluster() -> None:

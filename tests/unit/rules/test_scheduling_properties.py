@@ -202,6 +202,24 @@ def test_any_history_of_clusters_leads_to_the_same_decision(
 
 
 @cases
+@given(fleets(), specs(), fleets(), fleets())
+def test_two_futures_of_one_index_do_not_disturb_each_other(
+    fleet: list[Manifest], spec: Manifest, one: list[Manifest], other: list[Manifest]
+) -> None:
+    binding = binding_view(spec)
+    start = ClusterIndex(cluster_view(item) for item in fleet)
+    schedule(start, binding)
+    present = [{item["metadata"]["name"]: item for item in fleet} for _ in range(2)]
+    futures = [start, start]
+    for number, changes in enumerate((one, other)):
+        for item in changes:
+            futures[number] = futures[number].with_cluster(cluster_view(item))
+            present[number][item["metadata"]["name"]] = item
+            for future, clusters in zip(futures, present, strict=True):
+                assert schedule(future, binding) == run(list(clusters.values()), spec)
+
+
+@cases
 @given(fleets(), specs(), st.dictionaries(st.sampled_from(NAMES), st.integers(-1, 25)))
 def test_accurate_estimates_limit_the_general_ones(
     fleet: list[Manifest], spec: Manifest, answers: dict[str, int]

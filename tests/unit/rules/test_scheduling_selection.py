@@ -82,6 +82,12 @@ def test_a_cluster_short_of_room_is_exchanged_for_a_roomier_one() -> None:
     assert set(placed(decision)) == {"m1", "m3"}
 
 
+def test_of_equally_roomy_clusters_the_first_in_the_ranking_is_taken_in() -> None:
+    clusters = [cluster("m1", 1), cluster("m2", 9), cluster("m3", 9)]
+    decision = decide(clusters, 8, AGGREGATED, {"m1": 1}, spreadConstraints=spread(cluster=(1, 1)))
+    assert placed(decision) == {"m2": 8}
+
+
 @pytest.mark.parametrize(
     ("replicas", "strategy", "constraints", "text"),
     [
