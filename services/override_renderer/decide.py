@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from schemas.events.binding import BindingRequested
-from schemas.events.placement import TargetCluster
+from schemas.events.placement import PlacementDecided, PlacementEvent, TargetCluster
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
@@ -69,6 +69,8 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
     members = [name for name, member in state.clusters.items() if not member.deleting]
     where = effective(binding, bound.placement, bound.eviction, eviction_seq=bound.eviction_seq, clusters=members)
     template = bound.template
+    if isinstance(binding, BindingRequested) and _awaits_division(binding, bound.placement):
+        return Works()
     events: list[WorkEvent] = []
     blobs: list[bytes] = []
     if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
@@ -81,6 +83,19 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
         wanted = set()
     events.extend(_withdrawals(bound, wanted))
     return Works(tuple(events), tuple(blobs))
+
+
+def _awaits_division(binding: BindingRequested, placement: PlacementEvent | None) -> bool:
+    """Whether the scheduler is about to divide another number of replicas: what stands would be rendered twice.
+
+    A binding that no scheduler may touch is not waited for.
+    """
+    if not isinstance(placement, PlacementDecided) or placement.uid != binding.uid or binding.policy is None:
+        return False
+    if placement.replicas == binding.replicas:
+        return False
+    suspension = _spec(binding.spec).suspension or {}
+    return not suspension.get("scheduling")
 
 
 def _render_all(

@@ -96,9 +96,12 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
     def decide(self, state: AggregatorState, key: ObjectKey, now: float) -> Decision:
         """The rollup of one object, or, once it stands on the log, the status of the template."""
         rollup = decide(state, key)
-        if rollup is not None:
-            return Decision(events=(rollup,))
         reported = state.objects.get(key)
+        if rollup is not None:
+            last = reported.rollup if reported is not None else None
+            due = last.provenance.decided_at + self._settings.rollup_interval if last is not None else 0.0
+            # Members report in bursts: the first report passes at once, those right behind it are summed together.
+            return Decision(wake_at=due) if now < due else Decision(events=(rollup,))
         template = reported.template if reported is not None else None
         if isinstance(template, TemplateChanged) and offers_status(template.api_version, template.kind):
             return Decision(effects=(WriteStatus(key),))

@@ -10,5 +10,7 @@ class AggregatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fie
 
     control_kubeconfig: str
     concurrent_writes: int = 16
+    rollup_interval: float = 0.03
+    """Shortest time in seconds between two sums of one object."""
     events: bool = True
     """Whether Kubernetes Events are written."""

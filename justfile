@@ -1,0 +1,72 @@
+# Fleetlog: every recipe says what it does; `just` lists them.
+
+set positional-arguments
+
+run := "uv run --frozen"
+
+# List the recipes.
+default:
+    @just --list --unsorted
+
+# Start an installation, propagate the nginx example, show where it runs and why, stop.
+[group('run')]
+demo *ARGS: _setup
+    {{ run }} fleetlog demo "$@"
+
+# Start an installation on this machine and keep it running; data stays in .fleetlog.
+[group('run')]
+up *ARGS: _setup
+    {{ run }} fleetlog up "$@"
+
+# Print streams, subjects, their writers and readers.
+[group('run')]
+topology: _setup
+    {{ run }} fleetlog topology
+
+# Run all tests.
+[group('test')]
+test *ARGS: _setup
+    {{ run }} python -m tests.run "$@"
+
+# Kill services and the log under load, ten rounds; prints its seed.
+[group('test')]
+faults *ARGS: _setup
+    {{ run }} python -m tests.faults.run "$@"
+
+# Run every recorded behaviour file in a directory (default: ../shared/golden) and print one JSON line per file.
+[group('test')]
+golden *ARGS: _setup
+    {{ run }} python tests/golden/run.py "$@"
+
+# Measure; one JSON line per figure.
+[group('test')]
+bench *ARGS: _setup
+    {{ run }} python -m tests.bench.run "$@"
+
+# Measure scheduling decisions alone on 3, 100 and 1,000 clusters; one JSON line per figure.
+[group('test')]
+bench-scheduler *ARGS: _setup
+    {{ run }} python tests/bench/bench_scheduler.py "$@"
+
+# Check style, types and import directions.
+[group('check')]
+lint: _setup
+    {{ run }} ruff check .
+    {{ run }} ruff format --check .
+    {{ run }} mypy
+    {{ run }} lint-imports
+
+# Write the generated documents anew: JSON Schema, AsyncAPI, CRDs.
+[group('check')]
+schemas: _setup
+    {{ run }} python -m schemas.generate
+    {{ run }} python -m services.apiserver.crds.generate k8s/crds
+
+# Bring all files into the common format.
+[group('check')]
+format: _setup
+    {{ run }} ruff check --fix .
+    {{ run }} ruff format .
+
+_setup:
+    @uv sync --frozen --quiet
