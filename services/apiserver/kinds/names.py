@@ -20,7 +20,7 @@ _dns1035 = re.compile(_DNS1035).fullmatch
 _env = re.compile(_ENV).fullmatch
 _key = re.compile(_KEY).fullmatch
 _port = re.compile("[-a-z0-9]+").fullmatch
-_letter = re.compile("[a-z0-9]").search
+_letter = re.compile("[a-z]").search
 _path_segment = re.compile("[/%]").search
 
 
