@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from services._rules.managed_fields_check import configuration_errors
-from services._rules.managed_fields_sets import Path, Paths, path_text, read_fields, write_fields
+from services._rules.managed_fields_sets import Path, Paths, has_field, path_text, read_fields, write_fields
 from services._rules.managed_fields_types import IsAtomic, Schema, ShapeError, Types
 from services._rules.patch import PatchError
 
@@ -47,14 +47,41 @@ class Id(NamedTuple):
 
 
 class _Owned:
-    """The fields of one manager, and when it last changed something."""
+    """The fields of one manager, and when it last changed something; read from their written form when needed."""
 
-    __slots__ = ("fields", "time", "version")
+    __slots__ = ("_fields", "_written", "time", "version")
 
-    def __init__(self, version: str, time: str, fields: Paths) -> None:
+    def __init__(self, version: str, time: str, fields: Paths | None = None, *, written: Any = None) -> None:
         self.version = version
         self.time = time
-        self.fields = fields
+        self._fields = fields
+        self._written: dict[str, Any] = written if isinstance(written, dict) else {}
+
+    @property
+    def fields(self) -> Paths:
+        """All fields; not to be changed from outside."""
+        if self._fields is None:
+            self._fields = read_fields(self._written)
+        return self._fields
+
+    def __bool__(self) -> bool:
+        return bool(self._written if self._fields is None else self._fields)
+
+    def drop(self, paths: Paths) -> None:
+        """Take fields away."""
+        if self._fields is None and not any(has_field(self._written, path) for path in paths):
+            return
+        self._fields = self.fields - paths
+
+    def add(self, paths: Paths) -> None:
+        """Add fields."""
+        if self._fields is None and all(has_field(self._written, path) for path in paths):
+            return
+        self._fields = self.fields | paths
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields as `fieldsV1`."""
+        return self._written if self._fields is None else write_fields(self._fields)
 
 
 _Managers = dict[Id, _Owned]
@@ -83,7 +110,15 @@ class FieldOwnership:
     def created(self, obj: Manifest, writer: Writer) -> Entries:
         """Return the managedFields of a new, defaulted object."""
         managers = _read(obj)
-        return self._written(managers, self._empty, obj, writer)
+        if managers:
+            return self._written(managers, self._empty, obj, writer)
+        try:
+            fields = self._types.new_fields(self._empty, _bare(obj))
+        except ShapeError:
+            return []
+        _without_system(fields)
+        me = Id(writer.manager, "Update", writer.version)
+        return _write({me: _Owned(writer.version, writer.time, written=fields)})
 
     def updated(self, new: Manifest, old: Manifest, writer: Writer) -> Entries:
         """Return the managedFields after replacing `old` by `new` (defaulted).
@@ -105,13 +140,11 @@ class FieldOwnership:
         me = Id(writer.manager, "Update", writer.version)
         touched = difference.modified | difference.added
         for who, owned in managers.items():
-            if who != me:
-                owned.fields -= touched
-            owned.fields -= difference.removed
+            owned.drop(difference.removed if who == me else touched | difference.removed)
         touched -= _SYSTEM
         if touched:
             mine = managers.setdefault(me, _Owned(writer.version, writer.time, set()))
-            mine.fields |= touched
+            mine.add(touched)
             mine.time = writer.time
         elif me in managers and difference.removed - _SYSTEM:
             managers[me].time = writer.time
@@ -174,8 +207,7 @@ class FieldOwnership:
             raise _conflict(conflicts)
         for who, owned in managers.items():
             if who != me:
-                owned.fields -= touched
-                owned.fields -= removed
+                owned.drop(touched | removed)
 
 
 def _given_up(last: Paths, managers: _Managers) -> Paths:
@@ -213,6 +245,21 @@ def _named(who: Id) -> str:
     return f'"{who.manager}" using {who.version}' if who.operation == "Update" else f'"{who.manager}"'
 
 
+def _without_system(fields: dict[str, Any]) -> None:
+    """Drop from a written set, in place, what the server itself writes."""
+    for path in _SYSTEM:
+        if len(path) == 1 and path != ("f:metadata",):
+            fields.pop(path[0], None)
+    meta = fields.get("f:metadata")
+    if meta is not None:
+        for path in _SYSTEM:
+            if len(path) > 1:
+                meta.pop(path[1], None)
+        meta.pop(".", None)
+        if not meta:
+            del fields["f:metadata"]
+
+
 def _bare(obj: Manifest) -> Manifest:
     """Return an object without its managedFields."""
     meta = obj.get("metadata")
@@ -228,25 +275,25 @@ def _read(obj: Manifest) -> _Managers:
             continue
         operation, version = entry["operation"], entry.get("apiVersion", "")
         who = Id(entry.get("manager", ""), operation, "" if operation == "Apply" else version)
-        found[who] = _Owned(version, entry.get("time") or "", read_fields(entry.get("fieldsV1")))
+        found[who] = _Owned(version, entry.get("time") or "", written=entry.get("fieldsV1"))
     return found
 
 
 def _write(managers: _Managers) -> Entries:
-    kept = [(who, owned) for who, owned in managers.items() if owned.fields]
+    kept = [(who, owned) for who, owned in managers.items() if owned]
     kept.sort(key=lambda item: (item[0].operation, item[1].time, item[0].manager, item[1].version))
     entries: Entries = []
     for who, owned in kept:
         entry: Manifest = {"manager": who.manager, "operation": who.operation, "apiVersion": owned.version}
         if owned.time:
             entry["time"] = owned.time
-        entries.append(entry | {"fieldsType": "FieldsV1", "fieldsV1": write_fields(owned.fields)})
+        entries.append(entry | {"fieldsType": "FieldsV1", "fieldsV1": owned.written()})
     return entries
 
 
 def _cap(managers: _Managers) -> None:
     """Fold the oldest updaters into one, so that managedFields do not grow without end."""
-    updaters = [(who, owned) for who, owned in managers.items() if who.operation == "Update" and owned.fields]
+    updaters = [(who, owned) for who, owned in managers.items() if who.operation == "Update" and owned]
     if len(updaters) <= MOST_UPDATERS:
         return
     updaters.sort(key=lambda item: (item[1].time, item[0].manager))
@@ -254,7 +301,7 @@ def _cap(managers: _Managers) -> None:
         bucket = Id(ANCIENT, "Update", who.version)
         del managers[who]
         kept = managers.setdefault(bucket, _Owned(owned.version, owned.time, set()))
-        kept.fields |= owned.fields
+        kept.add(owned.fields)
         kept.time = max(kept.time, owned.time)
 
 

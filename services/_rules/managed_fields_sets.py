@@ -70,6 +70,16 @@ def write_fields(paths: Iterable[Path]) -> dict[str, Any]:
     return root
 
 
+def has_field(fields: dict[str, Any], path: Path) -> bool:
+    """Say whether a path is in a `fieldsV1`, without reading the rest of it."""
+    node: Any = fields
+    for element in path:
+        node = node.get(element)
+        if node is None:
+            return False
+    return not node or "." in node
+
+
 def path_text(path: Path) -> str:
     """Return a path as messages show it: `.spec.containers[name="x"].image`."""
     out: list[str] = []

@@ -39,12 +39,18 @@ class Types:
     def __init__(self, schema: Schema | None, is_atomic: IsAtomic = lambda _: False) -> None:
         self._schema = schema or _OPEN
         self._is_atomic = is_atomic
+        # Schemas live as long as the one they belong to, so that their ids stand for them.
+        self._keys: dict[int, tuple[str, ...] | None] = {}
 
     def difference(self, old: Any, new: Any) -> Difference:
         """Return how two objects differ; raises ShapeError for keyed lists with unkeyed or repeated items."""
         found = Difference()
         self._compare(self._schema, old, new, (), found)
         return found
+
+    def new_fields(self, empty: Any, obj: Any) -> dict[str, Any]:
+        """Return the `fieldsV1` of what an object has beyond an empty one; raises ShapeError like `difference`."""
+        return self._grown(self._schema, empty, obj, ()) or {}
 
     def fields(self, obj: Any) -> Paths:
         """Return the fields that an applied configuration is about; raises ShapeError like `difference`."""
@@ -65,9 +71,6 @@ class Types:
     def _atomic_map(self, schema: Schema) -> bool:
         return schema.get("x-kubernetes-map-type") == "atomic" or self._is_atomic(schema)
 
-    def _children(self, schema: Schema, value: Any) -> dict[str, tuple[str, Any]]:
-        return {name: (field_element(name), item) for name, item in value.items()} if isinstance(value, dict) else {}
-
     def _field(self, schema: Schema, name: str) -> Schema:
         found = (schema.get("properties") or {}).get(name)
         if found is None:
@@ -76,7 +79,10 @@ class Types:
 
     def _items(self, schema: Schema, value: Any, path: Path) -> dict[str, Any] | None:
         """Return the items of an associative list by element; None for a list that is one field."""
-        keys = _list_keys(schema)
+        if id(schema) in self._keys:
+            keys = self._keys[id(schema)]
+        else:
+            keys = self._keys[id(schema)] = _list_keys(schema)
         if keys is None:
             return None
         found: dict[str, Any] = {}
@@ -119,8 +125,33 @@ class Types:
                 right.get(name, _MISSING),
             )
 
+    def _grown(self, schema: Schema, old: Any, new: Any, path: Path) -> dict[str, Any] | None:
+        """Return the fields of a value that came or changed; None if there are none."""
+        grown: dict[str, Any] = {}
+        if isinstance(new, dict) and new and not self._atomic_map(schema) and _fit(dict, old, None):
+            before = _given(old) or {}
+            for name, item in new.items():
+                inner = self._grown(self._field(schema, name), before.get(name, _MISSING), item, path)
+                if inner is not None:
+                    grown[field_element(name)] = inner
+        elif isinstance(new, list) and new and _fit(list, old, None):
+            left, right = self._items(schema, _given(old), path), self._items(schema, new, path)
+            if left is None or right is None:
+                return None if same_json(old, new) else {}
+            items = schema.get("items") or _OPEN
+            for element, item in right.items():
+                inner = self._grown(items, left.get(element, _MISSING), item, path)
+                if inner is not None:
+                    grown[element] = inner
+        else:
+            return None if same_json(old, new) else {}
+        if old is _MISSING:
+            return {".": {}, **grown}
+        return grown or None
+
     def _compare(self, schema: Schema, old: Any, new: Any, path: Path, found: Difference) -> None:
-        if old is new:
+        # Equality of containers is quick, and most of an object is as it was.
+        if old is new or (isinstance(old, dict | list) and old == new):
             return
         pairs = self._pairs(schema, old, new, path)
         if pairs is not None:
