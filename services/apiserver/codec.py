@@ -8,7 +8,8 @@ import msgspec
 from services.apiserver import status
 
 JSON, YAML = "application/json", "application/yaml"
-_ACCEPTED = [JSON, YAML, "application/vnd.kubernetes.protobuf"]
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_ACCEPTED = [JSON, YAML, PROTOBUF]
 _decode = msgspec.json.Decoder().decode
 
 
@@ -37,15 +38,34 @@ def decode_yaml(raw: bytes) -> Any:
         raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: {_yaml_error(e)}") from e
 
 
-def decode_body(raw: bytes, header: str | None) -> tuple[Any, bytes]:
-    """A body of a create or update request and its JSON text; raises 400 or 415."""
+def decode_body(raw: bytes, header: str | None, schema_name: str = "") -> tuple[Any, bytes]:
+    """A body of a create or update request and its JSON text; raises 400 or 415.
+
+    `schema_name` is the OpenAPI name of the type that is expected; with it protobuf bodies can be read too.
+    """
     media = media_type(header)
     if media in ("", JSON):
         return decode_json(raw), raw
     if media == YAML:
         body = decode_yaml(raw)
         return body, msgspec.json.encode(body, order="sorted")
+    if media == PROTOBUF and schema_name:
+        body = decode_protobuf(raw, schema_name)
+        return body, msgspec.json.encode(body)
     raise status.unsupported_media(_ACCEPTED)
+
+
+def decode_protobuf(raw: bytes, schema_name: str) -> Any:
+    """A body in Kubernetes' protobuf encoding; raises 400, or 415 for types without a field table."""
+    from services.apiserver.protobuf.decode import UnknownType, decode
+    from services.apiserver.protobuf.wire import WireError
+
+    try:
+        return decode(raw, schema_name)
+    except UnknownType as e:
+        raise status.unsupported_media([JSON, YAML]) from e
+    except (WireError, UnicodeDecodeError, ValueError) as e:
+        raise status.bad_request(f"the protobuf body cannot be read: {e}") from e
 
 
 _loaders: list[Any] = []

@@ -26,6 +26,7 @@ from services.apiserver.store import Entry, Manifest
 from services.apiserver.subresources import Subresources
 
 _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
 class ResourceApi:
@@ -77,7 +78,9 @@ class ResourceApi:
     def _unknown(self, info: RequestInfo) -> None:
         known = self._registry.in_group_version(info.group, info.version)
         if not known:
-            return
+            known = [k for v in self._registry.versions(info.group) for k in self._registry.in_group_version(info.group, v)]
+            if not known:
+                return
         if any(is_custom(k) for k in known):
             raise PlainError(404, "404 page not found\n")
         raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
@@ -109,7 +112,7 @@ class ResourceApi:
     async def _item(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         method = request.method
         if kind.virtual:
-            raise status.method_not_allowed()
+            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
         if method in ("GET", "HEAD"):
             self._allow(kind, "get")
             view = self.view(request, kind)
@@ -137,7 +140,7 @@ class ResourceApi:
         raw = await request.body()
         call = self._call(request, "update")
         media = request.http.headers.get("Content-Type")
-        obj = self._objects.decode(kind, *codec.decode_body(raw, media), call)
+        obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
         self.check_names(kind, obj, info)
         created = False
 
@@ -263,7 +266,8 @@ class ResourceApi:
         view = self.view(request, kind)
         raw = await request.body()
         call = self._call(request, "create")
-        obj = self._objects.decode(kind, *codec.decode_body(raw, request.http.headers.get("Content-Type")), call)
+        media = request.http.headers.get("Content-Type")
+        obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
         outcome = await self._objects.create(kind, info.namespace, obj, call)
         return Answer(201, view.bytes(outcome), warnings=call.warnings)
 
@@ -271,7 +275,8 @@ class ResourceApi:
         form_of(request)
         raw = await request.body()
         call = self._call(request, "create")
-        obj = self._objects.decode(kind, *codec.decode_body(raw, request.http.headers.get("Content-Type")), call)
+        media = request.http.headers.get("Content-Type")
+        obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
         call.warnings += kind.warnings(obj)
         return Answer(201, msgspec.json.encode(self._virtual(kind, info.namespace, obj, call)), warnings=call.warnings)
 
@@ -296,6 +301,8 @@ class ResourceApi:
     async def _subresource(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         sub = kind.resource.subresource(info.subresource)
         if sub is None:
+            if is_custom(kind):
+                raise status.not_found(kind.resource, info.name)
             raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
         if sub.name == "status" and request.method == "PATCH" and "patch" in sub.verbs:
             return await self._patch(request, info, kind, "status")
@@ -320,7 +327,12 @@ class ResourceApi:
             return DeleteOptions(None, request.query)
         try:
             media = request.http.headers.get("Content-Type")
-            body: Any = codec.decode_yaml(raw) if codec.media_type(media) == codec.YAML else codec.decode_json(raw)
+            form = codec.media_type(media)
+            body: Any
+            if form == codec.PROTOBUF:
+                body = codec.decode_protobuf(raw, _DELETE_OPTIONS)
+            else:
+                body = codec.decode_yaml(raw) if form == codec.YAML else codec.decode_json(raw)
         except ApiError as e:
             raise status.internal(e.message) from e
         if not isinstance(body, dict):

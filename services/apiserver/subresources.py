@@ -68,7 +68,8 @@ class Subresources:
 
     async def _body(self, request: Request, sub: Subresource, kind: Kind) -> Manifest:
         raw = await request.body()
-        body: Any = codec.decode_body(raw, request.http.headers.get("Content-Type"))[0] if raw else {}
+        media = request.http.headers.get("Content-Type")
+        body: Any = codec.decode_body(raw, media, _schema_name(sub, kind))[0] if raw else {}
         if not isinstance(body, dict):
             raise status.bad_request("an object was expected")
         name = body.get("kind")
@@ -83,7 +84,7 @@ class Subresources:
         media = request.http.headers.get("Content-Type")
 
         def decoded() -> Manifest:
-            obj = self._objects.decode(kind, *codec.decode_body(raw, media), call)
+            obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
             meta = obj["metadata"]
             name = meta.get("name") or ""
             if name and name != info.name:
@@ -154,7 +155,7 @@ class Subresources:
         self, kind: Kind, old: Manifest, raw: bytes, media: str | None, verb: str, info: RequestInfo
     ) -> Manifest:
         if verb == "update":
-            scale = codec.decode_body(raw, media)[0]
+            scale = codec.decode_body(raw, media, "io.k8s.api.autoscaling.v1.Scale")[0]
         else:
             scale = _patched(scale_of(kind, old, strict=False), raw, codec.media_type(media))
         if not isinstance(scale, dict):
@@ -219,6 +220,13 @@ class Subresources:
         options = DeleteOptions(body.get("deleteOptions") or {}, {})
         await self._evictions.evict(kind, info.namespace, info.name, options, call)
         return Answer(201, _CREATED, warnings=call.warnings)
+
+
+def _schema_name(sub: Subresource, kind: Kind) -> str:
+    """The OpenAPI name of a subresource's body."""
+    group = kind.resource.group if sub.group is None else sub.group
+    version = sub.version or kind.resource.version
+    return f"io.k8s.api.{group.partition('.')[0] or 'core'}.{version}.{sub.kind}"
 
 
 def _only(sub: str, new: Manifest, old: Manifest) -> Manifest:

@@ -7,6 +7,7 @@ from services.apiserver.admission import Plugin
 from services.apiserver.allocating import ServiceAllocator
 from services.apiserver.answers import TableOf
 from services.apiserver.call import now
+from services.apiserver.csr import CertificateRequests
 from services.apiserver.garbage import GarbageCollector
 from services.apiserver.kinds.model import Kind
 from services.apiserver.kinds.registry import Registry
@@ -40,7 +41,7 @@ def builtin_plugins(server: "ApiServer") -> list[Plugin]:
         return lambda namespace, name, port: None
 
     server.webhooks = Webhooks(server.store, server.registry, server.front_proxy_context, resolver)
-    return [server.webhooks]
+    return [CertificateRequests(), server.webhooks]
 
 
 def builtin_controllers(server: "ApiServer") -> list[Any]:

@@ -1,0 +1,1 @@
+"""Bodies in Kubernetes' protobuf encoding, read into the JSON form that everything else works on."""
