@@ -43,6 +43,7 @@ class AppendStats(Struct):
     events: int = 0
     halved: int = 0
     parked: int = 0
+    unrecorded: int = 0
     ambiguous: int = 0
     retries: int = 0
 
@@ -106,8 +107,8 @@ class Appender(Generic[K]):
         headers = {HEADER_EVENT_ID: name, HEADER_PRODUCER: self._producer}
         try:
             await log.append([NewMessage(subject_of(event), encode(event), headers)])
-        except LogError as error:
-            self.trouble = f"a parked key could not be recorded: {error}"
+        except LogError:
+            self.stats.unrecorded += 1
 
     async def _store(self, stream: str, pieces: Sequence[Piece[K]], outcome: Outcome[K]) -> None:
         """Store pieces as one batch; on a refusal store each half on its own."""

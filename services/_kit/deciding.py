@@ -228,17 +228,13 @@ class Deciding(Generic[S, K]):
             outcome = await self._append(groups)
             for key, error in outcome.parked.items():
                 self._parked(key, str(error))
-            wanted = [item for key, items in effects if key not in outcome.parked for item in items]
-            if wanted:
-                await self._perform(wanted)
+            await self._perform([(key, items) for key, items in effects if key not in outcome.parked])
             for stream, seq in self._to_await(groups, outcome).items():
                 await self._projection.wait_for(seq, stream)
-            for group in groups:
-                if group.key not in outcome.parked:
-                    self.troubles.succeeded(group.key)
-            for key, _ in effects:
-                if key not in outcome.parked:
-                    self.troubles.succeeded(key)
+            for key in outcome.stored:
+                self.troubles.succeeded(key)
+            for key in {key for key, _ in effects} - {group.key for group in groups}:
+                self.troubles.succeeded(key)
         finally:
             for group in groups:
                 self.in_flight.discard(group.key)
@@ -266,13 +262,14 @@ class Deciding(Generic[S, K]):
             outcome.parked.update(part.parked)
         return outcome
 
-    async def _perform(self, effects: Sequence[object]) -> None:
+    async def _perform(self, effects: Sequence[tuple[K, Sequence[object]]]) -> None:
+        if not effects:
+            return
         try:
-            await self._service.perform(effects)
+            await self._service.perform([item for _, items in effects for item in items])
         except Exception as error:  # noqa: BLE001 - effects are repeatable; their failure must not stop decisions
             self._stats.failures += 1
-            for key in list(self.in_flight)[:1]:
-                self._on_problem("effects failed", key, f"{type(error).__name__}: {error}")
+            self._on_problem("effects failed", effects[0][0], f"{type(error).__name__}: {error}")
 
     def _to_await(self, groups: Sequence[KeyedEvents[K]], outcome: Outcome[K]) -> dict[str, int]:
         """Positions at which the projection has seen all that was stored of what it reads."""

@@ -7,6 +7,7 @@ that the previous leader wrote; what needs a decision is then found by `recover`
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -87,6 +88,7 @@ class Runner(Generic[S, K]):
         self._fed_event = asyncio.Event()
         self._marked_event = asyncio.Event()
         self._caught_up_once = False
+        self._recording: deque[tuple[Message, str]] = deque(maxlen=1000)
         self._register()
 
     def mark(self, keys: Iterable[K]) -> None:
@@ -95,7 +97,7 @@ class Runner(Generic[S, K]):
 
     async def run(self) -> None:
         """Follow, compete, decide; returns only by cancellation or an error (LogReplaced: start anew)."""
-        tasks = [asyncio.create_task(self._follower.run()), asyncio.create_task(self._terms())]
+        tasks = [asyncio.create_task(part()) for part in (self._follower.run, self._terms, self._record)]
         if self.service.leads:
             tasks.append(asyncio.create_task(self.lease.run()))
         try:
@@ -140,6 +142,7 @@ class Runner(Generic[S, K]):
         projection.dirty.clear()
         projection.marking = True
         self.active = True
+        self._tell()
         if self._decider is not None:
             self.deciding = Deciding(
                 service,
@@ -217,6 +220,16 @@ class Runner(Generic[S, K]):
     def _unreadable(self, message: Message, error: Exception) -> None:
         if self._logger is not None:
             self._logger.warning("event skipped", subject=message.subject, position=message.seq, reason=str(error))
+        if self.service.leads:
+            self._recording.append((message, str(error)))
+            self._tell()
+
+    async def _record(self) -> None:
+        """Write what could not be read to stream PARKED, beside the folding."""
+        while True:
+            await self.until(lambda: self.active and bool(self._recording))
+            message, reason = self._recording.popleft()
+            await self.appender.park(cast("K", message.subject), reason, message.seq, message.subject)
 
     def _problem(self, what: str, key: K, reason: str) -> None:
         if self._logger is not None:
@@ -259,6 +272,7 @@ class Runner(Generic[S, K]):
         reads.counter("events", "Events appended", lambda: appends.events)
         reads.counter("batches", "Batches appended", lambda: appends.batches)
         reads.counter("append_ambiguous", "Batches without an answer", lambda: appends.ambiguous)
+        reads.counter("unrecorded", "Parked keys that could not be recorded", lambda: appends.unrecorded)
         reads.counter("append_retries", "Batches sent again", lambda: appends.retries)
 
     def _caught_up(self, stream: str) -> float:

@@ -9,9 +9,11 @@ import msgspec
 
 from schemas.codec import decode
 from schemas.envelope import HEADER_CORRELATION, HEADER_EVENT_ID
+from schemas.keys import ObjectKey
 from services._kit.clock import ManualClock
 from services._kit.deciding import Options
 from services._kit.log import NewMessage
+from services._kit.service import Decision
 from tests.log.faulty import FaultyLog
 from tests.log.running import QUICK, eventually, running
 from tests.log.toy import Toy, key, placed_on, placements, released, wanted
@@ -19,6 +21,15 @@ from tests.log.toy import Toy, key, placed_on, placements, released, wanted
 
 async def parked_keys(backend):
     return [decode(m.subject, m.data).key async for m in backend.logs["PARKED"].read(["parked.*"])]
+
+
+async def until_parked(backend):
+    """Return once something was recorded on PARKED."""
+    pump = backend.logs["PARKED"].pump(["parked.*"], start=1)
+    async for delivery in pump:
+        if delivery.messages:
+            break
+    await pump.close()
 
 
 async def test_what_is_asked_for_is_decided_and_appended(backend):
@@ -127,7 +138,7 @@ async def test_a_broken_key_is_parked_and_the_others_go_on(backend):
         await backend.facts.append([wanted("bad", "m2")])
         await toy.until(lambda: placed_on(toy.state, "bad") == ["m2"])
         await toy.until(lambda: not toy.runner.deciding.troubles.parked)
-        await eventually(lambda: toy.runner.stats.parked == 1)
+        await until_parked(backend)
     assert await parked_keys(backend) == [str(key("bad"))]
 
 
@@ -165,6 +176,9 @@ async def test_an_event_of_a_newer_version_holds_only_its_key(backend):
         assert toy.runner.health.reasons() == {}
         await backend.facts.append([wanted("a")])
         await toy.until(lambda: placed_on(toy.state, "a"))
+        await until_parked(backend)
+    (record,) = await parked_keys(backend)
+    assert record == subject
 
 
 async def test_malformed_bytes_do_not_stop_the_service(backend):
@@ -206,7 +220,39 @@ async def test_a_refused_event_parks_its_key_only(backend):
         await backend.facts.append([wanted("bad"), wanted("a"), wanted("b")])
         await toy.until(lambda: placed_on(toy.state, "a") and placed_on(toy.state, "b"))
         await toy.until(lambda: toy.runner.deciding.troubles.parked)
+        await until_parked(backend)
     assert await parked_keys(backend) == [str(key("bad"))]
+
+
+async def test_an_event_without_a_subject_parks_its_key_only(backend):
+    class Careless(Toy):
+        def decide(self, state, key, now):
+            decision = super().decide(state, key, now)
+            if key.name != "bad":
+                return decision
+            nameless = [msgspec.structs.replace(event, key=ObjectKey("", "", "", "")) for event in decision.events]
+            return Decision(nameless)
+
+    async with running(Careless(), backend) as toy:
+        await backend.facts.append([wanted("bad"), wanted("a"), wanted("b")])
+        await toy.until(lambda: placed_on(toy.state, "a") and placed_on(toy.state, "b"))
+        await toy.until(lambda: toy.runner.deciding.troubles.parked)
+        await eventually(lambda: toy.runner.appender.stats.parked == 1)
+    assert toy.runner.stats.failures == QUICK.attempts
+
+
+async def test_failing_effects_do_not_stop_decisions(backend):
+    class Clumsy(Toy):
+        async def perform(self, effects):
+            raise OSError("no such place")
+
+    service = Clumsy()
+    service.effect_for = {"a"}
+    async with running(service, backend) as toy:
+        await backend.facts.append([wanted("a")])
+        await toy.until(lambda: placed_on(toy.state, "a"))
+        await backend.facts.append([wanted("a", "m2"), wanted("b")])
+        await toy.until(lambda: placed_on(toy.state, "a") == ["m2"] and placed_on(toy.state, "b"))
 
 
 async def test_marks_from_outside_the_log_are_decided(backend):
