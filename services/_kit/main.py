@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from nats.errors import Error as NatsError
-from nats.errors import NoServersError
 
 from schemas.topology import STREAMS
 from services._kit import logs, topology
@@ -44,32 +43,35 @@ Ready = Callable[[Runner[Any, Any]], None]
 
 
 async def connect(settings: Settings, name: str, logger: Any, stop: asyncio.Event) -> Connection | None:
-    """Connect to the log, waiting for its server for a minute; None when asked to stop meanwhile."""
-    deadline = asyncio.get_running_loop().time() + CONNECT_PATIENCE
+    """Connect to the log, waiting a minute for its server; None when asked to stop meanwhile, LogError after that."""
+    problem = ""
 
     def complain(error: Exception) -> None:
-        logger.warning("connection trouble", reason=f"{type(error).__name__}: {error}")
+        nonlocal problem
+        if (text := f"{type(error).__name__}: {error}") != problem:
+            problem = text
+            logger.warning("connection trouble", url=settings.nats_url, reason=text)
 
-    while True:
-        try:
-            return await Connection.open(
-                settings.nats_url, name=name, on_error=complain, tls=tls_context(settings), **credentials(settings)
-            )
-        except (NatsError, NoServersError, OSError, TimeoutError) as error:
-            if asyncio.get_running_loop().time() > deadline:
-                raise LogError(f"no server of the log answers at {settings.nats_url}: {error}") from error
-            logger.info("waiting for the log", url=settings.nats_url, reason=str(error))
-        if await _stopped_within(stop, 0.5):
-            return None
-
-
-async def _stopped_within(stop: asyncio.Event, seconds: float) -> bool:
+    # The client itself tries for ever once it was told to reconnect for ever.
+    opening = asyncio.create_task(
+        Connection.open(
+            settings.nats_url, name=name, on_error=complain, tls=tls_context(settings), **credentials(settings)
+        )
+    )
+    stopped = asyncio.create_task(stop.wait())
     try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return False
-    return True
+        await asyncio.wait({opening, stopped}, timeout=CONNECT_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        if opening.done():
+            return opening.result()
+        if stopped.done():
+            return None
+        raise LogError(f"no server of the log answers at {settings.nats_url}: {problem}")
+    except (NatsError, OSError) as error:
+        raise LogError(f"the log at {settings.nats_url} cannot be used: {error}") from error
+    finally:
+        for task in (opening, stopped):
+            task.cancel()
+        await asyncio.gather(opening, stopped, return_exceptions=True)
 
 
 async def serve(

@@ -119,3 +119,29 @@ def test_a_process_with_wrong_settings_names_the_variable(nats_server):
     with process(nats_server, FLEETLOG_HTTP_PORTS="1") as running:
         assert "did you mean FLEETLOG_HTTP_PORT" in running.stderr.read()
         assert running.wait(20) == 2
+
+
+def test_a_process_that_waits_for_the_log_still_stops(nats_server):
+    nats_server.stop()
+    with process(nats_server) as running:
+        for line in running.stderr:
+            if "connection trouble" in line:
+                break
+        running.send_signal(signal.SIGTERM)
+        assert '"event":"stopped"' in running.stderr.read()
+        assert running.wait(20) == 0
+
+
+def test_a_process_starts_before_the_log_does(nats_server):
+    nats_server.stop()
+    with process(nats_server, FLEETLOG_APPLY_TOPOLOGY="true") as running:
+        for line in running.stderr:
+            if "connection trouble" in line:
+                break
+        nats_server.start()
+        for line in running.stderr:
+            if '"ready"' in line:
+                break
+        running.send_signal(signal.SIGTERM)
+        running.stderr.read()
+        assert running.wait(20) == 0
