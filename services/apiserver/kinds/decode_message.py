@@ -1,7 +1,8 @@
 """The text with which a body of the wrong shape is refused: the trail of types and fields, and the place in the body.
 
 A body is read a second time for this, the way the recorded server's decoder reads: it goes on after the first error,
-and every field and type that ends while an error is pending puts its name in front.
+and every field and type that ends while an error is pending puts its name in front. That decoder cannot step back once
+an error is pending, so it loses its way in the next value that is no string, and ends there.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class _Reader:
         self.raw = raw
         self.head = 0
         self.error = ""
+        self.lost = False
 
     def next(self) -> int:
         while self.raw[self.head] in _SPACE:
@@ -67,6 +69,11 @@ class _Reader:
 
     def value(self, field: schemas.Field) -> None:
         """Read one value of the field's type."""
+        if self.error and field.code != "s":
+            self.lost = True
+            if field.code == "@":
+                self.error = f"{_type_name(field.ref)}.{self.error}"
+            return
         if field.code == "@":
             self.struct(field)
         elif field.code == "[":
@@ -187,7 +194,7 @@ class _Reader:
                 self.value(inner)
                 if self.error:
                     self.error = f"{inner.go_name}: {self.error}"
-            separator = self.next()
+            separator = 0 if self.lost else self.next()
         if self.error:
             self.error = f"{_type_name(field.ref)}.{self.error}"
 
@@ -213,7 +220,7 @@ class _Reader:
         separator = ord(",")
         while separator == ord(","):
             self.value(element)
-            separator = self.next()
+            separator = 0 if self.lost else self.next()
 
     def map(self, field: schemas.Field) -> None:
         assert field.element is not None
@@ -233,7 +240,7 @@ class _Reader:
             if self.next() != ord(":"):
                 self.report("ReadMapCB", "expect : after object field")
             self.value(field.element)
-            separator = self.next()
+            separator = 0 if self.lost else self.next()
 
 
 def _json_type(value: Any) -> str:

@@ -7,6 +7,9 @@ import msgspec
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.openapi import proto, v2, v3
 
+# What the recorded server calls its JSON form.
+V2_JSON = "text/plain; charset=utf-8"
+
 
 class Document(msgspec.Struct, frozen=True):
     """An encoded document with its media type and entity tag (quoted)."""
@@ -62,7 +65,7 @@ class OpenApi:
             document = v2.document(self._registry, self._release)
             if protobuf:
                 return self._put(key, proto.encode(document), proto.MEDIA_TYPE)
-            return self._put(key, msgspec.json.encode(document), "application/json")
+            return self._put(key, msgspec.json.encode(document), V2_JSON)
         return self._cache[key]
 
     def _index(self) -> Document:

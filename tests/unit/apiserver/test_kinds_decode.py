@@ -171,3 +171,9 @@ def test_refusals_say_what_was_expected(api_version: str, name: str, raw: bytes,
 def test_without_the_body_a_refusal_quotes_the_object() -> None:
     with pytest.raises(DecodeError, match=r"v1\.Deployment\.Spec: .*replicas"):
         kind_of("apps/v1", "Deployment").decode({"spec": {"replicas": "three"}})
+
+
+def test_after_an_error_the_next_object_ends_the_trail() -> None:
+    raw = b'{"apiVersion":"v1","data":{"n":5},"kind":"ConfigMap","metadata":{"name":"c"}}'
+    text = refusal(kind_of("v1", "ConfigMap"), raw)
+    assert text.startswith("v1.ConfigMap.ObjectMeta: v1.ObjectMeta.TypeMeta: Kind: Data: ReadString: expects")

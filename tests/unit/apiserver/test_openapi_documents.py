@@ -226,6 +226,6 @@ def test_clients_get_the_form_they_ask_for() -> None:
     assert found[1] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
     plain = api("/openapi/v2", {}, "application/json")
     assert plain is not None
-    assert plain[1] == "application/json"
+    assert plain[1] == "text/plain; charset=utf-8"
     assert msgspec.json.decode(plain[0])["swagger"] == "2.0"
     assert api("/openapi/v9", {}, "") is None
