@@ -1,0 +1,213 @@
+"""One installation as a user runs it: started by the command, used through kubectl, looked at member by member."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from services.cli.layout import CONTROL, Installation, Layout
+from tests.e2e.kubectls import current_kubectl
+
+T = TypeVar("T")
+Manifest = dict[str, Any]
+MANIFESTS = Path(__file__).parent / "manifests"
+START_SECONDS = 60.0
+_COMMAND = "from services.cli.fleetlog import main; main()"
+
+
+class Failed(AssertionError):
+    """A command ended with an error, or something did not come true in time."""
+
+
+def until(what: str, look: Callable[[], T], seconds: float = 30.0) -> T:
+    """The first true answer; raises Failed with the last untrue one (or the last failure) when time is up."""
+    deadline = time.monotonic() + seconds
+    pause = 0.02
+    last: object = None
+    while True:
+        try:
+            answer = look()
+            if answer:
+                return answer
+            last = answer
+        except Failed as error:
+            last = error
+        if time.monotonic() > deadline:
+            raise Failed(f"{what}: not within {seconds:g} s; last seen: {last}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.3)
+
+
+def until_equal(what: str, look: Callable[[], object], wanted: object, seconds: float = 30.0) -> None:
+    """Wait until `look` answers `wanted`; raises Failed with the last answer when time is up."""
+    seen: list[object] = [None]
+
+    def same() -> bool:
+        seen[0] = look()
+        return seen[0] == wanted
+
+    try:
+        until(what, same, seconds)
+    except Failed as error:
+        raise Failed(f"{what}: wanted {wanted!r}, last seen {seen[0]!r} ({error})") from None
+
+
+class Kubectl:
+    """kubectl (of some version) with one kubeconfig."""
+
+    def __init__(self, kubeconfig: Path, program: str = "", cache: Path | None = None) -> None:
+        self.kubeconfig = kubeconfig
+        self._program = program or current_kubectl()
+        self._cache = cache or kubeconfig.parent / "kubectl-cache"
+
+    def run(self, *arguments: str, stdin: str = "", check: bool = True, namespace: str = "") -> str:
+        """Output of one command; raises Failed when it ends with an error."""
+        command = [self._program, f"--cache-dir={self._cache}"]
+        if namespace:
+            command += ["-n", namespace]
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        done = subprocess.run(
+            [*command, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            raise Failed(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout if check else done.stdout + done.stderr
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Manifest | None:
+        """One object, None when there is none of this name."""
+        text = self.run("get", kind, name, "-o", "json", "--ignore-not-found", namespace=namespace)
+        return msgspec.json.decode(text) if text.strip() else None
+
+    def items(self, kind: str, namespace: str = "", selector: str = "") -> list[Manifest]:
+        """The objects of a kind in a namespace."""
+        more = ["-l", selector] if selector else []
+        text = self.run("get", kind, "-o", "json", *more, namespace=namespace)
+        found: list[Manifest] = msgspec.json.decode(text)["items"]
+        return found
+
+    def names(self, kind: str, namespace: str = "", selector: str = "") -> list[str]:
+        """Names of the objects of a kind in a namespace, sorted."""
+        return sorted(item["metadata"]["name"] for item in self.items(kind, namespace, selector))
+
+    def apply(self, manifest: Manifest | Path | str) -> str:
+        """`kubectl apply -f` of a file, a text, or an object."""
+        if isinstance(manifest, Path):
+            return self.run("apply", "-f", str(manifest))
+        text = manifest if isinstance(manifest, str) else msgspec.json.encode(manifest).decode()
+        return self.run("apply", "-f", "-", stdin=text)
+
+    def patch(self, kind: str, name: str, patch: Manifest, namespace: str = "") -> str:
+        """`kubectl patch` with a merge patch."""
+        text = msgspec.json.encode(patch).decode()
+        return self.run("patch", kind, name, "--type=merge", "-p", text, namespace=namespace)
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> str:
+        """`kubectl delete` of one object, waiting until it is gone."""
+        return self.run("delete", kind, name, namespace=namespace)
+
+
+class Fleet:
+    """A directory's installation, started and stopped by the `fleetlog` command."""
+
+    def __init__(self, directory: Path, arguments: Sequence[str] = ()) -> None:
+        self.layout = Layout(directory)
+        self._arguments = list(arguments)
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def installation(self) -> Installation:
+        """Ports, tokens and members."""
+        loaded = self.layout.load()
+        assert loaded is not None
+        return loaded
+
+    @property
+    def members(self) -> list[str]:
+        """Names of the member clusters."""
+        return [member.name for member in self.installation.members]
+
+    def start(self) -> Fleet:
+        """Start everything and return once it is ready; raises Failed with what was printed."""
+        self.layout.directory.mkdir(parents=True, exist_ok=True)
+        printed = (self.layout.directory / "up.log").open("ab")
+        with printed:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _COMMAND, "up", "--dir", str(self.layout.directory), *self._arguments],
+                stdout=subprocess.PIPE,
+                stderr=printed,
+                text=True,
+                start_new_session=True,
+            )
+        if self._line() != "ready":
+            self.stop()
+            raise Failed(f"the installation did not start:\n{self.printed()}")
+        return self
+
+    def _line(self) -> str:
+        assert self._process is not None
+        out = self._process.stdout
+        assert out is not None
+        if not select.select([out], [], [], START_SECONDS)[0]:
+            return ""
+        return out.readline().strip()
+
+    def printed(self) -> str:
+        """What `up` said on its standard error."""
+        return (self.layout.directory / "up.log").read_text()
+
+    def stop(self) -> None:
+        """SIGTERM, then wait until everything has ended; the data stays."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise Failed(f"the installation did not stop:\n{self.printed()}") from None
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def pid(self, name: str) -> int:
+        """Process id of a running process, 0 when it is not running."""
+        try:
+            return int(self.layout.pid(name).read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def kill(self, name: str) -> int:
+        """kill -9 of one process; the id it had. The supervisor starts it again."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def kubectl(self, cluster: str = CONTROL, program: str = "") -> Kubectl:
+        """kubectl of the control plane or of a member."""
+        return Kubectl(self.layout.kubeconfig(cluster), program, self.layout.directory / "kubectl-cache" / cluster)
+
+    def failures(self) -> list[str]:
+        """Lines of the services' logs that tell of bugs: errors with a traceback, and anything parked."""
+        found = []
+        for path in sorted((self.layout.directory / "logs").glob("*.log")):
+            for line in path.read_text(errors="replace").splitlines():
+                if "Traceback (most recent call last)" in line or '"exception"' in line or '"parked"' in line:
+                    found.append(f"{path.stem}: {line[:1500]}")
+        return found
