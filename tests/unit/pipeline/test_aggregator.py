@@ -1,0 +1,152 @@
+"""Works and observations in, summed status out."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from schemas.codec import Known, subject_of
+from schemas.events.binding import BindingReleased
+from schemas.events.cluster import ClusterRemoved
+from schemas.events.observed import WorkObserved
+from schemas.events.rollup import StatusRolledUp
+from schemas.events.work import WorkRendered, WorkWithdrawn
+from services.status_aggregator.announce import announce, event_name, event_of
+from services.status_aggregator.decide import decide
+from services.status_aggregator.state import AggregatorState, fold
+from services.status_aggregator.template_status import merge_difference
+from tests.support.facts import KEY, binding, cluster, placement, template
+
+
+class World:
+    """An aggregator's state at the end of a log."""
+
+    def __init__(self, *events: Known) -> None:
+        self.state = AggregatorState()
+        self.seq = 0
+        self.given(*events)
+
+    def given(self, *events: Known) -> None:
+        for event in events:
+            self.seq += 1
+            fold(self.state, self.seq, subject_of(event), event)
+
+    def decides(self) -> StatusRolledUp | None:
+        event = decide(self.state, KEY)
+        if event is not None:
+            self.given(event)
+        return event
+
+
+def work(name: str) -> WorkRendered:
+    return WorkRendered(cluster=name, key=KEY, uid="u1", api_version="apps/v1", kind="Deployment", digest="d")
+
+
+def withdrawn(name: str) -> WorkWithdrawn:
+    return WorkWithdrawn(cluster=name, key=KEY, uid="u1", api_version="apps/v1", kind="Deployment")
+
+
+def seen(name: str, replicas: int = 1, **fields: object) -> WorkObserved:
+    status = Raw(msgspec.json.encode({"replicas": replicas}))
+    event = WorkObserved(cluster=name, key=KEY, uid="u1", digest="d", applied=True, health="Healthy", status=status)
+    return msgspec.structs.replace(event, **fields)
+
+
+def started() -> World:
+    return World(cluster("m1"), cluster("m2"), template(), binding(2), placement(m1=1, m2=1), work("m1"), work("m2"))
+
+
+def test_every_work_is_an_item_and_full_application_needs_all_of_them() -> None:
+    world = started()
+    first = world.decides()
+    assert first is not None
+    assert [(item.cluster, item.applied) for item in first.items] == [("m1", False), ("m2", False)]
+    world.given(seen("m1"))
+    partly = world.decides()
+    assert partly is not None
+    assert not partly.fully_applied
+    world.given(seen("m2"))
+    fully = world.decides()
+    assert fully is not None
+    assert fully.fully_applied
+    assert world.decides() is None
+
+
+def test_a_failed_copy_says_why_and_shows_no_status() -> None:
+    world = started()
+    world.given(seen("m1"), seen("m2", applied=False, message="quota exceeded"))
+    rollup = world.decides()
+    assert rollup is not None
+    failed = rollup.items[1]
+    assert (failed.applied, failed.message, failed.health) == (False, "quota exceeded", "Unknown")
+    assert not isinstance(failed.status, Raw)
+
+
+def test_reports_on_an_earlier_object_do_not_count() -> None:
+    world = started()
+    world.given(seen("m1", uid="old"))
+    rollup = world.decides()
+    assert rollup is not None
+    assert not rollup.items[0].applied
+
+
+def test_an_ended_binding_is_closed_once_every_copy_is_gone() -> None:
+    world = started()
+    world.given(seen("m1"), seen("m2"))
+    world.decides()
+    world.given(BindingReleased(key=KEY, uid="u1"), withdrawn("m1"), withdrawn("m2"))
+    leaving = world.decides()
+    assert leaving is None or not leaving.closed
+    world.given(seen("m1", absent=True, applied=False))
+    partly = world.decides()
+    assert partly is not None
+    assert [item.cluster for item in partly.items] == ["m2"]
+    world.given(seen("m2", absent=True, applied=False))
+    closed = world.decides()
+    assert closed is not None
+    assert closed.closed
+    assert world.decides() is None
+
+
+def test_a_removed_cluster_holds_nothing() -> None:
+    world = started()
+    world.given(seen("m1"), seen("m2"))
+    world.decides()
+    world.given(ClusterRemoved(name="m2", uid="uid-m2"))
+    rollup = world.decides()
+    assert rollup is not None
+    assert [item.cluster for item in rollup.items] == ["m1"]
+
+
+def test_facts_are_told_in_the_words_users_know() -> None:
+    world = started()
+    events: list[Known] = [binding(2), placement(m1=1, m2=1), work("m1"), seen("m1", operation="created")]
+    notes = [announce(world.state, event) for event in events]
+    assert [(note.reason, note.component) for note in notes if note is not None] == [
+        ("ApplyPolicySucceed", "resource-detector"),
+        ("ScheduleBindingSucceed", "default-scheduler"),
+        ("SyncWorkSucceed", "binding-controller"),
+        ("SyncSucceed", "execution-controller"),
+    ]
+    assert notes[0] is not None
+    assert notes[0].message == "Apply policy(default/nginx-propagation) succeed"
+    assert notes[1] is not None
+    assert notes[1].message == "Binding has been scheduled successfully. Result: {m1:1, m2:1}"
+    event = event_of(notes[1], first="2026-01-01T00:00:00Z", last="2026-01-01T00:00:00Z", count=1)
+    assert event["involvedObject"]["uid"] == "u1"
+    assert event["metadata"]["name"] == event_name(notes[1])
+
+
+def test_a_repeated_report_without_a_write_is_no_news() -> None:
+    world = started()
+    assert announce(world.state, seen("m1")) is None
+    failed = announce(world.state, seen("m1", applied=False, message="no"))
+    assert failed is not None
+    assert failed.warning
+
+
+def test_a_merge_patch_turns_one_status_into_the_other() -> None:
+    before = {"replicas": 2, "gone": 1, "nested": {"a": 1, "b": 2}, "same": [1]}
+    after = {"replicas": 3, "nested": {"a": 1, "c": 3}, "same": [1]}
+    assert merge_difference(before, after) == {"replicas": 3, "nested": {"b": None, "c": 3}, "gone": None}
+    assert merge_difference(after, after) == {}

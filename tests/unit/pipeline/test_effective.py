@@ -1,0 +1,64 @@
+"""Where an object shall be, folded from binding, placement and eviction."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from schemas.events.binding import BindingReleased
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
+from schemas.events.placement import TargetCluster
+from services._rules.effective import NOWHERE, effective
+from tests.support.facts import KEY, binding, placement
+
+MEMBERS = ("m1", "m2", "m3")
+
+
+def evicted(cluster: str, mode: str = "Gracefully") -> EvictionRequested:
+    task = EvictionTask(from_cluster=cluster, reason="TaintUntolerated", producer="TaintManager", purge_mode=mode)
+    return EvictionRequested(key=KEY, uid="u1", tasks=(task,))
+
+
+def test_nothing_is_anywhere_without_a_live_binding() -> None:
+    assert effective(None, placement(m1=1), clusters=MEMBERS) == NOWHERE
+    assert effective(BindingReleased(key=KEY, uid="u1"), placement(m1=1), clusters=MEMBERS) == NOWHERE
+
+
+def test_the_placement_counts_for_its_own_uid_and_known_members_only() -> None:
+    assert effective(binding(), placement(m1=1, m9=1), clusters=MEMBERS).targets == (TargetCluster("m1", 1),)
+    assert effective(binding(uid="u2"), placement(m1=1), clusters=MEMBERS).targets == ()
+
+
+def test_what_goes_everywhere_needs_no_placement() -> None:
+    everywhere = msgspec.structs.replace(binding(), everywhere=True)
+    assert [target.name for target in effective(everywhere, None, clusters=MEMBERS).targets] == ["m1", "m2", "m3"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "kept"), [("Gracefully", ("m1",)), ("", ("m1",)), ("Directly", ()), ("Immediately", ())]
+)
+def test_an_evicted_cluster_keeps_its_copy_unless_it_is_purged_at_once(mode: str, kept: tuple[str, ...]) -> None:
+    where = effective(binding(), placement(as_of=5, m1=1, m2=1), evicted("m1", mode), eviction_seq=6, clusters=MEMBERS)
+    assert where.targets == (TargetCluster("m2", 1),)
+    assert where.kept == kept
+
+
+@pytest.mark.parametrize("eviction", [evicted("m1"), EvictionFinished(key=KEY, uid="u1", left=("m1",))])
+def test_an_eviction_stays_in_force_until_a_placement_has_seen_it(eviction: EvictionEvent) -> None:
+    before = effective(binding(), placement(as_of=5, m1=1, m2=1), eviction, eviction_seq=6, clusters=MEMBERS)
+    assert [target.name for target in before.targets] == ["m2"]
+    after = effective(binding(), placement(as_of=6, m1=1, m2=1), eviction, eviction_seq=6, clusters=MEMBERS)
+    assert [target.name for target in after.targets] == ["m1", "m2"]
+
+
+def test_an_eviction_of_an_earlier_object_of_the_name_is_over() -> None:
+    old = EvictionRequested(key=KEY, uid="old", tasks=evicted("m1").tasks)
+    where = effective(binding(), placement(as_of=1, m1=1), old, eviction_seq=9, clusters=MEMBERS)
+    assert [target.name for target in where.targets] == ["m1"]
+
+
+def test_clusters_of_dependents_are_added() -> None:
+    where = effective(
+        binding(), placement(m1=1), clusters=MEMBERS, required_by=(TargetCluster("m1"), TargetCluster("m3"))
+    )
+    assert where.targets == (TargetCluster("m1", 1), TargetCluster("m3"))
