@@ -71,6 +71,25 @@ def up(
     raise typer.Exit(code)
 
 
+@app.command(
+    epilog="""Examples:
+
+fleetlog demo
+
+fleetlog demo --dir /tmp/demo             # keeps its data there
+"""
+)
+def demo(
+    directory: Annotated[Path | None, typer.Option("--dir", help="Directory to use instead of a temporary one.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary directory.")] = False,
+) -> None:
+    """Start an installation, run a Deployment on two clusters, and tell from the log what happened; then stop."""
+    from services.cli.demo import demo as show
+    from services.cli.running import run
+
+    run(show(directory, keep=keep))
+
+
 def _fail(message: str) -> NoReturn:
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(1)
