@@ -34,7 +34,7 @@ LOOPBACK = Identity("system:apiserver", "", (SYSTEM_MASTERS, "system:authenticat
 class Call:
     """One request on its way through the server; `warnings` become Warning headers of the answer."""
 
-    __slots__ = ("dry_run", "force", "manager", "options", "user", "validation", "verb", "warnings")
+    __slots__ = ("applied", "dry_run", "force", "manager", "options", "user", "validation", "verb", "warnings")
 
     def __init__(
         self,
@@ -53,6 +53,8 @@ class Call:
         self.dry_run = dry_run
         self.validation = validation
         self.force = force
+        self.applied = False
+        """Whether managedFields were computed by a server-side apply already."""
         self.options = options
         self.warnings: list[str] = []
 

@@ -161,7 +161,7 @@ class Objects:
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = self._generate(kind, namespace, meta["generateName"])
         kind.prepare_create(obj)
-        if self.allocate is not None:
+        if self.allocate is not None and not call.dry_run:
             self.allocate(kind, obj, None)
         errors = metadata.check_create(kind, obj) + kind.validate_create(obj)
         if errors:
@@ -275,7 +275,8 @@ class Objects:
         meta, before = new["metadata"], old["metadata"]
         self._keep_system(meta, before, key)
         kind.default(new)
-        self.ownership.updated(kind, new, old, call, subresource)
+        if not call.applied:
+            self.ownership.updated(kind, new, old, call)
         attributes = Attributes("UPDATE", kind, subresource, key.namespace, key.name, new, old, call)
         new = await self.admission.mutate(attributes)
         meta = new["metadata"]
@@ -290,7 +291,14 @@ class Objects:
                 self.allocate(kind, new, old)
             errors = metadata.check_update(new, old) + kind.validate_update(new, old)
         else:
+            # Kinds with rules for a further subresource (approval) have a pair of methods named after it.
+            prepare = getattr(kind, f"prepare_{subresource}", None)
+            if prepare is not None:
+                prepare(new, old)
             errors = metadata.check_update(new, old)
+            check = getattr(kind, f"validate_{subresource}", None)
+            if check is not None:
+                errors += check(new, old)
         if errors:
             raise status.invalid(kind.group_kind, key.name, errors)
         attributes.new = new

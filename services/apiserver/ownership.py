@@ -1,19 +1,70 @@
-"""Field ownership: how managedFields follow every write, and when a write changes nothing."""
+"""Field ownership: how managedFields follow every write, server-side apply, and when a write changes nothing."""
 
-from services.apiserver.call import Call
-from services.apiserver.kinds.model import Kind
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from services._rules.managed_fields import FieldOwnership, Writer
+from services._rules.patch import PatchError
+from services.apiserver.call import Call, now, timestamp
+from services.apiserver.kinds.model import DecodeError, Kind
+from services.apiserver.status import ApiError
 from services.apiserver.store import Manifest
 
 
 class Ownership:
-    """Keeps metadata.managedFields of written objects."""
+    """Keeps metadata.managedFields of written objects; `track_creates` is off where only applies are to be tracked."""
+
+    def __init__(self, *, track_creates: bool = True) -> None:
+        self._track_creates = track_creates
+        self._of: WeakKeyDictionary[Kind, FieldOwnership] = WeakKeyDictionary()
+
+    def _ownership(self, kind: Kind) -> FieldOwnership:
+        found = self._of.get(kind)
+        if found is None:
+            resource = kind.resource
+            empty: Manifest = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}}
+            try:
+                kind.decode(empty)
+            except DecodeError:
+                empty = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}}
+            found = self._of[kind] = FieldOwnership(kind.schema, empty)
+        return found
+
+    @staticmethod
+    def _writer(kind: Kind, call: Call) -> Writer:
+        return Writer(call.manager, kind.resource.api_version, timestamp(now()))
+
+    @staticmethod
+    def _set(obj: Manifest, entries: list[dict[str, Any]]) -> None:
+        if entries:
+            obj["metadata"]["managedFields"] = entries
+        else:
+            obj["metadata"].pop("managedFields", None)
 
     def created(self, kind: Kind, obj: Manifest, call: Call) -> None:
-        """A new object by a plain create."""
-        obj["metadata"].pop("managedFields", None)
+        """Fill in the managedFields of a new, defaulted object."""
+        if not self._track_creates:
+            obj["metadata"].pop("managedFields", None)
+            return
+        self._set(obj, self._ownership(kind).created(obj, self._writer(kind, call)))
 
-    def updated(self, kind: Kind, new: Manifest, old: Manifest, call: Call, subresource: str) -> None:
-        """A changed object by an update or patch."""
+    def updated(self, kind: Kind, new: Manifest, old: Manifest, call: Call) -> None:
+        """Fill in the managedFields of a changed, defaulted object."""
+        if "managedFields" not in old["metadata"] and "managedFields" not in new["metadata"]:
+            return
+        self._set(new, self._ownership(kind).updated(new, old, self._writer(kind, call)))
+
+    def applied(self, kind: Kind, old: Manifest | None, config: Manifest, call: Call) -> Manifest:
+        """What applying a configuration makes of an object; raises ApiError on conflicts and misfits."""
+        try:
+            new, entries = self._ownership(kind).applied(
+                old, config, self._writer(kind, call), force=bool(call.force)
+            )
+        except PatchError as e:
+            raise ApiError(e.status, e.reason, e.message, e.details) from e
+        new = {**new, "metadata": dict(new.get("metadata") or {})}
+        self._set(new, entries)
+        return new
 
     @staticmethod
     def unchanged(new: Manifest, old: Manifest) -> bool:

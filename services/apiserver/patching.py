@@ -30,7 +30,7 @@ class PatchRequest:
             if custom:
                 raise status.unsupported_media([JSON_PATCH, MERGE, APPLY])
             raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-        self.applies = self.format == APPLY
+        self.applies = call.applied = self.format == APPLY
         self._body: Any = None
         self._decoded = False
 
@@ -70,13 +70,13 @@ class PatchRequest:
         self._decoded = True
         return self._body
 
-    def apply(self, old: Manifest, subresource: str = "") -> Manifest:
+    def apply(self, old: Manifest) -> Manifest:
         """The new object built from `old` (which is not changed)."""
         kind, body = self._kind, self._document()
         if self.applies:
             self._check_apply(body)
-            new = self._objects.ownership.applied(kind, old, body, self._call, subresource)
-            return self._finish(new)
+            new = self._objects.ownership.applied(kind, old, body, self._call)
+            return self._finish(clone(new))
         base = clone(old)
         try:
             if self.format == JSON_PATCH:
@@ -104,7 +104,7 @@ class PatchRequest:
         """The object an apply patch creates."""
         body = self._document()
         self._check_apply(body)
-        new = self._objects.ownership.applied(self._kind, None, body, self._call, "")
+        new = clone(self._objects.ownership.applied(self._kind, None, body, self._call))
         meta = new.get("metadata")
         if not isinstance(meta, dict) or not meta.get("name"):
             raise status.bad_request(

@@ -203,7 +203,7 @@ class ResourceApi:
             return await self._objects.create(kind, info.namespace, obj, call, apply=True)
 
         def make(old: Manifest) -> Manifest:
-            new = patch.apply(old, subresource)
+            new = patch.apply(old)
             self.check_names(kind, new, info)
             return new
 

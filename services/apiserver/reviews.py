@@ -8,11 +8,36 @@ from services.apiserver.authn import Authenticator
 from services.apiserver.authz import Access, Authorizer
 from services.apiserver.call import Call, Identity
 from services.apiserver.kinds import errors as fields
-from services.apiserver.kinds.model import Kind
+from services.apiserver.kinds.model import Kind, Resource
+from services.apiserver.kinds.registry import Registry
 from services.apiserver.status import ApiError, method_not_allowed
 from services.apiserver.store import Manifest
 
 _MISSING = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+
+
+class WhoAmI(Kind):
+    """SelfSubjectReview: tells requesters who they are; takes any body of its kind."""
+
+    virtual = True
+
+    def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
+        """Nothing of the body is used."""
+
+    def unknown_fields(self, obj: Manifest) -> list[str]:
+        """None; see `decode`."""
+        return []
+
+    def prune(self, obj: Manifest) -> None:
+        """Nothing to drop; see `decode`."""
+
+
+def own_kind(registry: Registry) -> None:
+    """Serve SelfSubjectReview where it is not served yet."""
+    group, plural = "authentication.k8s.io", "selfsubjectreviews"
+    if registry.find(group, "v1", plural) is None:
+        resource = Resource(group, "v1", "SelfSubjectReview", plural, namespaced=False, verbs=("create",))
+        registry.add_kind(WhoAmI(resource))
 
 
 class Reviews:

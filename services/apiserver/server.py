@@ -27,7 +27,7 @@ from services.apiserver.local import LocalClient
 from services.apiserver.objects import Objects
 from services.apiserver.ownership import Ownership
 from services.apiserver.resources import ResourceApi
-from services.apiserver.reviews import Reviews
+from services.apiserver.reviews import Reviews, own_kind
 from services.apiserver.settings import Settings
 from services.apiserver.status import ApiError
 from services.apiserver.store import Store
@@ -59,13 +59,15 @@ class ApiServer:
         if self.settings.data_dir is not None:
             self.authority = Authority(self.settings.data_dir)
         admission = Admission([NamespaceLifecycle(store)])
-        self.objects = Objects(store, registry, admission, Ownership(), self.audit)
+        self.objects = Objects(store, registry, admission, Ownership(track_creates=self.settings.track_fields), self.audit)
         self.deleter = Deleter(self.objects)
         self.local = LocalClient(self.objects, self.deleter, registry)
         admission.plugins += builtin_plugins(self)
         signer = ServiceAccountTokens(self._signing_key())
         self.authenticator = Authenticator(self.settings.tokens, signer)
         authorizer: Authorizer = AlwaysAllow() if self.settings.authorization == "AlwaysAllow" else MastersOnly()
+        if self.settings.profile == "current":
+            own_kind(registry)
         reviews = Reviews(self.authenticator, authorizer)
         subresources = Subresources(self.objects, self.deleter, TokenRequests(self.objects, signer))
         self._resources = ResourceApi(self.objects, self.deleter, subresources, registry, table_of(), reviews.answer)

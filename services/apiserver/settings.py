@@ -16,7 +16,7 @@ class Settings(msgspec.Struct, kw_only=True):
     """How one API server runs.
 
     `data_dir` holds certificates, keys and the kubeconfig. `controllers` turns the built-in namespace lifecycle and the
-    garbage collector on. `aggregate` maps group/version to the URL of the server that answers for it.
+    garbage collector on. `track_fields` off leaves managedFields out until an object is first applied. `aggregate` maps group/version to the URL of the server that answers for it.
     """
 
     data_dir: Path | None = None
@@ -32,6 +32,7 @@ class Settings(msgspec.Struct, kw_only=True):
     kubeconfig: Path | None = None
     max_body: int = 8 * 1024 * 1024
     profile: str = "current"
+    track_fields: bool = True
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -73,4 +74,5 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         service_cidr=text("SERVICE_CIDR", "10.96.0.0/16"),
         kubeconfig=Path(text("KUBECONFIG")) if text("KUBECONFIG") else None,
         profile=text("PROFILE", "current"),
+        track_fields=flag("TRACK_FIELDS", True),
     )

@@ -107,7 +107,7 @@ class Subresources:
         patch.check(request.query)
 
         def make(old: Manifest) -> Manifest:
-            return _only(sub, patch.apply(old, sub), old)
+            return _only(sub, patch.apply(old), old)
 
         return await self._objects.update(
             kind, info.namespace, info.name, make, call, subresource=sub, verb="patch", patch=True

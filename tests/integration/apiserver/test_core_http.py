@@ -1,0 +1,273 @@
+"""The verbs over HTTP: creating, changing and deleting objects as kubectl and clients do."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from services.apiserver.server import ApiServer
+
+CM = "/api/v1/namespaces/default/configmaps"
+DEPLOY = "/apis/apps/v1/namespaces/default/deployments"
+
+
+def config(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def deployment(name: str, replicas: int = 1) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+async def test_create_get_replace_delete(client: Any) -> None:
+    code, made = await client("POST", CM, config("a", x="1"))
+    assert code == 201
+    assert made["metadata"]["uid"]
+    assert made["metadata"]["namespace"] == "default"
+    made["data"]["x"] = "2"
+    code, replaced = await client("PUT", f"{CM}/a", made)
+    assert (code, replaced["data"]) == (200, {"x": "2"})
+    assert int(replaced["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+    code, status = await client("PUT", f"{CM}/a", made)
+    assert (code, status["reason"]) == (409, "Conflict")
+    code, answer = await client("DELETE", f"{CM}/a")
+    assert (code, answer["status"], answer["details"]["uid"]) == (200, "Success", made["metadata"]["uid"])
+    code, status = await client("GET", f"{CM}/a")
+    assert (code, status["reason"], status["details"]) == (404, "NotFound", {"name": "a", "kind": "configmaps"})
+
+
+async def test_a_write_that_changes_nothing_is_not_a_write(client: Any, server: ApiServer) -> None:
+    _, made = await client("POST", DEPLOY, deployment("d"))
+    revision, writes = server.store.revision, server.audit.writes
+    for _ in range(2):
+        assert (await client("PUT", f"{DEPLOY}/d", made))[1]["metadata"] == made["metadata"]
+    merge = "application/merge-patch+json"
+    code, same = await client("PATCH", f"{DEPLOY}/d", {"spec": {"replicas": 1}}, media=merge)
+    assert (code, same["metadata"]["resourceVersion"]) == (200, made["metadata"]["resourceVersion"])
+    await client("PATCH", f"{DEPLOY}/d/status", {"status": {}}, media=merge)
+    assert (server.store.revision, server.audit.writes) == (revision, writes)
+
+
+async def test_the_audit_log_names_writer_object_and_change(client: Any, server: ApiServer) -> None:
+    await client("POST", CM, config("a", x="1"), User_Agent="tester/1")
+    await client("PATCH", f"{CM}/a", {"data": {"x": "2"}}, media="application/merge-patch+json")
+    await client("DELETE", f"{CM}/a")
+    assert server.settings.audit_log is not None
+    lines = [json.loads(line) for line in server.settings.audit_log.read_text().splitlines()]
+    found = [r for r in lines if r["resource"] == "configmaps" and r["name"] == "a"]
+    assert [(r["verb"], r["user"], r["changed"]) for r in found] == [
+        ("create", "admin", True),
+        ("patch", "admin", True),
+        ("delete", "admin", True),
+    ]
+    assert found[0]["manager"] == "tester"
+
+
+async def test_concurrent_patches_without_a_revision_all_succeed(client: Any) -> None:
+    await client("POST", CM, config("a"))
+    merge = "application/merge-patch+json"
+    results = await asyncio.gather(
+        *(client("PATCH", f"{CM}/a", {"data": {f"k{i}": "v"}}, media=merge) for i in range(40))
+    )
+    assert {code for code, _ in results} == {200}
+    assert len((await client("GET", f"{CM}/a"))[1]["data"]) == 40
+
+
+@pytest.mark.parametrize(
+    ("media", "patch", "expected"),
+    [
+        ("application/json-patch+json", [{"op": "add", "path": "/data/y", "value": "2"}], {"x": "1", "y": "2"}),
+        ("application/merge-patch+json", {"data": {"x": None, "y": "2"}}, {"y": "2"}),
+        ("application/strategic-merge-patch+json", {"data": {"y": "2"}}, {"x": "1", "y": "2"}),
+    ],
+)
+async def test_patch_formats(client: Any, media: str, patch: Any, expected: dict[str, str]) -> None:
+    await client("POST", CM, config("a", x="1"))
+    code, new = await client("PATCH", f"{CM}/a", patch, media=media)
+    assert (code, new["data"]) == (200, expected)
+
+
+async def test_status_and_spec_are_written_apart(client: Any) -> None:
+    await client("POST", DEPLOY, deployment("d"))
+    merge = "application/merge-patch+json"
+    body = {"spec": {"replicas": 7}, "status": {"replicas": 3, "observedGeneration": 1}}
+    _, by_status = await client("PATCH", f"{DEPLOY}/d/status", body, media=merge)
+    assert (by_status["spec"]["replicas"], by_status["status"]["replicas"]) == (1, 3)
+    assert by_status["metadata"]["generation"] == 1
+    body["status"]["replicas"] = 5
+    _, by_main = await client("PATCH", f"{DEPLOY}/d", body, media=merge)
+    assert (by_main["spec"]["replicas"], by_main["status"]["replicas"]) == (7, 3)
+    assert by_main["metadata"]["generation"] == 2
+
+
+async def test_scale(client: Any) -> None:
+    await client("POST", DEPLOY, deployment("d", 2))
+    _, scale = await client("GET", f"{DEPLOY}/d/scale")
+    assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == ("Scale", {"replicas": 2}, "a=b")
+    scale["spec"]["replicas"] = 5
+    assert (await client("PUT", f"{DEPLOY}/d/scale", scale))[1]["spec"] == {"replicas": 5}
+    code, status = await client("PUT", f"{DEPLOY}/d/scale", scale)
+    assert (code, status["reason"]) == (409, "Conflict")
+    assert (await client("GET", f"{DEPLOY}/d"))[1]["spec"]["replicas"] == 5
+
+
+async def test_dry_run_writes_nothing(client: Any, server: ApiServer) -> None:
+    before = server.store.revision
+    code, made = await client("POST", f"{CM}?dryRun=All", config("a"))
+    assert (code, "resourceVersion" in made["metadata"]) == (201, False)
+    assert (await client("GET", f"{CM}/a"))[0] == 404
+    assert server.store.revision == before
+    code, status = await client("POST", f"{CM}?dryRun=Some", config("a"))
+    assert (code, status["reason"]) == (422, "Invalid")
+
+
+async def test_unknown_fields_are_dropped_warned_about_or_refused(client: Any) -> None:
+    body = config("a") | {"unknown": 1}
+    code, status = await client("POST", f"{CM}?fieldValidation=Strict", body)
+    assert code == 400
+    assert 'unknown field "unknown"' in status["message"]
+    url = f"{client.server.url}{CM}?fieldValidation=Warn"
+    async with client.session.post(url, json=body) as response:
+        assert response.status == 201
+        assert response.headers["Warning"] == '299 - "unknown field \\"unknown\\""'
+        assert "unknown" not in await response.json()
+
+
+async def test_generate_name_gives_distinct_names(client: Any) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}}
+    names = {(await client("POST", CM, body))[1]["metadata"]["name"] for _ in range(20)}
+    assert len(names) == 20
+    assert all(n.startswith("x-") and len(n) == 7 for n in names)
+
+
+async def test_pages_show_one_snapshot(client: Any) -> None:
+    for name in "abcde":
+        await client("POST", f"{CM}", config(name) | {"metadata": {"name": name, "labels": {"t": "1"}}})
+    query = "?labelSelector=t%3D1&limit=2"
+    _, first = await client("GET", CM + query)
+    await client("DELETE", f"{CM}/d")
+    await client("POST", CM, config("cc") | {"metadata": {"name": "cc", "labels": {"t": "1"}}})
+    _, second = await client("GET", f"{CM}{query}&continue={first['metadata']['continue']}")
+    _, third = await client("GET", f"{CM}{query}&continue={second['metadata']['continue']}")
+    names = [i["metadata"]["name"] for page in (first, second, third) for i in page["items"]]
+    assert names == ["a", "b", "c", "d", "e"]
+    assert len({p["metadata"]["resourceVersion"] for p in (first, second, third)}) == 1
+    assert "continue" not in third["metadata"]
+
+
+async def test_finalizers_keep_an_object_until_they_are_gone(client: Any) -> None:
+    body = config("a") | {"metadata": {"name": "a", "finalizers": ["x.example.com/f"]}}
+    await client("POST", CM, body)
+    code, left = await client("DELETE", f"{CM}/a")
+    assert (code, left["kind"], bool(left["metadata"]["deletionTimestamp"])) == (200, "ConfigMap", True)
+    revision = left["metadata"]["resourceVersion"]
+    assert (await client("DELETE", f"{CM}/a"))[1]["metadata"]["resourceVersion"] == revision
+    merge = "application/merge-patch+json"
+    assert (await client("PATCH", f"{CM}/a", {"metadata": {"finalizers": None}}, media=merge))[0] == 200
+    assert (await client("GET", f"{CM}/a"))[0] == 404
+
+
+async def until_gone(client: Any, path: str) -> None:
+    for _ in range(1000):
+        if (await client("GET", path))[0] == 404:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"{path} is still there")
+
+
+async def test_a_deleted_namespace_takes_its_content_along(client: Any) -> None:
+    await client("POST", "/api/v1/namespaces", {"metadata": {"name": "gone"}})
+    held = config("held") | {"metadata": {"name": "held", "finalizers": ["x.example.com/f"]}}
+    await client("POST", "/api/v1/namespaces/gone/configmaps", held)
+    await client("POST", "/api/v1/namespaces/gone/configmaps", config("free"))
+    assert (await client("DELETE", "/api/v1/namespaces/gone"))[1]["status"]["phase"] == "Terminating"
+    await until_gone(client, "/api/v1/namespaces/gone/configmaps/free")
+    code, status = await client("POST", "/api/v1/namespaces/gone/configmaps", config("new"))
+    assert (code, status["details"]["causes"][0]["reason"]) == (403, "NamespaceTerminating")
+    assert (await client("GET", "/api/v1/namespaces/gone"))[0] == 200
+    merge = "application/merge-patch+json"
+    path = "/api/v1/namespaces/gone/configmaps/held"
+    await client("PATCH", path, {"metadata": {"finalizers": None}}, media=merge)
+    await until_gone(client, "/api/v1/namespaces/gone")
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground"])
+async def test_dependents_go_with_their_owner(client: Any, policy: str) -> None:
+    _, owner = await client("POST", CM, config("owner"))
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    meta = {"name": "child", "ownerReferences": [reference | {"blockOwnerDeletion": True}]}
+    await client("POST", CM, config("child") | {"metadata": meta})
+    await client("DELETE", f"{CM}/owner", {"propagationPolicy": policy})
+    await until_gone(client, f"{CM}/child")
+    await until_gone(client, f"{CM}/owner")
+
+
+async def test_orphaned_dependents_stay_without_the_reference(client: Any) -> None:
+    _, owner = await client("POST", CM, config("owner"))
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    await client("POST", CM, config("child") | {"metadata": {"name": "child", "ownerReferences": [reference]}})
+    await client("DELETE", f"{CM}/owner", {"propagationPolicy": "Orphan"})
+    await until_gone(client, f"{CM}/owner")
+    code, child = await client("GET", f"{CM}/child")
+    assert (code, "ownerReferences" in child["metadata"]) == (200, False)
+
+
+async def test_a_dependent_of_an_owner_that_never_was_is_collected(client: Any) -> None:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "11111111-1111-1111-1111-111111111111"}
+    await client("POST", CM, config("child") | {"metadata": {"name": "child", "ownerReferences": [reference]}})
+    await until_gone(client, f"{CM}/child")
+
+
+async def test_a_definition_serves_its_objects_and_takes_them_along(client: Any) -> None:
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer"}}}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "gears", "kind": "Gear"}
+    spec = {"group": "g.example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert (await client("POST", crds, {"metadata": {"name": "gears.g.example.com"}, "spec": spec}))[0] == 201
+    gears = "/apis/g.example.com/v1/namespaces/default/gears"
+    for _ in range(1000):
+        if (await client("GET", gears))[0] == 200:
+            break
+        await asyncio.sleep(0.005)
+    body = {"apiVersion": "g.example.com/v1", "kind": "Gear", "metadata": {"name": "a"}, "spec": {"n": 1}}
+    assert (await client("POST", gears, body))[0] == 201
+    bad = body | {"metadata": {"name": "b"}, "spec": {"n": "x"}}
+    code, status = await client("POST", gears, bad)
+    assert (code, status["details"]["causes"][0]["field"]) == (422, "spec.n")
+    await client("DELETE", f"{crds}/gears.g.example.com")
+    await until_gone(client, f"{crds}/gears.g.example.com")
+    assert (await client("GET", gears))[0] == 404
+
+
+async def test_services_get_distinct_addresses_and_ports(client: Any) -> None:
+    services = "/api/v1/namespaces/default/services"
+    spec = {"type": "NodePort", "ports": [{"port": 80}], "selector": {"a": "b"}}
+    made = [(await client("POST", services, {"metadata": {"name": f"s{i}"}, "spec": spec}))[1] for i in range(10)]
+    assert len({m["spec"]["clusterIP"] for m in made}) == 10
+    assert len({m["spec"]["ports"][0]["nodePort"] for m in made}) == 10
+    taken = {"ports": [{"port": 80}], "clusterIP": made[0]["spec"]["clusterIP"]}
+    assert (await client("POST", services, {"metadata": {"name": "t"}, "spec": taken}))[0] == 422
+    await client("DELETE", f"{services}/s0")
+    assert (await client("POST", services, {"metadata": {"name": "t"}, "spec": taken}))[0] == 201
+
+
+async def test_a_protobuf_body_is_read_and_answered_in_json(client: Any) -> None:
+    # A Namespace named "pb", as client-go encodes it.
+    raw = b"k8s\x00\n\x0f\n\x02v1\x12\tNamespace\x12\x1a\n\x12\n\x02pb\x12\x00\x1a\x00\"\x00*\x002\x008\x00B\x00\x12\x00\x1a\x02\n\x00\x1a\x00\"\x00"
+    code, made = await client("POST", "/api/v1/namespaces", raw, media="application/vnd.kubernetes.protobuf")
+    assert (code, made["metadata"]["name"], made["status"]) == (201, "pb", {"phase": "Active"})
+    code, status = await client("POST", "/api/v1/namespaces", b"nonsense", media="application/vnd.kubernetes.protobuf")
+    assert (code, status["reason"]) == (400, "BadRequest")
+
+
+async def test_broken_bodies_are_answered_and_harm_nothing(client: Any) -> None:
+    for body in (b"", b"{", b"[]", b"null", b"5", b'{"metadata":5}', b'{"metadata":{"labels":[]}}', b"\xff\xfe"):
+        code, status = await client("POST", CM, body)
+        assert 400 <= code < 500, (body, status)
+    for path in ("/api/v1/%zz", "/apis//", "/api/v1/namespaces//configmaps", "/nope", "/apis/x/y/z"):
+        assert (await client("GET", path))[0] < 500
+    assert (await client("GET", "/healthz"))[0] == 200

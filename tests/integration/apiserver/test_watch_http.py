@@ -1,0 +1,146 @@
+"""Watches over HTTP: order, selectors, expiry, bookmarks, forms."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from services.apiserver import reading
+from services.apiserver.projection import Bucket
+from services.apiserver.server import ApiServer
+
+CM = "/api/v1/namespaces/default/configmaps"
+MERGE = "application/merge-patch+json"
+
+
+def config(name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": labels or {}}, "data": {}}
+
+
+@asynccontextmanager
+async def watching(client: Any, query: str, **headers: str) -> AsyncIterator[Any]:
+    url = f"{client.server.url}{CM}?watch=1&{query}"
+    async with client.session.get(url, headers={k.replace("_", "-"): v for k, v in headers.items()}) as response:
+        assert response.status == 200
+
+        async def read() -> Any:
+            line = await asyncio.wait_for(response.content.readline(), 10)
+            return json.loads(line) if line else None
+
+        yield read
+
+
+async def test_events_come_in_order_with_their_revisions(client: Any, server: ApiServer) -> None:
+    async with watching(client, f"resourceVersion={server.store.revision}") as read:
+        _, made = await client("POST", CM, config("a"))
+        _, changed = await client("PATCH", f"{CM}/a", {"data": {"x": "1"}}, media=MERGE)
+        await client("DELETE", f"{CM}/a")
+        events = [await read() for _ in range(3)]
+    assert [e["type"] for e in events] == ["ADDED", "MODIFIED", "DELETED"]
+    assert events[0]["object"] == made
+    assert events[1]["object"] == changed
+    assert events[2]["object"]["data"] == {"x": "1"}
+    assert int(events[2]["object"]["metadata"]["resourceVersion"]) == server.store.revision
+
+
+async def test_entering_and_leaving_a_selector_are_added_and_deleted(client: Any, server: ApiServer) -> None:
+    await client("POST", CM, config("a"))
+    async with watching(client, f"resourceVersion={server.store.revision}&labelSelector=s%3Dyes") as read:
+        for value in ("yes", "no", "yes"):
+            await client("PATCH", f"{CM}/a", {"metadata": {"labels": {"s": value}}}, media=MERGE)
+        await client("PATCH", f"{CM}/a", {"data": {"x": "1"}}, media=MERGE)
+        await client("DELETE", f"{CM}/a")
+        events = [await read() for _ in range(5)]
+    assert [e["type"] for e in events] == ["ADDED", "DELETED", "ADDED", "MODIFIED", "DELETED"]
+    assert events[1]["object"]["metadata"]["labels"] == {"s": "yes"}
+    revisions = [int(e["object"]["metadata"]["resourceVersion"]) for e in events]
+    assert revisions == sorted(set(revisions))
+
+
+async def test_list_then_watch_misses_and_repeats_nothing_in_a_storm(client: Any, server: ApiServer) -> None:
+    async def write(prefix: str) -> None:
+        for i in range(60):
+            await client("POST", CM, config(f"{prefix}-{i}"))
+
+    writers = [asyncio.create_task(write(p)) for p in "abc"]
+    await asyncio.sleep(0)
+    while server.store.count("", "configmaps") < 30:  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+    _, listed = await client("GET", CM)
+    seen = [i["metadata"]["name"] for i in listed["items"]]
+    async with watching(client, f"resourceVersion={listed['metadata']['resourceVersion']}") as read:
+        while len(seen) < 180:
+            event = await read()
+            assert event["type"] == "ADDED"
+            seen.append(event["object"]["metadata"]["name"])
+    await asyncio.gather(*writers)
+    assert len(set(seen)) == len(seen)
+
+
+async def test_a_revision_below_the_floor_is_410_for_watch_and_list(client: Any, server: ApiServer) -> None:
+    _, made = await client("POST", CM, config("a"))
+    old = made["metadata"]["resourceVersion"]
+    await client("PATCH", f"{CM}/a", {"data": {"x": "1"}}, media=MERGE)
+    bucket: Bucket = server.store._state.bucket("", "configmaps")  # type: ignore[attr-defined]
+    bucket.forget_before(server.store.revision)
+    async with watching(client, f"resourceVersion={old}") as read:
+        event = await read()
+        assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+        assert await read() is None
+    code, status = await client("GET", f"{CM}?resourceVersion={old}&resourceVersionMatch=Exact")
+    assert (code, status["reason"]) == (410, "Expired")
+
+
+async def test_without_a_revision_the_present_comes_first(client: Any) -> None:
+    await client("POST", CM, config("a"))
+    async with watching(client, "timeoutSeconds=30") as read:
+        assert (await read())["object"]["metadata"]["name"] == "a"
+        await client("POST", CM, config("b"))
+        assert (await read())["object"]["metadata"]["name"] == "b"
+
+
+async def test_a_streaming_list_ends_with_a_marked_bookmark(client: Any) -> None:
+    await client("POST", CM, config("a"))
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    async with watching(client, query) as read:
+        assert (await read())["type"] == "ADDED"
+        mark = await read()
+    assert mark["type"] == "BOOKMARK"
+    assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_a_bookmark_moves_an_idle_watch_forward(client: Any, server: ApiServer, monkeypatch: Any) -> None:
+    monkeypatch.setattr(reading, "BOOKMARK_SECONDS", 0.0)
+    async with watching(client, f"resourceVersion={server.store.revision}&allowWatchBookmarks=true") as read:
+        await client("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "other"}})
+        after = server.store.revision
+        await client("POST", CM, config("a"))
+        kinds = [await read(), await read()]
+    assert [k["type"] for k in kinds if k["type"] != "BOOKMARK"] == ["ADDED"] or kinds[0]["type"] == "BOOKMARK"
+    assert max(int(k["object"]["metadata"]["resourceVersion"]) for k in kinds) >= after
+
+
+async def test_a_table_watch_has_its_columns_once(client: Any, server: ApiServer) -> None:
+    form = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    async with watching(client, f"resourceVersion={server.store.revision}", Accept=form) as read:
+        await client("POST", CM, config("a"))
+        await client("POST", CM, config("b"))
+        first, second = await read(), await read()
+    assert first["object"]["kind"] == "Table"
+    assert first["object"]["columnDefinitions"][0]["name"] == "Name"
+    assert second["object"]["columnDefinitions"] is None
+    assert second["object"]["rows"][0]["cells"][0] == "b"
+
+
+async def test_watchers_share_one_encoding(client: Any, server: ApiServer) -> None:
+    cursor = server.store.watch("", "configmaps", server.store.revision)
+    async with watching(client, "resourceVersion=1") as one, watching(client, "resourceVersion=1") as two:
+        await client("POST", CM, config("shared"))
+        (event,) = await cursor.next(5)
+        while (await one())["object"]["metadata"]["name"] != "shared":
+            pass
+        while (await two())["object"]["metadata"]["name"] != "shared":
+            pass
+        assert event.cache is not None
+        assert len(event.cache) == 1
