@@ -26,6 +26,8 @@ from services.gateway.settings import GatewaySettings
 from services.gateway.shapes import Manifest, encode
 from services.gateway.watching import Watch, Watching
 
+GOODBYE_SECONDS: Final = 2.0
+"""How long a stop waits for answers under way."""
 _READING: Final = frozenset({"GET", "HEAD"})
 _VERSION: Final[Manifest] = {
     "major": "1",
@@ -91,7 +93,7 @@ class Api:
     async def start(self) -> None:
         """Listen; raises OSError when the port is taken."""
         server = web.Server(self._handle, access_log=None)
-        self._runner = web.ServerRunner(server, handle_signals=False)
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=GOODBYE_SECONDS)
         await self._runner.setup()
         settings = self._settings
         site = web.TCPSite(

@@ -71,11 +71,12 @@ class Watching:
         while (left := end - loop.time()) > 0:
             changes = collection.since(cursor)
             lines = [line for change in changes if (line := await self._change(watch, change, head=first))]
+            if changes:
+                cursor = changes[-1].revision
             if lines:
-                first = False
+                first, told = False, cursor
                 yield b"".join(lines)
             if changes:
-                cursor = told = changes[-1].revision
                 continue
             cursor = max(cursor, collection.revision)
             if options.bookmarks and cursor > told and loop.time() >= next_bookmark:

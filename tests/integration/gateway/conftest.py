@@ -68,7 +68,7 @@ async def writer(connection):
 
 
 @pytest.fixture
-def start_gateway(nats_server, connection, tmp_path):
+async def start_gateway(nats_server, connection, tmp_path):
     """Starts gateways; each runs until the test ends."""
     running = []
 
@@ -86,18 +86,16 @@ def start_gateway(nats_server, connection, tmp_path):
         running.append((task, stop))
         return gateway
 
-    start.running = running
-    return start
+    yield start
+    for task, stop in running:
+        stop.set()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 @pytest.fixture
 async def gateway(start_gateway):
-    made = await start_gateway()
-    yield made
-    for task, stop in start_gateway.running:
-        stop.set()
-        with suppress(asyncio.CancelledError):
-            await task
+    return await start_gateway()
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import aiohttp
 import pytest
 
@@ -125,3 +127,25 @@ async def test_the_history_tells_what_caused_what(writer, gateway, client):
     assert f"because #{placement['causes'][0]['position']} BindingRequested" in placement["line"]
     assert {entry["stream"] for entry in body["entries"]} == {"FACTS", "OBSERVED"}
     assert body["object"] == {"resource": "deployments.apps", "namespace": "default", "name": "nginx"}
+
+
+async def test_the_history_outlives_the_tail_of_the_facts(writer, connection, gateway, client):
+    await tell_story(writer)
+    path = "/fleetlog/v1/history/deployments.apps/default/nginx"
+    before = await client.get(path)
+    facts = (await writer.logs["FACTS"].identity()).last_seq
+    async with asyncio.timeout(20):
+        while (await writer.logs["HISTORY"].identity()).last_seq < facts:
+            await asyncio.sleep(0.01)
+    await connection.request("$JS.API.STREAM.PURGE.FACTS", b"", timeout=10)
+    after = await client.get(path)
+
+    def steps(body):
+        return sorted((entry["stream"], entry["position"], entry["event"]) for entry in body["entries"])
+
+    assert steps(after) == steps(before)
+
+
+async def test_an_object_without_facts_has_no_history(gateway, client):
+    body = await client.get("/fleetlog/v1/history/deployments.apps/default/nginx", status=404)
+    assert "the log holds no fact" in body["message"]

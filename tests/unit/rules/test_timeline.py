@@ -1,0 +1,135 @@
+"""The story of an object: in order, with causes, and one line for people."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from schemas.codec import encode, subject_of
+from schemas.envelope import Provenance
+from schemas.events.placement import PlacementFailed
+from schemas.keys import ObjectKey
+from services._kit.log import match
+from services._rules.timeline import FACTS, OBSERVED, Fact, foreign_causes, line, offset, subjects_of, timeline
+from tests.integration.gateway.story import (
+    NGINX,
+    cluster,
+    observed,
+    placed,
+    released,
+    rendered,
+    requested,
+    rolled_up,
+    withdrawn,
+)
+
+
+def fact(event, seq, time, stream=FACTS):
+    return Fact(seq, time, subject_of(event), encode(event), stream)
+
+
+def test_a_line_reads_like_a_sentence():
+    facts = [fact(requested(), 40, 100.0), fact(placed(member1=1, member2=1, cause=40), 42, 100.012)]
+    text = line(timeline(facts)[1])
+    assert text == (
+        f"+12 ms  placement.{NGINX.shard}.deployments=2Eapps.default.nginx  #42  PlacementDecided  "
+        "member1=1 member2=1  because #40 BindingRequested"
+    )
+
+
+def test_steps_come_in_the_order_of_time_however_they_are_given():
+    facts = [
+        fact(rolled_up("member1", cause=3), 12, 4.0),
+        fact(observed("member1"), 3, 3.0, OBSERVED),
+        fact(rendered("member1"), 11, 2.0),
+        fact(requested(), 10, 1.0),
+        fact(requested(), 10, 1.0),
+    ]
+    entries = timeline(facts)
+    assert [entry.event for entry in entries] == ["BindingRequested", "WorkRendered", "WorkObserved", "StatusRolledUp"]
+    assert [entry.offset_ms for entry in entries] == [0, 1000, 2000, 3000]
+    assert (entries[3].causes[0].event, entries[3].causes[0].stream) == ("WorkObserved", OBSERVED)
+    assert entries[3].causes[0].after_ms == 1000
+    assert entries[1].cluster == "member1"
+
+
+def test_causes_of_other_objects_are_named_once_their_facts_are_at_hand():
+    facts = [fact(placed(member1=1, cause=5), 6, 2.0)]
+    entries = timeline(facts)
+    assert foreign_causes(entries) == [5]
+    assert line(entries[0]).endswith("because #5")
+    entries = timeline(facts, [fact(cluster("member1"), 5, 1.0)])
+    assert len(entries) == 1
+    assert entries[0].causes[0].event == "ClusterChanged"
+
+
+def test_what_comes_later_is_no_cause():
+    facts = [fact(placed(member1=1, cause=9), 6, 2.0), fact(requested(), 9, 3.0)]
+    assert timeline(facts)[0].causes[0].event == ""
+
+
+def test_what_a_newer_version_wrote_is_a_step_too():
+    data = msgspec.json.encode({"type": "PlacementImagined.v9"})
+    subject = f"placement.{NGINX.shard}.deployments=2Eapps.default.nginx"
+    (entry,) = timeline([Fact(1, 1.0, subject, data)])
+    assert entry.event == "PlacementImagined.v9"
+    assert "newer version" in entry.summary
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "words"),
+    [
+        (None, requested(replicas=3), "3 replicas, policy PropagationPolicy/default/web"),
+        (requested(replicas=2), requested(replicas=3, generation=2), "changed: replicas 2 -> 3; generation 2"),
+        (None, released(), "template deleted"),
+        (placed(member1=1, member2=1), placed(member2=2), "member2=2, leaves member1"),
+        (None, withdrawn("member1"), "member1 lets go"),
+        (None, rendered("member1", problem="bad path"), "could not be rendered: bad path"),
+        (None, observed("member1", applied=False, message="no  such\nnamespace"), "refused: no such namespace"),
+        (None, observed("member1", operation="created"), "member1 holds it, created, Healthy"),
+        (observed("member1"), observed("member1", health="Unhealthy"), "member1 reports, Unhealthy"),
+        (None, observed("member1", applied=False, absent=True), "member1 holds no copy"),
+        (None, rolled_up("member1", "member2"), "2/2 applied, 2 healthy, complete"),
+        (
+            None,
+            PlacementFailed(key=NGINX, uid="u1", reason="NoClusterFit", message="none fits"),
+            "NoClusterFit: none fits",
+        ),
+    ],
+)
+def test_a_step_says_what_is_new(before, event, words):
+    stream = OBSERVED if type(event).__name__ == "WorkObserved" else FACTS
+    facts = [
+        fact(item, index, float(index), stream) for index, item in enumerate((before, event), 1) if item is not None
+    ]
+    assert words in timeline(facts)[-1].summary
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "+0 ms"),
+        (12.4, "+12 ms"),
+        (3_400, "+3.4 s"),
+        (300_000, "+5 min"),
+        (7_200_000, "+2 h"),
+        (259_200_000, "+3 d"),
+    ],
+)
+def test_offsets_have_the_unit_that_fits(milliseconds, text):
+    assert offset(milliseconds) == text
+
+
+def test_the_subjects_of_an_object_match_all_its_facts_and_no_other():
+    subjects = subjects_of(NGINX)
+    other = ObjectKey(group="apps", resource="deployments", namespace="default", name="nginx2")
+    for event in (requested(), placed(member1=1), rendered("member1"), rolled_up("member1")):
+        assert sum(match(pattern, subject_of(event)) for pattern in subjects[FACTS]) == 1
+    assert any(match(pattern, subject_of(observed("m"))) for pattern in subjects[OBSERVED])
+    assert not any(match(pattern, subject_of(requested(other))) for pattern in subjects[FACTS])
+
+
+def test_decision_time_and_position_are_told():
+    event = msgspec.structs.replace(placed(member1=1), provenance=Provenance(as_of=41, decided_at=99.5))
+    (entry,) = timeline([fact(event, 42, 100.0)])
+    assert (entry.as_of, entry.decided_at) == (41, 99.5)
