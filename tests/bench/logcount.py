@@ -1,0 +1,56 @@
+"""Counts what was appended to the streams of an installation between two moments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Self
+
+from services._kit.connection import Connection
+from services._kit.jetstream_log import JetStreamLog
+from services.cli.layout import Layout
+
+STREAMS = ("FACTS", "OBSERVED", "OBJECTS")
+
+
+class LogCount:
+    """Positions of the streams, and their messages by family of subjects."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._logs = {name: JetStreamLog(connection, name) for name in STREAMS}
+
+    @classmethod
+    async def open(cls, layout: Layout) -> Self:
+        """Connect to the log of an installation."""
+        installation = layout.load()
+        assert installation is not None
+        if installation.nats_url:
+            return cls(await Connection.open(installation.nats_url, name="bench"))
+        url = f"nats://127.0.0.1:{installation.port('nats')}"
+        return cls(await Connection.open(url, name="bench", token=installation.nats_token))
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._connection.close()
+
+    async def position(self, stream: str = "FACTS") -> int:
+        """Last position of a stream."""
+        return (await self._logs[stream].identity()).last_seq
+
+    async def positions(self, streams: tuple[str, ...] = STREAMS) -> dict[str, int]:
+        """Last positions of several streams."""
+        return {name: await self.position(name) for name in streams}
+
+    async def since(self, stream: str, position: int) -> Counter[str]:
+        """Messages stored after a position that are still there, by the first token of their subject.
+
+        Objects of the API server are counted by resource.
+        """
+        found: Counter[str] = Counter()
+        stop = await self.position(stream)
+        if stop <= position:
+            return found
+        async for message in self._logs[stream].read([">"], position + 1, stop):
+            tokens = message.subject.split(".")
+            found[tokens[0] if tokens[0] != "obj" else tokens[2]] += 1
+        return found
