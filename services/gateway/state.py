@@ -114,6 +114,8 @@ class GatewayState(Struct):
     changed: dict[Place, int] = field(default_factory=dict)
     facts: int = 0
     observations: int = 0
+    shared: dict[object, object] = field(default_factory=dict)
+    """One instance of every key and name that many facts repeat."""
 
     @property
     def revision(self) -> int:
@@ -133,16 +135,17 @@ def fold(state: GatewayState, seq: int, time: float, event: Known) -> Iterable[P
     state.facts = seq
     match event:
         case BindingRequested() | BindingReleased():
-            return _bound(state, event.key, seq, binding=_lean(event) if isinstance(event, BindingRequested) else None)
+            binding = _lean(state, event) if isinstance(event, BindingRequested) else None
+            return _bound(state, event.key, seq, binding=binding)
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             return _placed(state, seq, time, event)
         case EvictionRequested() | EvictionFinished():
-            return _bound(state, event.key, seq, eviction=_lean(event), eviction_seq=seq)
+            return _bound(state, event.key, seq, eviction=_lean(state, event), eviction_seq=seq)
         case StatusRolledUp():
             before = state.objects.get(event.key, _NOTHING).applied
             since = Since(event.fully_applied, time)
             applied = since if before is None else before.now(event.fully_applied, time)
-            return _bound(state, event.key, seq, rollup=_lean(event), applied=applied)
+            return _bound(state, event.key, seq, rollup=_lean(state, event), applied=applied)
         case WorkRendered() | WorkWithdrawn():
             return _worked(state, seq, time, event)
         case ClusterChanged():
@@ -181,7 +184,7 @@ def _placed(
         state,
         event.key,
         seq,
-        placement=_lean(event, Provenance(as_of=event.provenance.as_of)),
+        placement=_lean(state, event, Provenance(as_of=event.provenance.as_of)),
         scheduled=Since(good, at) if same is None else same.now(good, at),
         observed_generation=event.binding_generation if good else observed,
     )
@@ -191,7 +194,7 @@ def _worked(state: GatewayState, seq: int, time: float, event: WorkRendered | Wo
     copies = state.copies.setdefault(event.cluster, {})
     before = copies.get(event.key, _EMPTY)
     same = before if before.work is not None and before.work.uid == event.uid else _EMPTY
-    lean = _lean(event)
+    lean = _lean(state, event)
     if isinstance(lean, WorkRendered):
         dispatching = not lean.suspended
         copies[event.key] = replace(
@@ -214,7 +217,7 @@ def _worked(state: GatewayState, seq: int, time: float, event: WorkRendered | Wo
             withdrawn=time,
             applied=before.applied if same is before else None,
         )
-    return _mark(state, Place(event.cluster, event.key), state.revision)
+    return _mark(state, Place(lean.cluster, lean.key), state.revision)
 
 
 def _observed(state: GatewayState, event: WorkObserved) -> Iterable[Place]:
@@ -222,8 +225,9 @@ def _observed(state: GatewayState, event: WorkObserved) -> Iterable[Place]:
     before = copies.get(event.key, _EMPTY)
     same = before.observed is not None and before.observed.uid == event.uid
     applied = before.applied.now(event.applied, event.at) if before.applied and same else Since(event.applied, event.at)
-    copies[event.key] = replace(before, observed=_lean(event), applied=applied)
-    return _mark(state, Place(event.cluster, event.key), state.revision)
+    lean = _lean(state, event)
+    copies[lean.key] = replace(before, observed=lean, applied=applied)
+    return _mark(state, Place(lean.cluster, lean.key), state.revision)
 
 
 def _membership(state: GatewayState, cluster: str, *, removed: bool) -> Iterable[Place]:
@@ -236,13 +240,18 @@ def _membership(state: GatewayState, cluster: str, *, removed: bool) -> Iterable
     return places
 
 
-def _lean(event: E_, provenance: Provenance = _NO_PROVENANCE) -> E_:
-    """The event without what is never shown, its JSON parts cut loose from the message they came in."""
+def _lean(state: GatewayState, event: E_, provenance: Provenance = _NO_PROVENANCE) -> E_:
+    """The event without what is never shown, its JSON cut loose from its message, its names shared with others."""
     parts: dict[str, object] = {"provenance": provenance}
     for name in ("spec", "placement", "manifest", "status"):
         part = getattr(event, name, UNSET)
         if isinstance(part, Raw):
             parts[name] = Raw(bytes(part))
+    shared = state.shared
+    for name in ("key", "uid", "cluster", "api_version", "kind"):
+        part = getattr(event, name, UNSET)
+        if part is not UNSET:
+            parts[name] = shared.setdefault(part, part)
     return replace(event, **parts)
 
 

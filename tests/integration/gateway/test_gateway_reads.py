@@ -129,14 +129,21 @@ async def test_the_history_tells_what_caused_what(writer, gateway, client):
     assert body["object"] == {"resource": "deployments.apps", "namespace": "default", "name": "nginx"}
 
 
+async def reached(log, position):
+    pump = log.pump([">"])
+    async with asyncio.timeout(20):
+        async for delivery in pump:
+            if delivery.position >= position:
+                break
+    await pump.close()
+
+
 async def test_the_history_outlives_the_tail_of_the_facts(writer, connection, gateway, client):
     await tell_story(writer)
     path = "/fleetlog/v1/history/deployments.apps/default/nginx"
     before = await client.get(path)
     facts = (await writer.logs["FACTS"].identity()).last_seq
-    async with asyncio.timeout(20):
-        while (await writer.logs["HISTORY"].identity()).last_seq < facts:
-            await asyncio.sleep(0.01)
+    await reached(writer.logs["HISTORY"], facts)
     await connection.request("$JS.API.STREAM.PURGE.FACTS", b"", timeout=10)
     after = await client.get(path)
 
