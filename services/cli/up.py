@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from services._kit.kube import KubeClient
-from services.cli import steps
+from services.cli import gateway_setup, steps
 from services.cli.crds import apply_definitions, needed_definitions
 from services.cli.layout import CONTROL, Installation, Layout, Member, new_installation
 from services.cli.processes import Rank, Supervisor, nats_server_binary, preload
@@ -25,10 +25,9 @@ SERVICES: Final = (
     "override_renderer",
     "executor",
     "status_aggregator",
-    # "gateway",
+    "gateway",
 )
 _WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "executor", "status_aggregator"})
-_AGGREGATED: Final = ("work.karmada.io/v1alpha1", "work.karmada.io/v1alpha2")
 
 
 class Refused(Exception):
@@ -128,6 +127,7 @@ class Installer:
         kubeconfigs = [self.layout.kubeconfig(name) for name in (CONTROL, *(m.name for m in self.installation.members))]
         if code := self._step("API servers", lambda: steps.front_doors(kubeconfigs)):
             return code
+        gateway_setup.environment(self.layout, self.installation)
         if code := self._step("definitions", self._apply_definitions):
             return code
         if not self._known:
@@ -180,7 +180,6 @@ jetstream {{
     def _front_doors(self) -> None:
         installation, layout = self.installation, self.layout
         if self.embedded:
-            gateway = f"https://127.0.0.1:{installation.port('gateway_api')}"
             environment = {
                 "FLEETLOG_NATS_URL": self._store_url(),
                 "FLEETLOG_APISERVER_DATA_DIR": str(layout.data(CONTROL)),
@@ -188,7 +187,6 @@ jetstream {{
                 "FLEETLOG_APISERVER_ADMIN_TOKEN": installation.token,
                 "FLEETLOG_APISERVER_KUBECONFIG": str(layout.kubeconfig(CONTROL)),
                 "FLEETLOG_APISERVER_AUDIT_LOG": str(layout.audit(CONTROL)),
-                "FLEETLOG_APISERVER_AGGREGATE": ",".join(f"{version}={gateway}" for version in _AGGREGATED),
             }
             self._supervisor.add_service(CONTROL, Rank.API, "services.apiserver.__main__", environment)
         else:
@@ -217,21 +215,20 @@ jetstream {{
             if name in _WITH_CONTROL:
                 environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(self.layout.kubeconfig(CONTROL))
             if name == "gateway":
-                environment.update(self._gateway_environment())
+                environment.update(gateway_setup.environment(self.layout, self.installation))
             self._supervisor.add_service(name, Rank.SERVICE, f"services.{name}.__main__", environment)
-
-    def _gateway_environment(self) -> dict[str, str]:
-        return {
-            "FLEETLOG_API_PORT": str(self.installation.port("gateway_api")),
-            "FLEETLOG_DATA_DIR": str(self.layout.data("gateway")),
-        }
 
     async def _apply_definitions(self) -> str:
         client = await KubeClient.from_kubeconfig(self.layout.kubeconfig(CONTROL))
         try:
-            return await apply_definitions(client, needed_definitions())
+            done = await apply_definitions(client, needed_definitions())
         finally:
             await client.close()
+        if self.embedded:
+            ca = self.layout.data("gateway") / "ca.crt"
+            control = self.layout.kubeconfig(CONTROL)
+            await gateway_setup.register(control, ca, self.installation.port("gateway_api"))
+        return done
 
     def _summary(self, seconds: float) -> None:
         layout = self.layout

@@ -1,0 +1,84 @@
+"""Gives the gateway of a laptop installation its certificate, and makes the control plane send it its kinds."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Final
+
+from services._kit.kube import ApiError, KubeClient, resource_path
+from services._rules.constants import NAMESPACE_SYSTEM
+from services.cli.joining import ensure
+from services.cli.layout import CONTROL, Installation, Layout
+
+_SERVICE: Final = "fleetlog-gateway"
+_GROUP: Final = "work.karmada.io"
+# The preferred version first: clients pick what they find first.
+_VERSIONS: Final = (("v1alpha2", 20), ("v1alpha1", 10))
+
+
+def environment(layout: Layout, installation: Installation) -> dict[str, str]:
+    """Settings of the gateway: where it listens, its certificate, and whom it believes."""
+    from services.apiserver.certs import Authority
+
+    authority = Authority(layout.data("gateway"), "fleetlog-gateway-ca")
+    authority.load()
+    cert, key = authority.server((f"{_SERVICE}.{NAMESPACE_SYSTEM}.svc", "localhost", "127.0.0.1"))
+    tokens = layout.data("gateway") / "tokens"
+    tokens.touch(mode=0o600)
+    tokens.write_text(f'{installation.token},admin,admin,"system:masters"\n')
+    settings = {
+        "FLEETLOG_API_PORT": str(installation.port("gateway_api")),
+        "FLEETLOG_SERVING_CERT": str(cert),
+        "FLEETLOG_SERVING_KEY": str(key),
+        "FLEETLOG_TOKEN_FILE": str(tokens),
+    }
+    proxy = layout.data(CONTROL) / "front-proxy" / "ca.crt"
+    if not installation.control_kubeconfig:
+        settings["FLEETLOG_FRONT_PROXY_CA"] = str(proxy)
+        settings["FLEETLOG_FRONT_PROXY_NAMES"] = "front-proxy-client"
+    return settings
+
+
+async def register(control: Path, ca: Path, port: int) -> None:
+    """Make the control plane answer for bindings and works through the gateway."""
+    client = await KubeClient.from_kubeconfig(control)
+    try:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_SYSTEM}}
+        await ensure(client, resource_path("", "v1", "namespaces"), namespace)
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": _SERVICE, "namespace": NAMESPACE_SYSTEM},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        }
+        await ensure(client, resource_path("", "v1", "services", NAMESPACE_SYSTEM), service)
+        for version, priority in _VERSIONS:
+            await _register(client, version, priority, base64.b64encode(ca.read_bytes()).decode(), port)
+    finally:
+        await client.close()
+
+
+async def _register(client: KubeClient, version: str, priority: int, bundle: str, port: int) -> None:
+    spec = {
+        "group": _GROUP,
+        "version": version,
+        "groupPriorityMinimum": 1000,
+        "versionPriority": priority,
+        "caBundle": bundle,
+        "service": {"namespace": NAMESPACE_SYSTEM, "name": _SERVICE, "port": port},
+    }
+    name = f"{version}.{_GROUP}"
+    manifest = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    path = resource_path("apiregistration.k8s.io", "v1", "apiservices")
+    try:
+        await client.create(path, manifest)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        await client.patch(f"{path}/{name}", {"spec": spec})
