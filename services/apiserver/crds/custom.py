@@ -130,8 +130,10 @@ class CustomKind(Kind):
         return {**given, "properties": {**given.get("properties", {}), **common}}
 
     def to_store(self, obj: Manifest) -> Manifest:
-        """Return the object in the storage version."""
-        return self.definition.converted(obj, self.definition.storage)
+        """Return the object in the storage version, defaulted by it, as reading takes it to be."""
+        stored = self.definition.converted(obj, self.definition.storage)
+        default = self.definition.versions[self.definition.storage].default
+        return stored if stored is obj or default is None else default(stored)
 
     def from_store(self, obj: Manifest) -> Manifest:
         """Return a stored object as this version shows it: defaulted by the version it was stored in, converted."""

@@ -260,11 +260,12 @@ def test_conversion_none_changes_the_version_prunes_and_defaults_as_stored() -> 
     v1, v2 = custom_kinds(crd(one, two, hidden))
     stored = v1.to_store(gear({"a": "x", "only1": "keep"}))
     assert stored["apiVersion"] == "g.example.com/v2"
-    assert stored["spec"] == {"a": "x"}
+    assert stored["spec"] == {"a": "x", "only2": "two"}
     assert v1.from_store(stored)["spec"] == {"a": "x"}
     assert v2.from_store(stored) is stored
-    changed = custom_kinds(crd(one, two, generation=2))[1]
-    assert changed.from_store(stored)["spec"] == {"a": "x", "only2": "two"}
+    late = version({"properties": {"a": STRING, "only3": {**STRING, "default": "three"}}}, "v2")
+    changed = custom_kinds(crd(one, late, generation=2))[1]
+    assert changed.from_store(stored)["spec"] == {"a": "x", "only3": "three"}
 
 
 def test_a_conversion_webhook_is_asked() -> None:
