@@ -184,7 +184,10 @@ async def _until_running(client: KubeClient) -> list[Copy]:
             where = ", ".join(f"{copy.cluster} {copy.ready}/{copy.wanted}" for copy in copies) or "no cluster has any"
             return f"{ready} of {wanted} replicas are ready ({where})"
         status = template.get("status") or {}
-        if status.get("readyReplicas") != wanted or status.get("observedGeneration") != template["metadata"]["generation"]:
+        if (
+            status.get("readyReplicas") != wanted
+            or status.get("observedGeneration") != template["metadata"]["generation"]
+        ):
             return f"the control plane counts {status.get('readyReplicas', 0)} of {wanted} replicas"
         return ""
 

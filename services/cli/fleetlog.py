@@ -15,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
 @app.callback()
 def root() -> None:
     """Multi-cluster Kubernetes orchestration whose truth is an event log."""
@@ -80,7 +81,9 @@ fleetlog demo --dir /tmp/demo             # keeps its data there
 """
 )
 def demo(
-    directory: Annotated[Path | None, typer.Option("--dir", help="Directory to use instead of a temporary one.")] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Directory to use instead of a temporary one.")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary directory.")] = False,
 ) -> None:
     """Start an installation, run a Deployment on two clusters, and tell from the log what happened; then stop."""

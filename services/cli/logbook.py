@@ -59,7 +59,9 @@ async def open_log(access: LogAccess) -> AsyncIterator[Connection]:
             )
     except TimeoutError:
         why = f": {trouble[-1]}" if trouble and str(trouble[-1]) else ""
-        raise Failed(f"the log at {_without_secret(access.url)} does not answer{why}; is the installation up?") from None
+        raise Failed(
+            f"the log at {_without_secret(access.url)} does not answer{why}; is the installation up?"
+        ) from None
     try:
         yield connection
     finally:

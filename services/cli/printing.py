@@ -60,7 +60,8 @@ def as_yaml(value: object) -> str:
             return True
 
     def text(dumper: Any, value: str) -> Any:
-        style = "|" if "\n" in value else None
+        ambiguous = dumper.resolve(yaml.ScalarNode, value, (True, False)) != "tag:yaml.org,2002:str"
+        style = "|" if "\n" in value else '"' if ambiguous else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)

@@ -40,7 +40,7 @@ def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
         # The reader of our output has left (head, less): nothing more to say, not even while closing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise SystemExit(0) from None
-    except Exception as error:  # noqa: BLE001  # the border of the process: known errors become a sentence
+    except Exception as error:  # the border of the process: known errors become a sentence
         message = explain(error)
         if message is None:
             raise

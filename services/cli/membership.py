@@ -1,0 +1,93 @@
+"""The command `karmadactl join`: makes a cluster a push member (reference 04 §1.7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from services._kit.kube import KubeClient
+from services._rules.constants import NAMESPACE_CLUSTER, NAMESPACE_SYSTEM
+from services.cli.control import Target, open_control, read_kubeconfig
+from services.cli.fleet import clusters
+from services.cli.joining import MemberAccess, Traits, access_of_kubeconfig, cluster_id, join, member_identity
+from services.cli.running import Failed, complain, patience
+
+Manifest = dict[str, Any]
+
+LONGEST_NAME: Final = 48
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+class MemberFile(Struct, frozen=True):
+    """Kubeconfig of a member and the context to use of it; an empty context is the current one."""
+
+    path: str = ""
+    context: str = ""
+
+
+def check_name(name: str) -> None:
+    """Raises Failed for what cannot be a cluster's name."""
+    if len(name) > LONGEST_NAME or not _LABEL.fullmatch(name):
+        raise Failed(
+            f"{name!r} cannot be a cluster's name: at most {LONGEST_NAME} lower-case letters, digits and '-', "
+            "beginning and ending with a letter or digit"
+        )
+
+
+@asynccontextmanager
+async def open_member_file(file: MemberFile) -> AsyncIterator[tuple[KubeClient, MemberAccess]]:
+    """A client of the cluster that a kubeconfig names, and what the file says of it; raises Failed, JoinRefused."""
+    kubeconfig = read_kubeconfig(Path(file.path))
+    try:
+        access = access_of_kubeconfig(kubeconfig, file.context)
+        member = await KubeClient.from_kubeconfig(kubeconfig, context=file.context or None)
+    except (KeyError, TypeError) as error:
+        raise Failed(f"kubeconfig {file.path}: {error} is missing or malformed") from None
+    try:
+        yield member, access
+    finally:
+        await member.close()
+
+
+async def join_member(
+    target: Target,
+    name: str,
+    file: MemberFile,
+    traits: Traits,
+    *,
+    namespace: str = NAMESPACE_CLUSTER,
+    dry_run: bool = False,
+) -> int:
+    """Join a cluster and say so; raises Failed and JoinRefused before anything is written where it cannot be."""
+    check_name(name)
+    if namespace == NAMESPACE_SYSTEM:
+        complain(f"warning: {namespace} holds the control plane itself; another --cluster-namespace is better")
+    async with (
+        patience(f"joining {name}"),
+        open_control(target) as control,
+        open_member_file(file) as (member, access),
+    ):
+        identity = await cluster_id(member)
+        for item in await clusters(control.client):
+            other = item["metadata"]["name"]
+            if other == name:
+                raise Failed(f"cluster {name} is registered already; unjoin it first or choose another name")
+            if item["spec"].get("id") == identity:
+                raise Failed(f"this cluster is registered already, under the name {other}")
+        if dry_run:
+            print(f"cluster({name}) would be joined (dry run)")
+            return 0
+        ours = await member_identity(member, name, access, namespace)
+        if not ours.token and not ours.client_cert:
+            raise Failed(
+                f"the cluster issues no tokens and {file.path} holds neither token nor certificate; "
+                "use a kubeconfig with one of them"
+            )
+        await join(control.client, name, ours, identity, traits, namespace=namespace)
+    print(f"cluster({name}) is joined successfully")
+    return 0
