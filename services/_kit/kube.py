@@ -156,6 +156,7 @@ class KubeClient:
         self._headers = dict(headers)
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
         self._configuration: Any = None
 
     @classmethod
@@ -203,23 +204,34 @@ class KubeClient:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
-            connector = aiohttp.TCPConnector(
-                limit=self._connections, ssl=self._ssl if self._ssl is not None else True, keepalive_timeout=75
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                headers=self._headers,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
-                read_bufsize=_READ_BUFFER,
-                auto_decompress=True,
-            )
+            self._session = self._make_session(self._connections)
         return self._session
+
+    def _open_streams(self) -> aiohttp.ClientSession:
+        """The session of the watches: each holds a connection, however many kinds there are."""
+        if self._streams is None or self._streams.closed:
+            self._streams = self._make_session(0)
+        return self._streams
+
+    def _make_session(self, connections: int) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=connections, ssl=self._ssl if self._ssl is not None else True, keepalive_timeout=75
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+            read_bufsize=_READ_BUFFER,
+            auto_decompress=True,
+        )
 
     async def close(self) -> None:
         """Close every connection."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        sessions = (self._session, self._streams)
+        self._session = self._streams = None
+        for session in sessions:
+            if session is not None:
+                await session.close()
 
     async def _identity(self) -> dict[str, str]:
         if self._configuration is None:
@@ -307,7 +319,7 @@ class KubeClient:
         }
         headers = {"Accept": JSON, **await self._identity()}
         try:
-            async with self._open().get(
+            async with self._open_streams().get(
                 self.server + path,
                 params=query,
                 headers=headers,
