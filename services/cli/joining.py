@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from services._rules.constants import CLUSTER_API, LABEL_TRUE, NAMESPACE_CLUSTER
 Manifest = dict[str, Any]
 
 _TOKEN_SECONDS: Final = 10 * 365 * 24 * 3600
+_LASTING_SECONDS: Final = 365 * 24 * 3600
 
 
 class JoinRefused(Exception):
@@ -101,7 +103,8 @@ async def member_identity(
 ) -> MemberAccess:
     """A service account of ours in the member with every right, and a token for it.
 
-    Where the member issues no tokens, the kubeconfig's own credentials are kept.
+    Where the member issues no tokens, or none that it accepts for a year, the kubeconfig's own credentials (if it has
+    any) are kept.
     """
     account, role = f"karmada-{name}", f"karmada-controller-manager:karmada-{name}"
     metadata = {"name": account, "namespace": namespace}
@@ -138,12 +141,36 @@ async def member_identity(
         issued = await member.create(f"{accounts}/{account}/token", request)
     except ApiError:
         return access
-    return MemberAccess(
+    ours = MemberAccess(
         endpoint=access.endpoint,
         ca_pem=access.ca_pem,
         token=issued["status"]["token"],
         insecure=access.insecure,
     )
+    if not access.token and not access.client_cert:
+        return ours
+    lasting = _lifetime(issued["status"].get("expirationTimestamp", "")) >= _LASTING_SECONDS
+    return ours if lasting and await _accepted(ours) else access
+
+
+def _lifetime(expires: str) -> float:
+    """Seconds until an RFC 3339 time; 0 where it is none. Servers may grant less than was asked."""
+    try:
+        return (datetime.fromisoformat(expires) - datetime.now(UTC)).total_seconds()
+    except ValueError:
+        return 0.0
+
+
+async def _accepted(access: MemberAccess) -> bool:
+    """Whether the member takes a token it issued: keys of issuing and checking are separate settings of a server."""
+    client = KubeClient.from_token(access.endpoint, access.token, ca_pem=access.ca_pem, insecure=access.insecure)
+    try:
+        await cluster_id(client)
+    except ApiError:
+        return False
+    finally:
+        await client.close()
+    return True
 
 
 async def join(

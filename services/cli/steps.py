@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import yaml
 
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
-from services.cli.joining import Traits, access_of_kubeconfig, cluster_id, join, member_identity
+from services.cli.control import read_kubeconfig
+from services.cli.joining import JoinRefused, Traits, access_of_kubeconfig, cluster_id, join, member_identity
+from services.cli.running import Failed
 
 Manifest = dict[str, Any]
 
@@ -42,7 +43,7 @@ def run_step(name: str, work: Callable[[], Awaitable[str]]) -> int:
     _say(f"  {name} … ")
     try:
         result = asyncio.run(_with_patience(work))
-    except (NotReady, ApiError, Unreachable, OSError, ValueError, KeyError) as error:
+    except (NotReady, Failed, JoinRefused, ApiError, Unreachable, OSError, ValueError, KeyError) as error:
         _say(f"failed\n    {error}\n")
         return 1
     _say(f"{result or 'ok'} ({time.monotonic() - began:.1f} s)\n")
@@ -56,14 +57,6 @@ async def _with_patience(work: Callable[[], Awaitable[str]]) -> str:
 def _say(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
-
-
-def read_kubeconfig(path: Path) -> Manifest:
-    """A kubeconfig with the files it names pulled in; raises ValueError where it is none."""
-    loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if not isinstance(loaded, dict) or "clusters" not in loaded:
-        raise ValueError(f"{path} is no kubeconfig")
-    return loaded
 
 
 async def apply_streams(url: str, token: str) -> str:

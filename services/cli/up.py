@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -14,9 +13,11 @@ import msgspec
 
 from services._kit.kube import KubeClient
 from services.cli import gateway_setup, steps
+from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
 from services.cli.layout import CONTROL, Installation, Layout, Member, new_installation
 from services.cli.processes import Rank, Supervisor, nats_server_binary, preload
+from services.cli.running import Failed
 
 SERVICES: Final = (
     "cluster_monitor",
@@ -50,9 +51,7 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
     layout = Layout(options.directory)
     installation = layout.load()
     if installation is not None:
-        for name, path in options.attached.items():
-            if all(member.name != name for member in installation.members):
-                installation.members.append(Member(name=name, kubeconfig=str(Path(path).resolve())))
+        _attach(installation, options)
         layout.save(installation)
         return layout, installation, True
     simulated = 0 if options.attached and options.members == Options.members else options.members
@@ -64,6 +63,24 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
     installation = new_installation(members, nats_url=options.nats_url, control_kubeconfig=control)
     layout.save(installation)
     return layout, installation, False
+
+
+def _attach(installation: Installation, options: Options) -> None:
+    """Take in kubeconfigs given at a later start: of further members, or new ones of those that were attached."""
+    if options.control_kubeconfig:
+        if not installation.control_kubeconfig:
+            raise Refused("this installation runs its own control plane; use another --dir for --control-kubeconfig")
+        installation.control_kubeconfig = str(Path(options.control_kubeconfig).resolve())
+    places = {member.name: place for place, member in enumerate(installation.members)}
+    for name, path in options.attached.items():
+        attached = Member(name=name, kubeconfig=str(Path(path).resolve()))
+        place = places.get(name)
+        if place is None:
+            installation.members.append(attached)
+        elif installation.members[place].simulated:
+            raise Refused(f"{name} is a simulated member here; give the cluster another name or use another --dir")
+        else:
+            installation.members[place] = attached
 
 
 class Installer:
@@ -271,10 +288,18 @@ class _Lock:
 
 
 def _copy_private(source: Path, target: Path) -> None:
+    """Copy a kubeconfig; the files it names are found from the copy as well."""
     if not source.is_file():
         raise Refused(f"kubeconfig {source} does not exist")
+    import yaml
+
+    try:
+        text = yaml.safe_dump(read_kubeconfig(source), sort_keys=False)
+    except Failed as error:
+        raise Refused(str(error)) from None
     target.touch(mode=0o600)
-    shutil.copyfile(source, target)
+    target.chmod(0o600)
+    target.write_text(text, encoding="utf-8")
 
 
 def up(options: Options) -> int:
