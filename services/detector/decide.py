@@ -165,9 +165,24 @@ def _propagated(state: DetectorState, key: ObjectKey, manifest: Manifest, templa
     state.waiting.discard(key)
     claim = Claim(view.permanent_id, view.key.namespace, view.key.name)
     claimed = claim_template(cleaned, claim)
-    verdict = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
     writes = _claim_write(key, manifest, claimed)
+    if writes:
+        claimed = _foreseen(manifest, claimed)
+    verdict = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
     return msgspec.structs.replace(verdict, effects=[*verdict.effects, *writes])
+
+
+def _foreseen(manifest: Manifest, claimed: Manifest) -> Manifest:
+    """The template as the server will answer the write of its claim.
+
+    A Deployment's generation rises with its annotations too: a fact with the old one would be outdated, and every copy
+    rendered from it delivered twice.
+    """
+    before, after = manifest["metadata"], claimed["metadata"]
+    annotated = (before.get("annotations") or {}) != (after.get("annotations") or {})
+    if not annotated or manifest["kind"] != "Deployment" or not manifest["apiVersion"].startswith("apps/"):
+        return claimed
+    return {**claimed, "metadata": {**after, "generation": int(before.get("generation", 0)) + 1}}
 
 
 def _best(state: DetectorState, template: Template) -> PolicyView | None:

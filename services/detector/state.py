@@ -100,7 +100,7 @@ def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable
         case BindingRequested() | BindingReleased():
             before = state.binding_facts.get(event.key)
             if isinstance(before, BindingRequested) and before.policy is not None:
-                state.claimed.get(before.policy.key, set()).discard(event.key)
+                _forget_claim(state, before.policy.key, event.key)
             state.binding_facts[event.key] = event
             if isinstance(event, BindingRequested) and event.policy is not None:
                 state.claimed.setdefault(event.policy.key, set()).add(event.key)
@@ -109,6 +109,13 @@ def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable
         case _:
             return ()
     return ()
+
+
+def _forget_claim(state: DetectorState, policy: PolicyKey, key: ObjectKey) -> None:
+    held = state.claimed.get(policy, set())
+    held.discard(key)
+    if not held:
+        state.claimed.pop(policy, None)
 
 
 def stripped(manifest: Manifest) -> Manifest:

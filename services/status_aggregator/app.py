@@ -19,13 +19,15 @@ from services._kit.log import Message
 from services._kit.service import NOTHING, BaseService, Context, Decision
 from services.status_aggregator.announce import Note, announce
 from services.status_aggregator.catching_up import remember_present
-from services.status_aggregator.decide import decide
+from services.status_aggregator.decide import Pace, decide, due_at
 from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState, fold
 from services.status_aggregator.telling import Telling
 from services.status_aggregator.template_status import TemplateStatus, offers_status
 
 _UNTOLD: Final = 2000
+_RUSH: Final = 10
+_MOST_SUMS: Final = 200
 
 
 class WriteStatus(Struct, frozen=True):
@@ -55,6 +57,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
 
     def __init__(self, settings: AggregatorSettings) -> None:
         self._settings = settings
+        self._pace = Pace(settings.rollup_gather, settings.rollup_interval, settings.rollup_patience)
         self._context: Context[AggregatorState, ObjectKey] | None = None
         self._client: KubeClient | None = None
         self._status: TemplateStatus | None = None
@@ -63,6 +66,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         self._leading = False
         self._untold: deque[tuple[int, Note]] = deque(maxlen=_UNTOLD)
         self._rolled_up = 0
+        self._summed: deque[float] = deque(maxlen=_MOST_SUMS)
 
     def _background(self) -> Background[ObjectKey]:
         return Background(concurrency=self._settings.concurrent_writes, retry=(Retry, Unreachable))
@@ -98,14 +102,21 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         rollup = decide(state, key)
         reported = state.objects.get(key)
         if rollup is not None:
-            last = reported.rollup if reported is not None else None
-            due = last.provenance.decided_at + self._settings.rollup_interval if last is not None else 0.0
-            # Members report in bursts: the first report passes at once, those right behind it are summed together.
-            return Decision(wake_at=due) if now < due else Decision(events=(rollup,))
+            due = due_at(reported, now, self._pace, self._patience(now)) if reported is not None else 0.0
+            if now < due:
+                return Decision(wake_at=due)
+            self._summed.append(now)
+            return Decision(events=(rollup,))
         template = reported.template if reported is not None else None
         if isinstance(template, TemplateChanged) and offers_status(template.api_version, template.kind):
             return Decision(effects=(WriteStatus(key),))
         return NOTHING
+
+    def _patience(self, now: float) -> float:
+        """How much longer than usual objects wait for their next sum: in a rush fewer sums say more each."""
+        while self._summed and self._summed[0] < now - 1.0:
+            self._summed.popleft()
+        return 1.0 + len(self._summed) / _RUSH
 
     async def start(self, context: Context[AggregatorState, ObjectKey]) -> None:
         """Open the control plane."""

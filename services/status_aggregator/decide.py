@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from schemas.events.binding import BindingRequested
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.work import WorkRendered
@@ -10,6 +12,29 @@ from services._rules.effective import effective
 from services.status_aggregator.state import AggregatorState, Reported
 
 _NOT_YET = "waiting for the cluster to report"
+
+
+class Pace(Struct, frozen=True):
+    """How sums are paced, in seconds: what `rollup_gather`, `rollup_interval` and `rollup_patience` say."""
+
+    gather: float
+    interval: float
+    patience: float
+
+
+def due_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> float:
+    """When a changed sum may be said: members report in bursts, and one sum can speak for a whole burst.
+
+    `slower` stretches the time between two sums.
+    """
+    last = reported.rollup
+    if last is None and not reported.observed:
+        rendered = [work.provenance.decided_at for work in reported.works.values()]
+        return min(max(rendered, default=0.0), now) + pace.patience
+    said = last.observed_position if last is not None else 0
+    unsaid = [min(event.at, now) for event, seq in reported.observed.values() if seq > said]
+    gathered = min(unsaid) + pace.gather if unsaid else 0.0
+    return max(gathered, last.provenance.decided_at + pace.interval * slower if last is not None else 0.0)
 
 
 def decide(state: AggregatorState, key: ObjectKey) -> StatusRolledUp | None:

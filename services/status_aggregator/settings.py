@@ -10,6 +10,10 @@ class AggregatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fie
 
     control_kubeconfig: str
     concurrent_writes: int = 16
+    rollup_gather: float = 0.008
+    """How long in seconds a report waits for those of other members, to be summed with them."""
+    rollup_patience: float = 1.0
+    """How long in seconds nothing is said of an object that no member has reported on yet."""
     rollup_interval: float = 0.03
     """Shortest time in seconds between two sums of one object."""
     events: bool = True

@@ -26,6 +26,7 @@ class Status(Struct, rename="camel"):
 
     replicas: int = 0
     ready_replicas: int = 0
+    unavailable_replicas: int = 0
 
 
 class Seen(Struct):

@@ -72,6 +72,9 @@ class World:
             for part, changes in (("labels", effect.labels), ("annotations", effect.annotations)):
                 merged = {**metadata.get(part, {}), **changes}
                 metadata[part] = {name: value for name, value in merged.items() if value is not None}
+            if effect.annotations:
+                # A Deployment's generation rises with its annotations.
+                metadata["generation"] = metadata["generation"] + 1
             self.sees({**manifest, "metadata": metadata})
         again = self.decides()
         assert not again.events
@@ -124,12 +127,21 @@ def test_our_own_claim_and_status_writes_do_not_echo() -> None:
     assert not world.sees({**manifest, "metadata": touched})
 
 
+def test_the_generation_that_the_claim_will_raise_is_said_at_once() -> None:
+    world = World(policy())
+    world.sees(deployment())
+    verdict = world.decides()
+    fact = verdict.events[0]
+    assert isinstance(fact, TemplateChanged)
+    assert fact.generation == 2
+
+
 def test_scaling_changes_template_and_binding() -> None:
     world = World(policy())
     world.sees(deployment())
     world.settles()
     manifest = world.state.templates[KEY]
-    metadata = {**manifest["metadata"], "generation": 2}
+    metadata = {**manifest["metadata"], "generation": 3}
     assert world.sees({**manifest, "metadata": metadata, "spec": {**manifest["spec"], "replicas": 5}})
     verdict = world.decides()
     assert kinds(verdict) == ["TemplateChanged", "BindingRequested"]
