@@ -28,7 +28,7 @@ Resolver = Callable[[str, str, int], str | None]
 """(namespace, name, port) of a Service -> base URL of its backend, None when it cannot be found."""
 
 
-class Unresolved(Exception):  # noqa: N818 - the reason a condition shows
+class Unresolved(Exception):
     """Why an APIService has no backend address."""
 
     def __init__(self, reason: str, message: str) -> None:

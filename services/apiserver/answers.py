@@ -41,7 +41,7 @@ class View:
 
     # -- single objects
 
-    def bytes(self, outcome: Entry | Manifest) -> bytes:
+    def encoded(self, outcome: Entry | Manifest) -> bytes:
         """JSON of one object."""
         if self._plain:
             if isinstance(outcome, Entry):
@@ -136,7 +136,7 @@ class View:
         return _line("ADDED", _encode(shown))
 
     def _frame(self, word: str, entry: Entry) -> bytes:
-        return _line(word, self.bytes(entry))
+        return _line(word, self.encoded(entry))
 
     def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
         """A bookmark frame."""

@@ -54,7 +54,7 @@ class WorkQueue(Generic[K]):
             try:
                 again = await self._handle(key)
                 self._failures.pop(key, None)
-            except Exception as e:
+            except Exception as e:  # noqa: BLE001 - one bad key never stops the others
                 count = self._failures[key] = self._failures.get(key, 0) + 1
                 again = min(0.05 * 2**count, 30.0)
                 log.warning("will be tried again", queue=self._name, key=str(key), error=str(e), seconds=again)

@@ -108,7 +108,9 @@ def _key(key: Any) -> str:
 
 def _yaml_error(error: Any) -> str:
     mark = getattr(error, "problem_mark", None)
-    line = f"line {mark.line + 1}: " if mark is not None else ""
+    # The C parser counts the line after the end as one; the message names the last line that is there.
+    last = mark.line + (0 if mark is not None and mark.line and mark.column == 0 else 1) if mark is not None else 0
+    line = f"line {last}: " if mark is not None else ""
     return f"yaml: {line}{getattr(error, 'problem', None) or error}"
 
 
@@ -136,4 +138,4 @@ def dump_yaml(raw: bytes) -> bytes:
     import yaml
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return yaml.dump(_decode(raw), Dumper=dumper, sort_keys=True, allow_unicode=True).encode()  # type: ignore[no-any-return]
+    return yaml.dump(_decode(raw), Dumper=dumper, sort_keys=True, allow_unicode=True).encode()

@@ -240,7 +240,7 @@ def _grace(kind: Kind, old: Manifest, options: DeleteOptions) -> tuple[bool, boo
 def _mark_graceful(meta: Manifest, grace: int) -> None:
     existing = meta.get("deletionTimestamp")
     if existing:
-        base = dt.datetime.fromisoformat(existing.replace("Z", "+00:00"))
+        base = dt.datetime.fromisoformat(existing)
         base -= dt.timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
     else:
         base = now()

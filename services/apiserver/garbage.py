@@ -1,4 +1,4 @@
-"""Garbage collection by ownerReferences: dependents follow their owners, in the background, foreground or not at all."""
+"""Garbage collection by ownerReferences: in the background, in the foreground, or orphaning."""
 
 from typing import Any
 

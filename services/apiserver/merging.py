@@ -13,9 +13,7 @@ def group(name: str, own: Manifest | None, extra: list[Backend]) -> Manifest | N
         return own
     document = own or {"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": []}
     have = {v["version"] for v in document["versions"]}
-    merged = document["versions"] + [
-        {"groupVersion": f"{name}/{v}", "version": v} for v in versions if v not in have
-    ]
+    merged = document["versions"] + [{"groupVersion": f"{name}/{v}", "version": v} for v in versions if v not in have]
     return {**document, "versions": merged, "preferredVersion": document.get("preferredVersion") or merged[0]}
 
 
@@ -48,9 +46,7 @@ def aggregated(own: Manifest, extra: list[Backend]) -> Manifest:
         for backend in extra:
             if backend.spec["group"] == name:
                 resources = _resources(backend)
-                versions.append(
-                    {"version": backend.spec["version"], "resources": resources, "freshness": "Current"}
-                )
+                versions.append({"version": backend.spec["version"], "resources": resources, "freshness": "Current"})
         if name in index:
             item = items[index[name]]
             have = {v["version"] for v in item["versions"]}

@@ -140,11 +140,10 @@ class Objects:
         """Create an object from a decoded body that this call may change."""
         meta = obj["metadata"]
         given = meta.get("namespace") or ""
-        if kind.resource.namespaced:
-            if given and given != namespace:
-                raise status.bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request"
-                )
+        if kind.resource.namespaced and given and given != namespace:
+            raise status.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
         revision = meta.pop("resourceVersion", None)
         kind.default(obj)
         if not apply:
@@ -243,6 +242,8 @@ class Objects:
         meta, before = new["metadata"], old["metadata"]
         name = before["name"]
         uid = meta.get("uid")
+        if uid and uid != before["uid"] and patch:
+            raise status.invalid(kind.group_kind, name, [invalid("metadata.uid", uid, "field is immutable")] * 2)
         if uid and uid != before["uid"]:
             where = f"/registry/{kind.resource.plural}/{before.get('namespace', '')}/{name}"
             raise status.conflict(
@@ -275,7 +276,8 @@ class Objects:
         meta, before = new["metadata"], old["metadata"]
         self._keep_system(meta, before, key)
         kind.default(new)
-        if not call.applied:
+        # A scale is not a write of its writer to the object: whoever manages the replicas goes on doing so.
+        if not call.applied and subresource != "scale":
             self.ownership.updated(kind, new, old, call)
         attributes = Attributes("UPDATE", kind, subresource, key.namespace, key.name, new, old, call)
         new = await self.admission.mutate(attributes)

@@ -1,14 +1,44 @@
 """Field ownership: how managedFields follow every write, server-side apply, and when a write changes nothing."""
 
+import functools
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from services._rules.managed_fields import FieldOwnership, Writer
 from services._rules.patch import PatchError
 from services.apiserver.call import Call, now, timestamp
+from services.apiserver.kinds import schemas
 from services.apiserver.kinds.model import DecodeError, Kind
 from services.apiserver.status import ApiError
 from services.apiserver.store import Manifest
+
+_ATOMIC = (
+    "io.k8s.api.autoscaling.v1.CrossVersionObjectReference",
+    "io.k8s.api.core.v1.ConfigMapKeySelector",
+    "io.k8s.api.core.v1.LocalObjectReference",
+    "io.k8s.api.core.v1.NodeSelector",
+    "io.k8s.api.core.v1.NodeSelectorTerm",
+    "io.k8s.api.core.v1.ObjectFieldSelector",
+    "io.k8s.api.core.v1.ObjectReference",
+    "io.k8s.api.core.v1.ResourceFieldSelector",
+    "io.k8s.api.core.v1.ScopeSelector",
+    "io.k8s.api.core.v1.SecretKeySelector",
+    "io.k8s.api.core.v1.SecretReference",
+    "io.k8s.api.core.v1.TopologySelectorTerm",
+    "io.k8s.api.core.v1.TypedLocalObjectReference",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector",
+)
+
+
+@functools.cache
+def _atomic_properties() -> frozenset[int]:
+    """Identities of the field tables of types that are owned as a whole (linked schemas are shared and stay)."""
+    return frozenset(id(schemas.linked(name)["properties"]) for name in _ATOMIC if schemas.is_known(name))
+
+
+def _is_atomic(schema: dict[str, Any]) -> bool:
+    properties = schema.get("properties")
+    return properties is not None and id(properties) in _atomic_properties()
 
 
 class Ownership:
@@ -27,7 +57,7 @@ class Ownership:
                 kind.decode(empty)
             except DecodeError:
                 empty = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}}
-            found = self._of[kind] = FieldOwnership(kind.schema, empty)
+            found = self._of[kind] = FieldOwnership(kind.schema, empty, _is_atomic)
         return found
 
     @staticmethod
@@ -57,9 +87,7 @@ class Ownership:
     def applied(self, kind: Kind, old: Manifest | None, config: Manifest, call: Call) -> Manifest:
         """What applying a configuration makes of an object; raises ApiError on conflicts and misfits."""
         try:
-            new, entries = self._ownership(kind).applied(
-                old, config, self._writer(kind, call), force=bool(call.force)
-            )
+            new, entries = self._ownership(kind).applied(old, config, self._writer(kind, call), force=bool(call.force))
         except PatchError as e:
             raise ApiError(e.status, e.reason, e.message, e.details) from e
         new = {**new, "metadata": dict(new.get("metadata") or {})}

@@ -37,6 +37,9 @@ class PatchRequest:
     def check(self, query: dict[str, str]) -> None:
         """Check the options that belong to patches."""
         found: list[fields.FieldError] = []
+        manager = query.get("fieldManager") or ""
+        if len(manager.encode()) > 128:
+            found.append(fields.too_long("fieldManager", manager, 128))
         if self.applies:
             if not query.get("fieldManager"):
                 found.append(fields.required("fieldManager", "is required for apply patch"))
@@ -111,6 +114,9 @@ class PatchRequest:
                 f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
             )
         meta.pop("resourceVersion", None)
+        if meta.get("uid"):
+            text = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+            raise status.conflict(self._kind.resource, meta["name"], text)
         if self._kind.resource.namespaced:
             meta.setdefault("namespace", namespace)
         return self._objects.decode(self._kind, new, None, self._call)

@@ -74,8 +74,7 @@ class Bucket:
     def forget_before(self, revision: int) -> None:
         """Raise the floor."""
         drop = bisect_left(self.events, revision + 1, key=lambda e: e.revision)
-        if revision > self.floor:
-            self.floor = revision
+        self.floor = max(self.floor, revision)
         del self.events[:drop]
         self.first += drop
 

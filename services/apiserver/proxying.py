@@ -36,7 +36,7 @@ class Backend:
         self.service = (service.get("namespace", ""), service.get("name", ""))
         self.url = ""
         self.ssl: ssl.SSLContext | bool = True
-        self.available = before is not None and before.available
+        self.available: bool = before is not None and before.available
         self.reason = ""
         self.message = "not checked yet"
         self.resources: list[dict[str, Any]] | None = before.resources if before is not None else None

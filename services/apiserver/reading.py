@@ -16,6 +16,7 @@ from services.apiserver.status import ApiError
 from services.apiserver.store import Compacted, Entry, Event, Key, Manifest, Store
 
 BOOKMARK_SECONDS = 60.0
+TICK_SECONDS = 5.0
 
 
 class _Token(msgspec.Struct):
@@ -36,7 +37,7 @@ class Page:
 
 def select(store: Store, kind: Kind, namespace: str, selection: Selection) -> Iterable[Entry]:
     """Present entries that match."""
-    if selection.name and namespace or (selection.name and not kind.resource.namespaced):
+    if selection.name and (namespace or not kind.resource.namespaced):
         key = Key(kind.store_group, kind.resource.plural, namespace, selection.name)
         entry = store.get(key)
         entries: Iterable[Entry] = () if entry is None else (entry,)
@@ -183,7 +184,7 @@ class WatchRequest:
         sent = cursor.revision
         next_bookmark = loop.time() + BOOKMARK_SECONDS
         while True:
-            wait = min(end - loop.time(), 5.0)
+            wait = min(end - loop.time(), TICK_SECONDS)
             if wait <= 0:
                 break
             try:

@@ -59,7 +59,8 @@ class ResourceApi:
             return None
         kind = self._registry.find(info.group, info.version, info.resource)
         if kind is None:
-            return self._unknown(info)
+            self._unknown(info)
+            return None
         request.info = info
         warning = deprecation(kind)
         if warning:
@@ -78,7 +79,8 @@ class ResourceApi:
     def _unknown(self, info: RequestInfo) -> None:
         known = self._registry.in_group_version(info.group, info.version)
         if not known:
-            known = [k for v in self._registry.versions(info.group) for k in self._registry.in_group_version(info.group, v)]
+            registry, group = self._registry, info.group
+            known = [k for v in registry.versions(group) for k in registry.in_group_version(group, v)]
             if not known:
                 return
         if any(is_custom(k) for k in known):
@@ -117,7 +119,7 @@ class ResourceApi:
             self._allow(kind, "get")
             view = self.view(request, kind)
             revision_of(request.query.get("resourceVersion", ""))
-            return Answer(200, view.bytes(self._objects.get(kind, info.namespace, info.name)))
+            return Answer(200, view.encoded(self._objects.get(kind, info.namespace, info.name)))
         if method == "PUT":
             self._allow(kind, "update")
             return await self._put(request, info, kind)
@@ -131,7 +133,7 @@ class ResourceApi:
             call = self._call(request, "delete")
             answer, gone = await self._deleter.delete(kind, info.namespace, info.name, options, call)
             code = 202 if not gone and options.orphan is False else 200
-            body = msgspec.json.encode(answer) if _is_status(answer) else view.bytes(answer)
+            body = msgspec.json.encode(answer) if _is_status(answer) else view.encoded(answer)
             return Answer(code, body, warnings=call.warnings)
         raise status.method_not_allowed()
 
@@ -169,7 +171,7 @@ class ResourceApi:
             )
 
         outcome = await self._objects.update(kind, info.namespace, info.name, make, call, create=creator)
-        return Answer(201 if created else 200, view.bytes(outcome), warnings=call.warnings)
+        return Answer(201 if created else 200, view.encoded(outcome), warnings=call.warnings)
 
     @staticmethod
     def check_names(kind: Kind, obj: Manifest, info: RequestInfo) -> None:
@@ -218,7 +220,7 @@ class ResourceApi:
             create=create if patch.applies and not subresource else None,
             patch=True,
         )
-        return Answer(201 if created else 200, view.bytes(outcome), warnings=call.warnings)
+        return Answer(201 if created else 200, view.encoded(outcome), warnings=call.warnings)
 
     # -- collections
 
@@ -269,7 +271,7 @@ class ResourceApi:
         media = request.http.headers.get("Content-Type")
         obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
         outcome = await self._objects.create(kind, info.namespace, obj, call)
-        return Answer(201, view.bytes(outcome), warnings=call.warnings)
+        return Answer(201, view.encoded(outcome), warnings=call.warnings)
 
     async def _review(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         form_of(request)

@@ -81,7 +81,7 @@ class Reviews:
         given = obj["metadata"].get("namespace") or ""
         if given and given != namespace:
             raise status.bad_request(
-                f"the namespace of the provided object does not match the namespace sent on the request"
+                "the namespace of the provided object does not match the namespace sent on the request"
             )
         obj["metadata"]["namespace"] = namespace
         found = _check_attributes(spec) + _check_subject(spec)

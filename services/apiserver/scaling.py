@@ -66,7 +66,8 @@ def _get(obj: Manifest, path: str) -> Any:
 def selector_text(selector: Manifest) -> str:
     """A label selector (or a plain map of labels) as the text of list queries, sorted by key."""
     if "matchLabels" not in selector and "matchExpressions" not in selector:
-        labels, expressions = selector, []
+        labels: Manifest = selector
+        expressions: list[Manifest] = []
     else:
         labels, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
     parts = [(k, f"{k}={v}") for k, v in labels.items()]

@@ -83,7 +83,7 @@ class _Parser:
         return token
 
     def parse(self) -> list[tuple[str, str, tuple[str, ...]]]:
-        out = []
+        out: list[tuple[str, str, tuple[str, ...]]] = []
         while True:
             if self.peek() == "":
                 return out

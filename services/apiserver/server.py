@@ -51,7 +51,7 @@ class ApiServer:
         self.url = ""
         self.port = 0
         self.resolver: Resolver | None = None
-        """Finds the backend of a Service for aggregation; set it before `start` to replace the built-in one."""
+        """Finds the backend of a Service for aggregation; set before `start` it replaces the built-in one."""
         self.aggregator: Aggregator | None = None
         self.webhooks: Webhooks | None = None
         self.audit = Audit(self.settings.audit_log)
@@ -59,7 +59,8 @@ class ApiServer:
         if self.settings.data_dir is not None:
             self.authority = Authority(self.settings.data_dir)
         admission = Admission([NamespaceLifecycle(store)])
-        self.objects = Objects(store, registry, admission, Ownership(track_creates=self.settings.track_fields), self.audit)
+        ownership = Ownership(track_creates=self.settings.track_fields)
+        self.objects = Objects(store, registry, admission, ownership, self.audit)
         self.deleter = Deleter(self.objects)
         self.local = LocalClient(self.objects, self.deleter, registry)
         admission.plugins += builtin_plugins(self)
@@ -116,8 +117,9 @@ class ApiServer:
         if self.settings.kubeconfig is not None:
             self.write_kubeconfig(self.settings.kubeconfig)
 
-    def _request_factory(self, *args: Any) -> BaseRequest:
-        return BaseRequest(*args, asyncio.get_running_loop(), client_max_size=self.settings.max_body)
+    def _request_factory(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> BaseRequest:
+        loop = asyncio.get_running_loop()
+        return BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=self.settings.max_body)
 
     async def stop(self) -> None:
         """Stop controllers, end watches and finish accepted writes."""

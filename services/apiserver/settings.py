@@ -16,7 +16,8 @@ class Settings(msgspec.Struct, kw_only=True):
     """How one API server runs.
 
     `data_dir` holds certificates, keys and the kubeconfig. `controllers` turns the built-in namespace lifecycle and the
-    garbage collector on. `track_fields` off leaves managedFields out until an object is first applied. `aggregate` maps group/version to the URL of the server that answers for it.
+    garbage collector on. `track_fields` off leaves managedFields out until an object is first applied. `aggregate` maps
+    group/version to the URL of the server that answers for it.
     """
 
     data_dir: Path | None = None

@@ -29,7 +29,7 @@ class StoreError(Exception):
     """A write that the store refused."""
 
 
-class Conflict(StoreError):  # noqa: N818 - reads as the outcome it is
+class Conflict(StoreError):
     """The object is not at the revision the writer expected (`actual` is its revision, 0 when it is absent)."""
 
     def __init__(self, key: Key, expected: int, actual: int) -> None:
@@ -37,7 +37,7 @@ class Conflict(StoreError):  # noqa: N818 - reads as the outcome it is
         self.key, self.expected, self.actual = key, expected, actual
 
 
-class Compacted(StoreError):  # noqa: N818
+class Compacted(StoreError):
     """History before `floor` is gone; read again from the present."""
 
     def __init__(self, requested: int, floor: int) -> None:
@@ -45,11 +45,11 @@ class Compacted(StoreError):  # noqa: N818
         self.requested, self.floor = requested, floor
 
 
-class StoreUnavailable(StoreError):  # noqa: N818
+class StoreUnavailable(StoreError):
     """The log did not confirm a write in time; it may or may not have happened."""
 
 
-class StoreTooLarge(StoreError):  # noqa: N818
+class StoreTooLarge(StoreError):
     """The object is larger than the log takes in one message."""
 
 
@@ -58,14 +58,9 @@ def encode_value(obj: Manifest) -> bytes:
 
     The place is found again by one search from the start, which is why the first keys have a fixed order.
     """
-    meta = {"resourceVersion": ""}
-    for key, value in obj["metadata"].items():
-        if key != "resourceVersion":
-            meta[key] = value
+    meta = {"resourceVersion": "", **{k: v for k, v in obj["metadata"].items() if k != "resourceVersion"}}
     ordered = {"kind": obj.get("kind"), "apiVersion": obj.get("apiVersion"), "metadata": meta}
-    for key, value in obj.items():
-        if key not in ordered:
-            ordered[key] = value
+    ordered.update({key: value for key, value in obj.items() if key not in ordered})
     return _encode(ordered)
 
 

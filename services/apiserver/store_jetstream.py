@@ -1,9 +1,10 @@
 """A store whose truth is one JetStream stream: a subject per object, the stream sequence as revision, group commit.
 
-All requests of one moment are sent together: a few as pipelined messages, many as one atomic batch (ADR-50 of NATS). The present state and recent history are kept in
-memory and updated from acknowledgements; messages that were not ours to acknowledge (a publish that arrived after its
-time-out) are found by the hole they leave in the sequence and read before anything later is applied. This file is the
-whole write path and load path of one stream on purpose: their invariants only make sense together.
+All requests of one moment are sent together: a few as pipelined messages, many as one atomic batch (ADR-50 of
+NATS). The present state and recent history are kept in memory and updated from acknowledgements; messages that were not
+acknowledged to us (a publish that arrived after its time-out) are found by the hole they leave in the sequence and read
+before anything later is applied. Over 400 lines because the write path and the load path of one stream only make sense
+together.
 """
 
 from __future__ import annotations
@@ -82,6 +83,9 @@ class _Write:
     def fail(self, error: Exception) -> None:
         if not self.done.done():
             self.done.set_exception(error)
+
+
+Writes = list[_Write]
 
 
 class JetStreamStore:
@@ -335,10 +339,10 @@ class JetStreamStore:
         if actual != write.expected:
             raise Conflict(write.key, write.expected, actual)
 
-    def _collect(self) -> list[_Write]:
+    def _collect(self) -> Writes:
         """The next batch: at most one write per object, up to 500 messages or 4 MiB."""
-        batch: list[_Write] = []
-        later: list[_Write] = []
+        batch: Writes = []
+        later: Writes = []
         size = 0
         self._busy.clear()
         while self._queue and len(batch) < 500 and size < 4 << 20:
@@ -372,7 +376,7 @@ class JetStreamStore:
             if batch:
                 try:
                     await self._commit(batch)
-                except Exception as e:
+                except Exception as e:  # noqa: BLE001 - the writers are told, the loop goes on
                     log.error("store write failed", stream=self._stream, error=str(e), writes=len(batch))
                     for write in batch:
                         write.fail(StoreUnavailable(str(e)))
@@ -380,10 +384,10 @@ class JetStreamStore:
             if len(self._tombs) > self._tombstone_limit and not self._queue and not self._lost:
                 try:
                     await self._trim()
-                except Exception as e:
+                except Exception as e:  # noqa: BLE001 - tried again after the next write
                     log.warning("trimming deletions failed; will try again", stream=self._stream, error=str(e))
 
-    async def _commit(self, batch: list[_Write]) -> None:
+    async def _commit(self, batch: Writes) -> None:
         """Append writes by whichever way is quicker: an atomic batch costs some milliseconds whatever its size."""
         if len(batch) > max(8, int(_BATCH_SECONDS / self._single_seconds)):
             await self._commit_batch(batch)
@@ -404,7 +408,7 @@ class JetStreamStore:
             elif "error" in ack:
                 await self._refused([write], ack["error"])
 
-    async def _commit_batch(self, batch: list[_Write]) -> None:
+    async def _commit_batch(self, batch: Writes) -> None:
         """Append an atomic batch; a refused one is halved until the refused write is alone."""
         write_id = f"{self._boot}-{next(self._ids)}"
         ack = await self._append(batch, write_id)
@@ -416,7 +420,7 @@ class JetStreamStore:
         else:
             await self._acknowledged(batch, ack["seq"])
 
-    async def _refused(self, batch: list[_Write], error: dict[str, Any]) -> None:
+    async def _refused(self, batch: Writes, error: dict[str, Any]) -> None:
         if error.get("err_code") not in _REFUSED:
             for write in batch:
                 write.fail(StoreUnavailable(str(error.get("description"))))
@@ -431,7 +435,7 @@ class JetStreamStore:
         current = self._state.get(write.key)
         write.fail(Conflict(write.key, write.expected, 0 if current is None else current.revision))
 
-    async def _append(self, batch: list[_Write], write_id: str) -> dict[str, Any] | None:
+    async def _append(self, batch: Writes, write_id: str) -> dict[str, Any] | None:
         """Send a batch; None when no answer came."""
         nc = self._nc
         last = len(batch)
@@ -451,11 +455,11 @@ class JetStreamStore:
                     headers["Nats-Batch-Commit"] = "1"
                 reply = await nc.request(subject, write.value, timeout=self._ack_timeout, headers=headers)
                 return msgspec.json.decode(reply.data, type=dict[str, Any])
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001 - whatever it was, the outcome is unknown and gets resolved
             log.warning("no answer to a write", stream=self._stream, error=type(e).__name__, writes=last)
         return None
 
-    async def _acknowledged(self, batch: list[_Write], last_sequence: int) -> None:
+    async def _acknowledged(self, batch: Writes, last_sequence: int) -> None:
         first = last_sequence - len(batch) + 1
         if last_sequence <= self._state.revision:
             # Catching up met these messages before their answer was found.
@@ -480,7 +484,7 @@ class JetStreamStore:
             if not write.done.done():
                 write.done.set_result(entry)
 
-    async def _resolve(self, batch: list[_Write], write_id: str) -> None:
+    async def _resolve(self, batch: Writes, write_id: str) -> None:
         """Find out what became of a batch whose acknowledgement never came, for up to 30 seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 30
@@ -498,7 +502,7 @@ class JetStreamStore:
                 if message is not None or found.get("error", {}).get("err_code") == 10037:
                     await self._catch_up()
                     break
-            except Exception as e:
+            except Exception as e:  # noqa: BLE001 - the client's errors share no base class
                 log.warning("the log does not answer", stream=self._stream, error=type(e).__name__)
             if loop.time() > deadline:
                 break
@@ -565,4 +569,3 @@ async def _quiet(error: Exception) -> None:
     """Connection errors are seen as writes without an answer; the client itself reconnects."""
     with contextlib.suppress(Exception):
         log.debug("nats", error=str(error))
-

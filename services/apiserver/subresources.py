@@ -57,13 +57,13 @@ class Subresources:
             return Answer(201, msgspec.json.encode(self._tokens.create(kind, info.namespace, info.name, body)))
         view = view_of(request, kind)
         if verb == "get":
-            return Answer(200, view.bytes(self._objects.get(kind, info.namespace, info.name)))
+            return Answer(200, view.encoded(self._objects.get(kind, info.namespace, info.name)))
         if verb == "update":
             outcome = await self._put(request, info, kind, sub.name, call)
-            return Answer(200, view.bytes(outcome), warnings=call.warnings)
+            return Answer(200, view.encoded(outcome), warnings=call.warnings)
         if verb == "patch":
             outcome = await self._patch(request, info, kind, sub.name, call)
-            return Answer(200, view.bytes(outcome), warnings=call.warnings)
+            return Answer(200, view.encoded(outcome), warnings=call.warnings)
         raise status.method_not_allowed()
 
     async def _body(self, request: Request, sub: Subresource, kind: Kind) -> Manifest:

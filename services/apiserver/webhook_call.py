@@ -12,7 +12,7 @@ from services.apiserver.aggregation import Resolver, Unresolved
 from services.apiserver.store import Manifest
 
 
-class CallFailed(Exception):  # noqa: N818 - the outcome that a failure policy decides about
+class CallFailed(Exception):
     """A webhook could not be asked or did not answer as it should."""
 
 
@@ -88,9 +88,7 @@ async def send(
     except Unresolved as e:
         raise CallFailed(f'Post "{shown}": {e.message}') from e
     except TimeoutError as e:
-        raise CallFailed(
-            f'Post "{shown}": context deadline exceeded'
-        ) from e
+        raise CallFailed(f'Post "{shown}": context deadline exceeded') from e
     except aiohttp.ClientConnectorCertificateError as e:
         raise CallFailed(f'Post "{shown}": x509: certificate signed by unknown authority') from e
     except (aiohttp.ClientError, OSError, ValueError, ssl.SSLError) as e:
@@ -100,8 +98,10 @@ async def send(
 
 def _status_text(code: int, text: str) -> str:
     if code >= 500:
-        return f'an error on the server ("{text}") has prevented the request from succeeding' if text else (
-            f"the server answered with status {code}"
+        return (
+            f'an error on the server ("{text}") has prevented the request from succeeding'
+            if text
+            else (f"the server answered with status {code}")
         )
     return f"the server answered with status {code}: {text}"
 
@@ -111,10 +111,10 @@ def _response(body: bytes, api_version: str) -> Manifest:
         answer: Any = msgspec.json.decode(body)
     except msgspec.MsgspecError as e:
         first = body[:1].decode("utf-8", "replace")
-        raise CallFailed(
-            "couldn't get version/kind; json parse error: "
-            + (f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input")
-        ) from e
+        text = (
+            f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input"
+        )
+        raise CallFailed(f"couldn't get version/kind; json parse error: {text}") from e
     if not isinstance(answer, dict):
         kinds = {str: "string", list: "array", bool: "bool", int: "number", float: "number"}
         raise CallFailed(

@@ -71,7 +71,7 @@ def _selector(raw: Manifest | None) -> Selector | None:
 
 
 def _has(values: list[str] | None, wanted: str) -> bool:
-    return bool(values) and ("*" in values or wanted in values)
+    return values is not None and ("*" in values or wanted in values)
 
 
 def _resource_matches(rule: str, plural: str, subresource: str) -> bool:
@@ -259,9 +259,7 @@ class Webhooks:
         if not hook.ignore:
             raise _internal(f'failed calling webhook "{hook.name}": {error}')
 
-    def _request(
-        self, kind: Kind, attributes: Attributes, version: str, *, mutating: bool
-    ) -> tuple[Manifest, str]:
+    def _request(self, kind: Kind, attributes: Attributes, version: str, *, mutating: bool) -> tuple[Manifest, str]:
         """The AdmissionReview to send and its uid."""
         asked, call = attributes.kind, attributes.call
         uid = str(uuid.uuid4())
@@ -329,7 +327,7 @@ def _internal(text: str) -> ApiError:
 def _denied(name: str, given: Manifest) -> ApiError:
     """The refusal of a webhook as an answer."""
     code = given.get("code") or 0
-    code = code if code >= 400 else 400
+    code = max(code, 400)
     message, reason = given.get("message") or "", given.get("reason") or ""
     text = f'admission webhook "{name}" denied the request'
     if message:

@@ -38,7 +38,7 @@ def builtin_plugins(server: "ApiServer") -> list[Plugin]:
             return server.resolver
         if server.aggregator is not None:
             return server.aggregator.resolve_service
-        return lambda namespace, name, port: None
+        return lambda *_: None
 
     server.webhooks = Webhooks(server.store, server.registry, server.front_proxy_context, resolver)
     return [CertificateRequests(), server.webhooks]

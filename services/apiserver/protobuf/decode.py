@@ -27,7 +27,7 @@ _LISTS = {
 }
 
 
-class UnknownType(ValueError):  # noqa: N818 - answered as an unsupported media type
+class UnknownType(ValueError):
     """There is no field table for the type of the body."""
 
 

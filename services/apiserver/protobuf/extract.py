@@ -33,7 +33,8 @@ def descriptors(binary: bytes) -> Iterator[bytes]:
 
 def messages(descriptor: bytes) -> dict[str, list[Any]]:
     """Full message names and their fields: [number, JSON name, type code, message name]."""
-    package, out = "", {}
+    package = ""
+    out: dict[str, list[Any]] = {}
     for number, value in fields(descriptor):
         if number == 2 and isinstance(value, bytes):
             package = value.decode()

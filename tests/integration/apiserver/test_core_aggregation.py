@@ -128,11 +128,11 @@ async def test_a_request_reaches_the_backend_with_the_requesters_identity(server
 
 async def test_a_watch_streams_as_it_happens(server: ApiServer, backend: Backend) -> None:
     await register(server, backend)
-    async with aiohttp.ClientSession(headers=headers()) as session:
-        async with session.get(f"{server.url}/apis/{GROUP}/v1/things?watch=1") as response:
-            for line in (b'{"n":1}\n', b'{"n":2}\n'):
-                backend.push.put_nowait(line)
-                assert await response.content.readline() == line
+    path = f"{server.url}/apis/{GROUP}/v1/things?watch=1"
+    async with aiohttp.ClientSession(headers=headers()) as session, session.get(path) as response:
+        for line in (b'{"n":1}\n', b'{"n":2}\n'):
+            backend.push.put_nowait(line)
+            assert await response.content.readline() == line
 
 
 async def test_discovery_shows_the_group_in_every_form(server: ApiServer, backend: Backend) -> None:

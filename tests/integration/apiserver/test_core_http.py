@@ -216,7 +216,8 @@ async def test_orphaned_dependents_stay_without_the_reference(client: Any) -> No
 
 
 async def test_a_dependent_of_an_owner_that_never_was_is_collected(client: Any) -> None:
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "11111111-1111-1111-1111-111111111111"}
+    uid = "11111111-1111-1111-1111-111111111111"
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
     await client("POST", CM, config("child") | {"metadata": {"name": "child", "ownerReferences": [reference]}})
     await until_gone(client, f"{CM}/child")
 
@@ -257,7 +258,8 @@ async def test_services_get_distinct_addresses_and_ports(client: Any) -> None:
 
 async def test_a_protobuf_body_is_read_and_answered_in_json(client: Any) -> None:
     # A Namespace named "pb", as client-go encodes it.
-    raw = b"k8s\x00\n\x0f\n\x02v1\x12\tNamespace\x12\x1a\n\x12\n\x02pb\x12\x00\x1a\x00\"\x00*\x002\x008\x00B\x00\x12\x00\x1a\x02\n\x00\x1a\x00\"\x00"
+    head = b'k8s\x00\n\x0f\n\x02v1\x12\tNamespace\x12\x1a\n\x12\n\x02pb\x12\x00\x1a\x00"\x00*\x002\x008\x00B\x00'
+    raw = head + b'\x12\x00\x1a\x02\n\x00\x1a\x00"\x00'
     code, made = await client("POST", "/api/v1/namespaces", raw, media="application/vnd.kubernetes.protobuf")
     assert (code, made["metadata"]["name"], made["status"]) == (201, "pb", {"phase": "Active"})
     code, status = await client("POST", "/api/v1/namespaces", b"nonsense", media="application/vnd.kubernetes.protobuf")
