@@ -116,7 +116,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         """How much longer than usual objects wait for their next sum: in a rush fewer sums say more each."""
         while self._summed and self._summed[0] < now - 1.0:
             self._summed.popleft()
-        return 1.0 + len(self._summed) / _RUSH
+        return max(1.0, len(self._summed) / _RUSH)
 
     async def start(self, context: Context[AggregatorState, ObjectKey]) -> None:
         """Open the control plane."""

@@ -25,7 +25,7 @@ class Pace(Struct, frozen=True):
 def due_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> float:
     """When a changed sum may be said: members report in bursts, and one sum can speak for a whole burst.
 
-    `slower` stretches the time between two sums.
+    `slower` (1 or more) stretches the time between two sums.
     """
     last = reported.rollup
     if last is None and not reported.observed:
@@ -33,8 +33,12 @@ def due_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> f
         return min(max(rendered, default=0.0), now) + pace.patience
     said = last.observed_position if last is not None else 0
     unsaid = [min(event.at, now) for event, seq in reported.observed.values() if seq > said]
+    before = last.provenance.decided_at if last is not None else 0.0
+    if len(unsaid) >= len(reported.works):
+        # Every member has spoken since: there is nobody left to wait for.
+        return before + pace.interval * (slower - 1.0)
     gathered = min(unsaid) + pace.gather if unsaid else 0.0
-    return max(gathered, last.provenance.decided_at + pace.interval * slower if last is not None else 0.0)
+    return max(gathered, before + pace.interval * slower)
 
 
 def decide(state: AggregatorState, key: ObjectKey) -> StatusRolledUp | None:

@@ -14,7 +14,7 @@ class AggregatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fie
     """How long in seconds a report waits for those of other members, to be summed with them."""
     rollup_patience: float = 1.0
     """How long in seconds nothing is said of an object that no member has reported on yet."""
-    rollup_interval: float = 0.03
+    rollup_interval: float = 0.02
     """Shortest time in seconds between two sums of one object."""
     events: bool = True
     """Whether Kubernetes Events are written."""
