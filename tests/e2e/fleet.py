@@ -205,9 +205,10 @@ class Fleet:
 
     def failures(self) -> list[str]:
         """Lines of the services' logs that tell of bugs: errors with a traceback, and anything parked."""
-        found = []
-        for path in sorted((self.layout.directory / "logs").glob("*.log")):
-            for line in path.read_text(errors="replace").splitlines():
-                if "Traceback (most recent call last)" in line or '"exception"' in line or '"parked"' in line:
-                    found.append(f"{path.stem}: {line[:1500]}")
-        return found
+        signs = ("Traceback (most recent call last)", '"exception"', '"key_parked"')
+        return [
+            f"{path.stem}: {line[:1500]}"
+            for path in sorted((self.layout.directory / "logs").glob("*.log"))
+            for line in path.read_text(errors="replace").splitlines()
+            if any(sign in line for sign in signs)
+        ]

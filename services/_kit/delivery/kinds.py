@@ -25,6 +25,7 @@ class Kind:
         self.resource = resource
         self.live: dict[tuple[str, str], Manifest] = {}
         self._on_change = on_change
+        self._told = 0  # the newest version the watch told of since the last list
         path = resource_path(resource.group, resource.version, resource.name)
         selector = {"labelSelector": f"{MANAGED_LABEL}={LABEL_TRUE}"}
         self._reflector = Reflector(
@@ -61,6 +62,7 @@ class Kind:
         found = {(m["metadata"].get("namespace", ""), m["metadata"]["name"]): m for m in objects}
         touched = {*self.live, *found}
         self.live = found
+        self._told = 0
         for namespace, name in touched:
             self._on_change(ObjectKey(self.resource.group, self.resource.name, namespace, name))
 
@@ -68,23 +70,43 @@ class Kind:
         """One change of one of our objects."""
         metadata = manifest["metadata"]
         place = (metadata.get("namespace", ""), metadata["name"])
+        self._told = max(self._told, _version(manifest))
+        before = self.live.get(place)
+        if before is not None and not _is_newer(manifest, before):
+            return  # The echo of our own write, or what preceded it.
         if kind == "DELETED":
             self.live.pop(place, None)
         else:
-            before = self.live.get(place)
-            if before is not None and before["metadata"].get("resourceVersion") == metadata.get("resourceVersion"):
-                return  # The echo of our own write.
             self.live[place] = manifest
         self._on_change(self._key(manifest))
 
     def written(self, manifest: Manifest) -> None:
-        """Take the server's answer to a write as the live object, ahead of the watch."""
+        """Take the server's answer to a write as the live object, unless the watch was faster and is ahead of it."""
+        if 0 < _version(manifest) <= self._told:
+            return  # The watch told of this write already, and perhaps of a deletion after it.
         metadata = manifest["metadata"]
-        self.live[metadata.get("namespace", ""), metadata["name"]] = manifest
+        place = (metadata.get("namespace", ""), metadata["name"])
+        before = self.live.get(place)
+        if before is None or _is_newer(manifest, before):
+            self.live[place] = manifest
 
     def close(self) -> None:
         """Stop following."""
         self._task.cancel()
+
+
+def _version(manifest: Manifest) -> int:
+    """The resourceVersion as a number, 0 when it is none."""
+    text = str(manifest["metadata"].get("resourceVersion", ""))
+    return int(text) if text.isdecimal() else 0
+
+
+def _is_newer(manifest: Manifest, than: Manifest) -> bool:
+    """Whether a state of an object follows another; versions that are no numbers only tell equal from different."""
+    ours, theirs = _version(manifest), _version(than)
+    if ours and theirs:
+        return ours > theirs
+    return bool(manifest["metadata"].get("resourceVersion") != than["metadata"].get("resourceVersion"))
 
 
 class Kinds:

@@ -1,0 +1,174 @@
+"""What must hold of the log alone: whole chains, causes of withdrawals, folds that depend on nothing but the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from schemas.codec import Known, decode
+from schemas.envelope import HEADER_EVENT_ID
+from schemas.events.work import WorkWithdrawn
+from schemas.subjects import object_key, split
+from services import detector, executor, override_renderer, scheduler, status_aggregator
+from services._kit.log import Message
+from services.detector.state import DetectorState
+from services.detector.state import fold as fold_detector
+from services.executor.state import ExecutorState
+from services.executor.state import fold as fold_executor
+from services.gateway.state import GatewayState
+from services.gateway.state import fold as fold_gateway
+from services.override_renderer.state import RendererState
+from services.override_renderer.state import fold as fold_renderer
+from services.scheduler.state import SchedulerState
+from services.scheduler.state import fold as fold_scheduler
+from services.status_aggregator.state import AggregatorState
+from services.status_aggregator.state import fold as fold_aggregator
+
+_CONTEXT = frozenset({"cluster", "policy"})
+"""Facts that concern many objects; all other causes of a withdrawal are facets of the same object."""
+
+
+def chains(messages: Sequence[Message]) -> list[str]:
+    """Every event names the previous event of its subject, and no event id occurs twice."""
+    complaints = []
+    last: dict[str, int] = {}
+    ids: dict[str, int] = {}
+    for message in messages:
+        prev = decode(message.subject, message.data).prev
+        named = prev if prev >= 0 else message.seq + prev
+        if named != last.get(message.subject, 0):
+            complaints.append(
+                f"FACTS {message.seq}: {message.subject} follows {last.get(message.subject, 0)}, its prev says {named}"
+            )
+        last[message.subject] = message.seq
+        name = message.headers.get(HEADER_EVENT_ID, "")
+        if not name:
+            complaints.append(f"FACTS {message.seq}: {message.subject} has no event id")
+        elif name in ids:
+            complaints.append(f"FACTS {message.seq}: {message.subject} was stored twice, first at {ids[name]}")
+        ids[name] = message.seq
+    return complaints
+
+
+def causes(messages: Sequence[Message]) -> list[str]:
+    """Every withdrawal names earlier facts that concern its object."""
+    subjects = {message.seq: message.subject for message in messages}
+    complaints = []
+    for message in messages:
+        event = decode(message.subject, message.data)
+        if not isinstance(event, WorkWithdrawn):
+            continue
+        named = event.provenance.causes
+        if not named:
+            complaints.append(f"FACTS {message.seq}: {message.subject} is withdrawn without a cause")
+        for cause in named:
+            subject = subjects.get(cause, "")
+            aggregate = split(subject)[0] if subject else ""
+            concerns = aggregate in _CONTEXT or (subject and object_key(subject) == event.key)
+            if cause >= message.seq or not concerns:
+                complaints.append(f"FACTS {message.seq}: {message.subject} names {cause} ({subject}) as its cause")
+    return complaints
+
+
+Fold = Callable[[Any, Message, Known], object]
+_FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
+    (
+        detector.__name__,
+        DetectorState,
+        ("template", "policy", "binding"),
+        lambda state, message, event: fold_detector(state, message.seq, message.subject, event),
+    ),
+    (
+        scheduler.__name__,
+        SchedulerState,
+        ("binding", "cluster", "eviction", "placement"),
+        lambda state, message, event: fold_scheduler(state, message.seq, message.subject, event),
+    ),
+    (
+        override_renderer.__name__,
+        RendererState,
+        ("template", "policy", "binding", "placement", "eviction", "cluster", "work"),
+        lambda state, message, event: fold_renderer(state, message.seq, message.subject, event),
+    ),
+    (
+        executor.__name__,
+        ExecutorState,
+        ("work", "cluster", "observed"),
+        lambda state, message, event: fold_executor(state, message.seq, message.subject, event),
+    ),
+    (
+        status_aggregator.__name__,
+        AggregatorState,
+        ("binding", "placement", "eviction", "work", "cluster", "rollup", "observed"),
+        lambda state, message, event: fold_aggregator(state, message.seq, message.subject, event),
+    ),
+    (
+        "services.gateway",
+        GatewayState,
+        ("template", "policy", "cluster", "binding", "placement", "eviction", "work", "rollup", "observed"),
+        lambda state, message, event: fold_gateway(state, message.seq, message.time, event),
+    ),
+)
+
+_TELL_TIMES = frozenset({"services.gateway", executor.__name__})
+"""Their folds remember since when something holds and what was applied before: a fresh start looks that up."""
+
+
+def folds(messages: Sequence[Message], observed: Sequence[Message]) -> list[str]:
+    """Two folds of the log give the same state, and so does a fold of what a fresh start reads."""
+    complaints = []
+    for name, new, aggregates, fold in _FOLDS:
+        wanted = frozenset(aggregates)
+        relevant = [(m, decode(m.subject, m.data)) for m in (*messages, *observed) if split(m.subject)[0] in wanted]
+        first, second = new(), new()
+        _run(first, relevant, fold)
+        _run(second, relevant, fold)
+        present = new()
+        newest = {message.subject: (message, event) for message, event in relevant}
+        _run(
+            present,
+            sorted(newest.values(), key=lambda pair: (pair[0].subject.startswith("observed"), pair[0].seq)),
+            fold,
+        )
+        others = [("a second fold", second)]
+        if name not in _TELL_TIMES:
+            others.append(("a fold of the last event of every subject", present))
+        for what, other in others:
+            found = difference(first, other, "state")
+            if found:
+                complaints.append(f"{name}: {what} gives another state: {found}")
+    return complaints
+
+
+def difference(first: Any, second: Any, where: str) -> str:
+    """Where two values differ, empty when they do not; objects without an equality of their own are looked into.
+
+    Functions and private counters are no state.
+    """
+    if first is second or callable(first):
+        return ""
+    if type(first) is not type(second):
+        return f"{where}: {type(first).__name__} and {type(second).__name__}"
+    if isinstance(first, dict):
+        if first.keys() != second.keys():
+            return f"{where}: keys {sorted(map(str, first.keys() ^ second.keys()))[:5]}"
+        pairs = [(first[key], second[key], f"{where}[{key}]") for key in first]
+    elif isinstance(first, (list, tuple)):
+        if len(first) != len(second):
+            return f"{where}: {len(first)} and {len(second)} items"
+        pairs = [(a, b, f"{where}[{index}]") for index, (a, b) in enumerate(zip(first, second, strict=True))]
+    else:
+        names = list(getattr(first, "__struct_fields__", ())) or list(getattr(first, "__dict__", ()))
+        names = names or [name for kind in type(first).__mro__ for name in getattr(kind, "__slots__", ())]
+        names = [name for name in names if name != "_generation"]
+        if not names or isinstance(first, msgspec.Raw):
+            return "" if first == second else f"{where}: {str(first)[:100]!r} and {str(second)[:100]!r}"
+        pairs = [(getattr(first, name, None), getattr(second, name, None), f"{where}.{name}") for name in names]
+    return next((found for pair in pairs if (found := difference(*pair))), "")
+
+
+def _run(state: Any, relevant: Iterable[tuple[Message, Known]], fold: Fold) -> None:
+    for message, event in relevant:
+        fold(state, message, event)
