@@ -61,7 +61,7 @@ class Call:
 
 def timestamp(moment: dt.datetime) -> str:
     """RFC 3339 in UTC with whole seconds, as API objects carry times."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.isoformat(timespec="seconds")[:19] + "Z"
 
 
 def now() -> dt.datetime:

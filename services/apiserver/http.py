@@ -234,5 +234,7 @@ def form_of(request: Request) -> Form:
     """The form a resource request accepts; raises 406."""
     form = negotiate(request.http.headers.get("Accept", ""))
     if form is None:
-        raise not_acceptable()
+        error = not_acceptable()
+        error.details = {}
+        raise error
     return form

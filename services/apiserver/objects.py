@@ -16,6 +16,7 @@ from services.apiserver.admission import Admission, Attributes
 from services.apiserver.audit import Audit
 from services.apiserver.call import Call, now, timestamp
 from services.apiserver.kinds import meta as metadata
+from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.errors import FieldError, Raw, invalid
 from services.apiserver.kinds.model import DecodeError, Kind
 from services.apiserver.kinds.registry import Registry
@@ -93,7 +94,8 @@ class Objects:
             obj["metadata"] = {}
         if unknown:
             self._refuse_unknown(kind, unknown, call)
-        kind.prune(obj)
+        if not isinstance(kind, BuiltinKind):
+            kind.prune(obj)  # built-in kinds drop unknown fields while decoding
         return obj
 
     def _check_type(self, kind: Kind, obj: Manifest) -> None:
