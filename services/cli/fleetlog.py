@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from services.cli.control import Target
+    from services.cli.logbook import LogAccess
 
 app = typer.Typer(
     name="fleetlog",
@@ -75,8 +79,8 @@ def up(
 @app.command(
     epilog="""Examples:
 
+\b
 fleetlog demo
-
 fleetlog demo --dir /tmp/demo             # keeps its data there
 """
 )
@@ -91,6 +95,138 @@ def demo(
     from services.cli.running import run
 
     run(show(directory, keep=keep))
+
+
+Nats = Annotated[
+    str,
+    typer.Option(
+        "--nats",
+        help="URL of the log's server, instead of the installation's.",
+        envvar="FLEETLOG_NATS_URL",
+        show_envvar=True,
+    ),
+]
+Kubeconfig = Annotated[
+    str, typer.Option("--kubeconfig", help="Kubeconfig of the control plane, instead of the installation's.")
+]
+
+
+def _access(directory: Path, nats: str) -> LogAccess:
+    from services.cli.logbook import log_access
+    from services.cli.running import Failed, fail
+
+    try:
+        return log_access(directory, nats)
+    except (Failed, ValueError, OSError) as error:
+        fail(str(error))
+
+
+def _control(directory: Path, kubeconfig: str) -> Target:
+    """The control plane of an option, else of the installation, else of KUBECONFIG."""
+    from services.cli.control import Target
+    from services.cli.layout import CONTROL, Layout
+
+    own = Layout(directory).kubeconfig(CONTROL)
+    return Target(kubeconfig or (str(own) if own.is_file() else ""))
+
+
+@app.command(
+    epilog="""Examples:
+
+\b
+fleetlog events                                     # the last hundred facts
+fleetlog events --follow
+fleetlog events --subject 'placement.>' --since 10m
+fleetlog events --stream OBSERVED -o json --tail 0  # every observation
+"""
+)
+def events(
+    directory: Directory = DEFAULT_DIRECTORY,
+    nats: Nats = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new events until Ctrl-C.")] = False,
+    stream: Annotated[
+        str, typer.Option(help="FACTS, OBSERVED, HISTORY, PARKED, …; by default the one that --subject lives in.")
+    ] = "",
+    subject: Annotated[str, typer.Option(help="Pattern of subjects: `work.member1.>`, `cluster.*`.")] = "",
+    since: Annotated[str, typer.Option(help="First position, or how long ago: 1200, 10m, 2h.")] = "",
+    tail: Annotated[int, typer.Option(help="Events to show without --since; 0 shows all.", min=0)] = 100,
+    output: Annotated[str, typer.Option("--output", "-o", help="wide, or json: one object per line.")] = "",
+) -> None:
+    """Show what is on the log, one event per line: position, time, subject, event, meaning, cause."""
+    from services.cli import events as shown
+    from services.cli.running import run
+
+    query = shown.EventQuery(stream=stream, subject=subject, since=since, tail=tail, follow=follow, output=output)
+    run(shown.events(_access(directory, nats), query))
+
+
+@app.command(
+    epilog="""Examples:
+
+\b
+fleetlog history deployment nginx
+fleetlog history deploy/nginx -n web -o wide
+fleetlog history guestbooks.webapp.my.domain sample -o json
+"""
+)
+def history(
+    words: Annotated[list[str], typer.Argument(metavar="KIND NAME | KIND/NAME", help="The object.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace; the context's if empty.")] = "",
+    directory: Directory = DEFAULT_DIRECTORY,
+    nats: Nats = "",
+    kubeconfig: Kubeconfig = "",
+    output: Annotated[str, typer.Option("--output", "-o", help="wide or json.")] = "",
+) -> None:
+    """Tell what happened to one object, in order, with the cause and the time of each step."""
+    from services.cli.kinds import one_object
+    from services.cli.running import Failed, fail, run
+    from services.cli.stories import history as tell
+
+    try:
+        kind, name = one_object(words)
+    except Failed as error:
+        fail(str(error))
+    access, target = _access(directory, nats), _control(directory, kubeconfig)
+    run(tell(access, target, kind, name, namespace, output))
+
+
+@app.command()
+def topology(
+    output: Annotated[str, typer.Option("--output", "-o", help="json for programs.")] = "",
+) -> None:
+    """Print the streams of the log, and who writes and reads which subject."""
+    from services.cli.streams import topology as text
+
+    print(text(output), end="")
+
+
+crds = typer.Typer(
+    name="crds",
+    help="Definitions of our kinds (CustomResourceDefinitions).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(crds)
+
+
+@crds.command("apply", epilog="Example:\n\nfleetlog crds apply --kubeconfig cp.yaml")
+def crds_apply(directory: Directory = DEFAULT_DIRECTORY, kubeconfig: Kubeconfig = "") -> None:
+    """Create or update the definitions in a control plane and wait until they are established."""
+    from services.cli.definitions import apply
+    from services.cli.running import run
+
+    run(apply(_control(directory, kubeconfig)))
+
+
+@crds.command("print", epilog="Example:\n\nfleetlog crds print | kubectl apply --server-side -f -")
+def crds_print(
+    output: Annotated[str, typer.Option("--output", "-o", help="yaml or json.")] = "yaml",
+) -> None:
+    """Print the definitions."""
+    from services.cli.definitions import show
+    from services.cli.running import run
+
+    run(show(output))
 
 
 def _fail(message: str) -> NoReturn:

@@ -59,14 +59,11 @@ def _listed(texts: list[str] | None) -> tuple[str, ...]:
 @app.command(
     epilog="""Examples:
 
+\b
 karmadactl get clusters
-
 karmadactl get pods                             # pods of all members
-
 karmadactl get deploy nginx -s all              # the template and every copy
-
 karmadactl get svc -n web -s members -C member1,member2
-
 karmadactl get deploy,svc -A -s members -o wide
 """
 )
@@ -123,8 +120,8 @@ def get(
 @app.command(
     epilog="""Examples:
 
+\b
 karmadactl join member1 --cluster-kubeconfig ~/.kube/member1.config
-
 karmadactl join member2 --cluster-kubeconfig all.config --cluster-context member2 --cluster-region eu
 """
 )
@@ -163,8 +160,8 @@ def join(
 @app.command(
     epilog="""Examples:
 
+\b
 karmadactl unjoin member1
-
 karmadactl unjoin member1 --cluster-kubeconfig ~/.kube/member1.config --wait 2m
 """
 )
@@ -233,10 +230,9 @@ def uncordon(
 @app.command(
     epilog="""Examples:
 
+\b
 karmadactl taint clusters member1 dedicated=special-user:NoSchedule
-
 karmadactl taint clusters member1 dedicated:NoSchedule-       # remove it
-
 karmadactl taint clusters member1 dedicated-                  # remove it with every effect
 """
 )

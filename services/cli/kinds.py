@@ -102,3 +102,12 @@ def split_target(words: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     if len(kinds) > 1 and len(words) > 1:
         raise Failed("names can only be given with one kind")
     return [(kind, tuple(words[1:])) for kind in kinds]
+
+
+def one_object(words: Sequence[str]) -> tuple[str, str]:
+    """Kind and name of `deploy nginx` or `deploy/nginx`; raises Failed for anything else."""
+    pairs = split_target(words)
+    if len(pairs) != 1 or len(pairs[0][1]) != 1:
+        raise Failed("name one object: `deployment nginx` or `deployment/nginx`")
+    kind, names = pairs[0]
+    return kind, names[0]

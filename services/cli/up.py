@@ -258,7 +258,7 @@ jetstream {{
             "  kubectl get clusters",
             "  kubectl apply -f your-deployment.yaml -f your-propagationpolicy.yaml",
             *([f"  kubectl --kubeconfig {layout.kubeconfig(first)} get pods"] if first else []),
-            f"  fleetlog --dir {layout.directory} events --follow",
+            f"  fleetlog events --follow --dir {layout.directory}",
             "Ctrl-C stops everything; the data stays and the next start continues with it.",
             "",
         ]
