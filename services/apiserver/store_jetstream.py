@@ -104,6 +104,7 @@ class JetStreamStore:
         history: int = 8192,
         keep: int = 8,
         tombstones: int = 20_000,
+        replicas: int = 1,
         ack_timeout: float = 5.0,
         connect_options: dict[str, Any] | None = None,
     ) -> None:
@@ -112,6 +113,7 @@ class JetStreamStore:
         self._prefix = prefix
         self._keep = keep
         self._tombstone_limit = tombstones
+        self._replicas = replicas
         self._ack_timeout = ack_timeout
         self._options = connect_options or {}
         self._state = Projection(history)
@@ -201,7 +203,7 @@ class JetStreamStore:
             "allow_atomic": True,
             "allow_direct": True,
             "max_consumers": 1000,
-            "num_replicas": 1,
+            "num_replicas": self._replicas,
         }
         info = await self._api("STREAM.INFO")
         if info.get("error", {}).get("err_code") == 10059:

@@ -82,7 +82,13 @@ async def test_acknowledged_writes_survive_a_killed_server_and_the_store_goes_on
     await store.start()
     acknowledged: dict[str, Entry] = {}
     uncertain: set[str] = set()
-    stopped = asyncio.Event()
+    stopped, written = asyncio.Event(), asyncio.Event()
+    store.listen(lambda _: written.set())
+
+    async def progress() -> None:
+        """Wait for the next write that became durable."""
+        written.clear()
+        await written.wait()
 
     async def write(number: int) -> None:
         """Change one object over and over, knowing at each step what it must be."""
@@ -106,13 +112,13 @@ async def test_acknowledged_writes_survive_a_killed_server_and_the_store_goes_on
         for _ in range(2):
             before = store.revision
             while store.revision < before + 300:
-                await asyncio.sleep(0.005)
+                await progress()
             nats.kill()
             nats.start()
             await nats.ready()
         before = store.revision
         while store.revision < before + 300 or uncertain:
-            await asyncio.sleep(0.005)
+            await progress()
     finally:
         stopped.set()
         await asyncio.gather(*writers)

@@ -1,0 +1,109 @@
+"""Taking requests apart: paths, queries, selectors, accepted forms."""
+
+import pytest
+
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.negotiate import Form, negotiate
+from services.apiserver.request import ListOptions, RequestInfo, parse_query, split_path
+from services.apiserver.selecting import Selection, label_test
+from services.apiserver.status import ApiError
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "resource", "name", "subresource"),
+    [
+        ("namespaces/a/pods", "a", "pods", "", ""),
+        ("namespaces/a/pods/p", "a", "pods", "p", ""),
+        ("namespaces/a/pods/p/status", "a", "pods", "p", "status"),
+        ("namespaces", "", "namespaces", "", ""),
+        ("namespaces/a", "", "namespaces", "a", ""),
+        ("namespaces/a/finalize", "", "namespaces", "a", "finalize"),
+        ("nodes/n/status", "", "nodes", "n", "status"),
+        ("pods", "", "pods", "", ""),
+    ],
+)
+def test_resource_paths(path: str, namespace: str, resource: str, name: str, subresource: str) -> None:
+    info = RequestInfo("", "v1", split_path(f"/{path}"))
+    assert (info.namespace, info.resource, info.name, info.subresource) == (namespace, resource, name, subresource)
+    watched = RequestInfo("", "v1", split_path(f"/watch/{path}"))
+    assert (watched.watch_prefix, watched.resource, watched.name) == (True, resource, name)
+
+
+def test_names_are_unescaped_after_the_path_was_split() -> None:
+    assert split_path("/clusterroles/system%3Aa%2Fb/") == ["clusterroles", "system:a/b"]
+
+
+def test_a_query_part_that_cannot_be_unescaped_is_left_out() -> None:
+    assert parse_query("a=%zz&b=1&b=2&c") == {"b": "1", "c": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "matches"),
+    [
+        ("a=b", {"a": "b"}, True),
+        ("a==b", {"a": "c"}, False),
+        ("a!=b", {}, True),
+        ("a", {"a": ""}, True),
+        ("!a", {"a": ""}, False),
+        ("a in (b, c),d", {"a": "c", "d": "1"}, True),
+        ("a notin (b)", {"a": "b"}, False),
+        ("n>3", {"n": "4"}, True),
+        ("n<3", {"n": "4"}, False),
+        ("n>3", {"n": "x"}, False),
+        ("x.example.com/a = b ", {"x.example.com/a": "b"}, True),
+    ],
+)
+def test_label_selectors(text: str, labels: dict[str, str], matches: bool) -> None:
+    test = label_test(text)
+    assert test is not None
+    assert test(labels) is matches
+
+
+@pytest.mark.parametrize("text", ["a b", "a=b c", "=b", "a in b", "a in (b", "a>x", "UPPER.com/a=b", "a=b!", "a,,b"])
+def test_broken_label_selectors_are_400(text: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        label_test(text)
+    assert refused.value.code == 400
+
+
+def test_field_selectors() -> None:
+    pods = Registry.builtin().find("", "v1", "pods")
+    assert pods is not None
+    pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"phase": "Running"}}
+    assert Selection(pods, "", "spec.nodeName=x,status.phase!=Failed").matches(pod)
+    assert not Selection(pods, "", "metadata.name==q").matches(pod)
+    assert Selection(pods, "", "metadata.name=q").name == "q"
+    with pytest.raises(ApiError, match=r"field label not supported: spec\.nope"):
+        Selection(pods, "", "spec.nope=1")
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", Form()),
+        ("*/*", Form()),
+        ("application/vnd.kubernetes.protobuf,application/json", Form()),
+        ("text/html, application/yaml;q=0.5", Form(yaml=True)),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Form(view="Table")),
+        ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Form()),
+        ("application/json;q=0.1,application/yaml", Form(yaml=True)),
+        ("text/html", None),
+    ],
+)
+def test_accepted_forms(accept: str, form: Form | None) -> None:
+    assert negotiate(accept) == form
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"watch": "1", "resourceVersionMatch": "Exact", "resourceVersion": "5"},
+        {"resourceVersionMatch": "Exact"},
+        {"resourceVersionMatch": "Odd", "resourceVersion": "5"},
+        {"resourceVersionMatch": "Exact", "resourceVersion": "0"},
+    ],
+)
+def test_list_options_without_meaning_are_refused(query: dict[str, str]) -> None:
+    with pytest.raises(ApiError) as refused:
+        ListOptions(query).check()
+    assert refused.value.code == 422
