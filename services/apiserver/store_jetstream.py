@@ -195,7 +195,7 @@ class JetStreamStore:
     async def _ensure_stream(self) -> None:
         config = {
             "name": self._stream,
-            "subjects": [f"{self._prefix}.>", f"{self._prefix}-meta.>"],
+            "subjects": [f"{self._prefix}.>"],
             "retention": "limits",
             "storage": "file",
             "discard": "new",
@@ -282,7 +282,7 @@ class JetStreamStore:
 
     def _apply_stored(self, subject: str, sequence: int, headers: dict[str, str], data: bytes) -> None:
         """Fold one message of the stream, in order."""
-        if subject == f"{self._prefix}-meta.floor":
+        if subject == f"{self._prefix}.meta.floor":
             for name, revision in msgspec.json.decode(data, type=dict[str, int]).items():
                 group, _, resource = name.partition("/")
                 self._state.bucket(group, resource).forget_before(revision)
@@ -539,7 +539,7 @@ class JetStreamStore:
             name = f"{key.group}/{key.resource}"
             floors[name] = max(floors.get(name, 0), sequence)
         reply = await self._nc.request(
-            f"{self._prefix}-meta.floor", msgspec.json.encode(floors), timeout=self._ack_timeout
+            f"{self._prefix}.meta.floor", msgspec.json.encode(floors), timeout=self._ack_timeout
         )
         ack = msgspec.json.decode(reply.data, type=dict[str, Any])
         if "error" in ack:
