@@ -48,15 +48,15 @@ def filter_ready(
 ) -> tuple[Observed, float | None]:
     """The condition to publish, and when to look again if a change is being held back.
 
-    A flip between True and not-True is published only after it was observed for the whole window. The first probe of
-    a cluster, and a cluster without the condition, publish at once. Updates `memory`.
+    A flip between True and not-True is published only after it was observed for the whole window; a cluster without
+    the condition publishes at once. What was published counts as observed before, so that a restart opens a window
+    instead of flipping clusters that start together with it. Updates `memory`.
     """
     observed = observe(probe)
-    first = not memory.observed
     if memory.observed != observed.status:
         memory.observed = observed.status
         memory.window_start = probe.at
-    if first or published is None:
+    if published is None:
         return observed, None
     if (published.get("status") == "True") == (observed.status == "True"):
         return observed, None

@@ -145,7 +145,7 @@ def folds(messages: Sequence[Message], observed: Sequence[Message]) -> list[str]
 def difference(first: Any, second: Any, where: str) -> str:
     """Where two values differ, empty when they do not; objects without an equality of their own are looked into.
 
-    Functions and private counters are no state.
+    Functions, private counters and caches are no state.
     """
     if first is second or callable(first):
         return ""
@@ -162,7 +162,7 @@ def difference(first: Any, second: Any, where: str) -> str:
     else:
         names = list(getattr(first, "__struct_fields__", ())) or list(getattr(first, "__dict__", ()))
         names = names or [name for kind in type(first).__mro__ for name in getattr(kind, "__slots__", ())]
-        names = [name for name in names if name != "_generation"]
+        names = [name for name in names if name not in ("_generation", "_memory")]
         if not names or isinstance(first, msgspec.Raw):
             return "" if first == second else f"{where}: {str(first)[:100]!r} and {str(second)[:100]!r}"
         pairs = [(getattr(first, name, None), getattr(second, name, None), f"{where}.{name}") for name in names]
