@@ -37,6 +37,8 @@ BAD_SETTINGS: Final = 2
 LOG_REPLACED: Final = 3
 """The process holds the state of a log that is gone: whoever supervises it starts it anew."""
 CONNECT_PATIENCE: Final = 60.0
+GC_THRESHOLDS: Final = (25_000, 20, 20)
+"""Decoded manifests are many small containers without cycles: the default looks at them again every 700 objects."""
 
 T = TypeVar("T", bound=Settings)
 Ready = Callable[[Runner[Any, Any]], None]
@@ -209,6 +211,7 @@ async def _until_signal(service: AnyService, settings: Settings, logger: Any) ->
         # What is alive after the start lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         logger.info("ready", position=dict(runner.projection.position))
 
     await serve(service, settings, stop, ready)

@@ -21,6 +21,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
+from services._kit.main import GC_THRESHOLDS
 from services.cli.layout import Layout
 
 PRELOADED: Final = (
@@ -245,6 +246,7 @@ def preload(modules: Sequence[str] = PRELOADED) -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
