@@ -59,13 +59,10 @@ class Background(Generic[K]):
             timer.cancel()
 
     def _fill(self) -> None:
-        if self._free <= 0:
-            return
-        for key in list(self._waiting):
-            if self._free <= 0:
+        while self._free > 0:
+            key = next((key for key in self._waiting if key not in self._running), None)
+            if key is None:
                 return
-            if key in self._running:
-                continue
             work = self._waiting.pop(key)
             self._free -= 1
             self._running.add(key)

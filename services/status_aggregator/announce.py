@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from hashlib import blake2b
 from typing import Any
 
 from msgspec import Struct
@@ -113,7 +113,8 @@ def _note(binding: BindingRequested, reason: str, message: str, component: str, 
 
 def event_name(note: Note) -> str:
     """Name of the Event: the same thing told again is the same Event, counted."""
-    digest = hashlib.sha256(f"{note.uid}/{note.reason}/{note.component}/{note.message}".encode()).hexdigest()[:16]
+    said = f"{note.uid}/{note.reason}/{note.component}/{note.message}".encode()
+    digest = blake2b(said, digest_size=8).hexdigest()
     return f"{note.key.name[:200].rstrip('.-')}.{digest}"
 
 

@@ -31,7 +31,7 @@ class Telling:
         self._repeat = repeat_seconds
         self._told: dict[tuple[str, str], _Told] = {}
         self._writes: Background[tuple[str, str]] = Background(concurrency=4, retry=(Unreachable,))
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
     def tell(self, note: Note) -> None:
         """Write an Event, or count it where the same was told already."""
@@ -48,17 +48,17 @@ class Telling:
         if not told.flushing:
             told.flushing = True
             loop = asyncio.get_running_loop()
-            self._timers.add(loop.call_later(self._repeat, self._flush, place, note, told))
-            self._timers = {timer for timer in self._timers if not timer.cancelled() and timer.when() > loop.time()}
+            self._timers[place] = loop.call_later(self._repeat, self._flush, place, note, told)
 
     async def close(self) -> None:
         """Stop; what was not written is lost, as Events may be."""
-        for timer in self._timers:
+        for timer in self._timers.values():
             timer.cancel()
         await self._writes.close()
 
     def _flush(self, place: tuple[str, str], note: Note, told: _Told) -> None:
         told.flushing = False
+        self._timers.pop(place, None)
         self._writes.submit(place, partial(self._count, note, told))
 
     async def _create(self, note: Note, told: _Told) -> None:

@@ -73,7 +73,7 @@ class TemplateStatus:
             return
         version = template.api_version.rpartition("/")[2]
         path = resource_path(key.group, version, key.resource, key.namespace, key.name)
-        status = await self._present(key, template.uid, path)
+        status = await self._present(key, template, path)
         if status is None:
             return
         obj = {**await self._manifest(template), "status": status}
@@ -87,6 +87,7 @@ class TemplateStatus:
         if not patch:
             return
         body = {"metadata": {"uid": template.uid}, "status": patch}
+        presumed = key not in self._known
         try:
             answer = await self._client.patch(f"{path}/status", body)
         except ApiError as error:
@@ -94,12 +95,19 @@ class TemplateStatus:
             if error.status in (404, 409):
                 return  # Gone, or another object of this name; its own facts follow.
             raise
-        self._known[key] = (template.uid, answer.get("status") or {})
+        present = answer.get("status") or {}
+        self._known[key] = (template.uid, present)
+        if presumed and merge_difference(present, wanted):
+            await self.write(key)
 
-    async def _present(self, key: ObjectKey, uid: str, path: str) -> Manifest | None:
+    async def _present(self, key: ObjectKey, template: TemplateChanged, path: str) -> Manifest | None:
+        uid = template.uid
         known = self._known.get(key)
         if known is not None and known[0] == uid:
             return known[1]
+        if template.prev == 0:
+            # What was created a moment ago has no status; the answer to the first write shows whether that was true.
+            return {}
         try:
             live = await self._client.get(path)
         except ApiError as error:
