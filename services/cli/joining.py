@@ -213,7 +213,9 @@ async def join(
     except ApiError as error:
         if error.reason != "AlreadyExists" or not reuse:
             raise
-        patch = {"spec": {"apiEndpoint": access.endpoint, "id": identity}}
+        insecure = spec.get("insecureSkipTLSVerification")
+        reached = {name: spec[name] for name in ("apiEndpoint", "id", "secretRef")}
+        patch = {"spec": {**reached, "insecureSkipTLSVerification": insecure}}
         joined = await control.patch(f"{clusters}/{name}", patch)
     owner = {
         "apiVersion": CLUSTER_API,

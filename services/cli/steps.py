@@ -94,12 +94,9 @@ async def front_doors(kubeconfigs: Iterable[Path]) -> str:
             except FileNotFoundError as error:
                 return str(error)
             try:
-                await client.request("GET", "/readyz", accept="*/*", timeout=5.0)
-            except (ApiError, Unreachable) as error:
-                return str(error)
+                return await _answers(client)
             finally:
                 await client.close()
-            return ""
 
         await until(path.stem, look, 60.0)
 
@@ -128,29 +125,50 @@ async def services_ready(ports: dict[str, int]) -> str:
 
 
 async def join_members(control: Path, members: dict[str, Path]) -> str:
-    """Make every member a push cluster and wait until it is Ready; members that are joined already are kept."""
+    """Make every member a push cluster and wait until it is Ready; members that are joined already are kept.
+
+    One that was joined before and does not answer now is told of and not waited for: the others have to run.
+    """
     client = await KubeClient.from_kubeconfig(control)
     try:
         present = await client.get(resource_path("cluster.karmada.io", "v1alpha1", "clusters"))
         known = {item["metadata"]["name"]: item for item in present.get("items") or ()}
-        await asyncio.gather(*(_join_one(client, name, path, known.get(name)) for name, path in members.items()))
-        await asyncio.gather(*(_until_ready(client, name) for name in members))
+        silent = await asyncio.gather(
+            *(_join_one(client, name, path, known.get(name)) for name, path in members.items())
+        )
+        told = dict(zip(members, silent, strict=True))
+        await asyncio.gather(*(_until_ready(client, name) for name, silence in told.items() if not silence))
     finally:
         await client.close()
-    return ", ".join(members)
+    return ", ".join(f"{name} (does not answer: {silence})" if silence else name for name, silence in told.items())
 
 
-async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest | None) -> None:
+async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest | None) -> str:
+    """Join a member unless it is one already; why it does not answer, where that may be."""
     access = access_of_kubeconfig(read_kubeconfig(path))
-    if known is not None and known["spec"].get("apiEndpoint") == access.endpoint:
-        return
+    joined = known is not None and known["spec"].get("apiEndpoint") == access.endpoint
     member = await KubeClient.from_kubeconfig(path)
     try:
+        silence = await _answers(member)
+        if joined:
+            return silence
+        if silence:
+            await until(f"member {name}", lambda: _answers(member), 60.0)
         identity = await cluster_id(member)
         ours = await member_identity(member, name, access)
     finally:
         await member.close()
     await join(control, name, ours, identity, Traits(), reuse=True)
+    return ""
+
+
+async def _answers(member: KubeClient) -> str:
+    """Nothing when a member is there, else what is wrong."""
+    try:
+        await member.request("GET", "/readyz", accept="*/*", timeout=5.0)
+    except (ApiError, Unreachable) as error:
+        return str(error)
+    return ""
 
 
 async def _until_ready(control: KubeClient, name: str) -> None:

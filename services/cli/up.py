@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from services._kit.kube import KubeClient
-from services.cli import gateway_setup, steps
+from services.cli import gateway_setup, steps, surroundings
 from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
 from services.cli.layout import CONTROL, Installation, Layout, Member, new_installation
@@ -90,6 +90,7 @@ class Installer:
         self.layout = layout
         self.installation = installation
         self._known = known
+        self._inherited = surroundings.take(os.environ)
         self._supervisor = Supervisor(layout)
         for name in ("nats", CONTROL, *(m.name for m in installation.members), *SERVICES, "gateway_api"):
             installation.port(name)
@@ -141,7 +142,8 @@ class Installer:
         self._front_doors()
         if self._known:
             self._services()
-        kubeconfigs = [self.layout.kubeconfig(name) for name in (CONTROL, *(m.name for m in self.installation.members))]
+        ours = [member.name for member in self.installation.members if member.simulated]
+        kubeconfigs = [self.layout.kubeconfig(name) for name in (CONTROL, *ours)]
         if code := self._step("API servers", lambda: steps.front_doors(kubeconfigs)):
             return code
         gateway_setup.environment(self.layout, self.installation)
@@ -198,6 +200,7 @@ jetstream {{
         installation, layout = self.installation, self.layout
         if self.embedded:
             environment = {
+                **surroundings.beginning_with("FLEETLOG_APISERVER_", self._inherited),
                 "FLEETLOG_NATS_URL": self._store_url(),
                 "FLEETLOG_APISERVER_DATA_DIR": str(layout.data(CONTROL)),
                 "FLEETLOG_APISERVER_PORT": str(installation.port(CONTROL)),
@@ -213,6 +216,7 @@ jetstream {{
                 _copy_private(Path(member.kubeconfig), layout.kubeconfig(member.name))
                 continue
             environment = {
+                **surroundings.beginning_with("FLEETLOG_MEMBER_", self._inherited),
                 "FLEETLOG_MEMBER_NAME": member.name,
                 "FLEETLOG_MEMBER_NATS_URL": self._store_url(),
                 "FLEETLOG_MEMBER_PORT": str(installation.port(member.name)),
@@ -226,7 +230,7 @@ jetstream {{
 
     def _services(self) -> None:
         for name in SERVICES:
-            environment = self._environment()
+            environment = {**surroundings.known_to(name, self._inherited), **self._environment()}
             environment["FLEETLOG_INSTANCE"] = f"{name}-0"
             environment["FLEETLOG_HTTP_PORT"] = str(self.installation.port(name))
             if name in _WITH_CONTROL:
