@@ -11,7 +11,8 @@ from schemas.codec import Known, decode
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
-from services._kit.delivery.lane import Lane, LaneSettings, WorkSource
+from services._kit.delivery.lane import Lane
+from services._kit.delivery.parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Reports
 from services._kit.kube import KubeClient
 from services._kit.log import Message

@@ -45,6 +45,8 @@ class Kind:
 
     async def synced(self) -> None:
         """Return once a complete list was seen; raises UnknownKind when the kind turns out not to be served."""
+        if self._reflector.synced.is_set():
+            return
         waiting = asyncio.create_task(self._reflector.synced.wait())
         try:
             await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)

@@ -13,12 +13,14 @@ from typing import Any, Final, assert_never
 
 import msgspec
 import structlog
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from services._kit.delivery.kinds import Kind, Kinds, UnknownKind
+from services._kit.delivery.reports import LEAVING
+from services._kit.delivery.parts import LaneSettings, LaneStats, Settled, WorkSource, says_the_same
 from services._kit.errors import LogError
 from services._kit.kube import ApiError, KubeClient, Unreachable, decode, encode
 from services._rules.delivery import (
@@ -40,40 +42,6 @@ FAILED: Final = "AppliedFailed"
 _CONFLICT_TRIES: Final = 5
 
 
-class LaneSettings(Struct, frozen=True, kw_only=True):
-    """How much at once and how patiently; times in seconds."""
-
-    concurrency: int = 24
-    backoff: float = 0.1
-    longest_backoff: float = 30.0
-    longest_pause: float = 5.0
-
-
-class WorkSource(Struct, frozen=True):
-    """Where a lane finds its works, the last report on each, and manifest bytes by digest.
-
-    `previous` gives the bytes of the manifest that was applied before a work, None when none is known.
-    """
-
-    work: Callable[[ObjectKey], tuple[WorkEvent, int] | None]
-    observed: Callable[[ObjectKey], WorkObserved | None]
-    blob: Callable[[str], Awaitable[bytes]]
-    previous: Callable[[ObjectKey, WorkRendered], Awaitable[bytes | None]]
-    report: Callable[[WorkObserved], None]
-    now: Callable[[], float]
-
-
-class LaneStats(Struct):
-    """Counters for metrics and tests."""
-
-    created: int = 0
-    updated: int = 0
-    deleted: int = 0
-    unchanged: int = 0
-    failed: int = 0
-    unreachable: int = 0
-
-
 class Lane:
     """One cluster's deliveries."""
 
@@ -93,6 +61,7 @@ class Lane:
         self._settings = settings
         self._queue: dict[ObjectKey, None] = {}
         self._running: set[ObjectKey] = set()
+        self._settled: dict[ObjectKey, Settled] = {}
         self._again: set[ObjectKey] = set()
         self._failures: dict[ObjectKey, int] = {}
         self._timers: dict[ObjectKey, asyncio.TimerHandle] = {}
@@ -207,6 +176,7 @@ class Lane:
                 case WorkRendered():
                     await self._deliver(key, work, seq)
                 case WorkWithdrawn():
+                    self._settled.pop(key, None)
                     await self._withdraw(key, work, seq)
                 case _:
                     assert_never(work)
@@ -231,7 +201,7 @@ class Lane:
         kind = await self._kinds.of(work.api_version, work.kind)
         live = kind.live.get((key.namespace, key.name))
         operation = ""
-        if not work.suspended:
+        if not work.suspended and not self._in_line(key, seq, live):
             data = work.manifest if not isinstance(work.manifest, UnsetType) else await self._source.blob(work.digest)
             before = await self._source.previous(key, work) if live is not None else None
             previous = decode(before) if before is not None else None
@@ -241,10 +211,20 @@ class Lane:
                 self._report(key, work, seq, reason=FAILED, message=_summary(refusal))
                 self._retry(key)
                 return
+            if live is not None:
+                self._settled[key] = Settled.of(live, seq)
         if live is not None:
             self._seen(key, work, seq, live, operation)
         if operation:
             self._release(work)
+
+    def _in_line(self, key: ObjectKey, seq: int, live: Manifest | None) -> bool:
+        """Whether an object has only changed its status since it was last compared with this work."""
+        settled = self._settled.get(key)
+        if settled is None or live is None or not settled.generation or settled != Settled.of(live, seq):
+            return False
+        self.stats.unchanged += 1
+        return True
 
     async def _bring(
         self, kind: Kind, key: ObjectKey, desired: Manifest, live: Manifest | None, previous: Manifest | None
@@ -334,6 +314,11 @@ class Lane:
             case Leave():
                 if live is None:
                     self._report(key, work, seq, absent=True)
+                else:
+                    # Only something in the member can let it go; whether it ever does is not for us to wait for.
+                    held = ", ".join(_holders(live)) or "its grace period"
+                    message = f"deleted, and held in the cluster by {held}"
+                    self._report(key, work, seq, reason=LEAVING, message=message, member_uid=_uid(live))
             case Create() | Refuse():
                 raise AssertionError("a withdrawn work never creates")
             case _:
@@ -368,7 +353,7 @@ class Lane:
             at=self._source.now(),
             **fields,
         )
-        if before is not None and _says_the_same(before, event):
+        if before is not None and says_the_same(before, event):
             return
         self._source.report(event)
 
@@ -409,22 +394,16 @@ class Lane:
             self._waiting_for_kind.clear()
 
 
-def _says_the_same(before: WorkObserved, event: WorkObserved) -> bool:
-    return (
-        before.uid == event.uid
-        and before.digest == event.digest
-        and before.applied == event.applied
-        and before.absent == event.absent
-        and before.reason == event.reason
-        and before.message == event.message
-        and before.health == event.health
-        and before.status == event.status
-        and before.member_uid == event.member_uid
-    )
-
-
 def _summary(error: str) -> str:
     return f"Failed to apply all manifests (0/1): {error}"
+
+
+def _holders(live: Manifest) -> list[str]:
+    """Finalizers of an object; a namespace keeps its own in its spec."""
+    finalizers = [*live["metadata"].get("finalizers", ())]
+    if live["kind"] == "Namespace":
+        finalizers += (live.get("spec") or {}).get("finalizers") or ()
+    return finalizers
 
 
 def _uid(manifest: Manifest) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -13,6 +13,9 @@ from services._kit.append import Appender, KeyedEvents
 from services._kit.errors import FenceLost
 
 log = structlog.get_logger("delivery.reports")
+
+LEAVING: Final = "Terminating"
+"""Reason of a report on an object whose deletion the member accepted, and that finalizers still hold there."""
 
 _BATCH = 400
 

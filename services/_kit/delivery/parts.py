@@ -1,0 +1,80 @@
+"""What a lane is given and what it remembers: settings, the source of its works, counters, settled objects."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Struct
+
+from schemas.events.observed import WorkObserved
+from schemas.events.work import WorkEvent, WorkRendered
+from schemas.keys import ObjectKey
+
+Manifest = dict[str, Any]
+
+
+class LaneSettings(Struct, frozen=True, kw_only=True):
+    """How much at once and how patiently; times in seconds."""
+
+    concurrency: int = 24
+    backoff: float = 0.1
+    longest_backoff: float = 30.0
+    longest_pause: float = 5.0
+
+
+class WorkSource(Struct, frozen=True):
+    """Where a lane finds its works, the last report on each, and manifest bytes by digest.
+
+    `previous` gives the bytes of the manifest that was applied before a work, None when none is known.
+    """
+
+    work: Callable[[ObjectKey], tuple[WorkEvent, int] | None]
+    observed: Callable[[ObjectKey], WorkObserved | None]
+    blob: Callable[[str], Awaitable[bytes]]
+    previous: Callable[[ObjectKey, WorkRendered], Awaitable[bytes | None]]
+    report: Callable[[WorkObserved], None]
+    now: Callable[[], float]
+
+
+class LaneStats(Struct):
+    """Counters for metrics and tests."""
+
+    created: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    failed: int = 0
+    unreachable: int = 0
+
+
+class Settled(Struct, frozen=True):
+    """What a comparison with the work at a position was based on: everything of an object but its status."""
+
+    seq: int
+    uid: str
+    generation: int
+    labels: dict[str, str] | None
+    annotations: dict[str, str] | None
+
+    @classmethod
+    def of(cls, live: Manifest, seq: int) -> Settled:
+        """The marks of a live object; kinds without a generation have 0."""
+        metadata = live["metadata"]
+        generation = int(metadata.get("generation", 0))
+        return cls(seq, str(metadata.get("uid", "")), generation, metadata.get("labels"), metadata.get("annotations"))
+
+
+def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:
+    """Whether an observation repeats the one before it; positions and times do not count."""
+    return (
+        before.uid == event.uid
+        and before.digest == event.digest
+        and before.applied == event.applied
+        and before.absent == event.absent
+        and before.reason == event.reason
+        and before.message == event.message
+        and before.health == event.health
+        and before.status == event.status
+        and before.member_uid == event.member_uid
+    )
