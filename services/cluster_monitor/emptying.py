@@ -12,6 +12,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from schemas.subjects import escape
+from services._kit.delivery.reports import LEAVING
 from services._kit.errors import LogError
 from services._kit.log import Log
 
@@ -19,13 +20,16 @@ log = structlog.get_logger("cluster_monitor.emptying")
 
 
 class Emptying:
-    """Follows the works and observations of one cluster; calls `done` once, when every copy is reported gone."""
+    """Follows the works and observations of one cluster; calls `done` once, when every copy is reported gone.
+
+    A copy whose deletion the cluster accepted counts as gone (reference 03 §3.6): its finalizers may never be done.
+    """
 
     def __init__(self, cluster: str, logs: Mapping[str, Log], done: Callable[[], None]) -> None:
         self._cluster = cluster
         self._done = done
         self._works: dict[ObjectKey, WorkEvent] = {}
-        self._absent: dict[ObjectKey, str] = {}
+        self._gone: dict[ObjectKey, str] = {}
         self._complete = {"FACTS": False, "OBSERVED": False}
         self._told = False
         token = escape(cluster)
@@ -55,7 +59,8 @@ class Emptying:
                         case WorkRendered() | WorkWithdrawn():
                             self._works[event.key] = event
                         case WorkObserved():
-                            self._absent[event.key] = event.uid if event.absent else ""
+                            gone = event.absent or event.reason == LEAVING
+                            self._gone[event.key] = event.uid if gone else ""
                         case _:
                             continue
                 self._complete[stream.name] = delivery.caught_up
@@ -69,7 +74,7 @@ class Emptying:
         if self._told or not all(self._complete.values()):
             return
         for key, work in self._works.items():
-            if isinstance(work, WorkRendered) or self._absent.get(key) != work.uid:
+            if isinstance(work, WorkRendered) or self._gone.get(key) != work.uid:
                 return
         self._told = True
         self._done()

@@ -14,6 +14,7 @@ from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
+from services._kit.delivery.reports import LEAVING
 from services._rules.division import TargetCluster as Share
 from services._rules.names import binding_name
 from services._rules.scheduling.outcome import success_event
@@ -81,7 +82,7 @@ def _rendered(state: AggregatorState, event: WorkRendered) -> Note | None:
 
 def _observed(state: AggregatorState, event: WorkObserved) -> Note | None:
     binding = _binding(state, event.key, event.uid)
-    if binding is None or event.absent:
+    if binding is None or event.absent or event.reason == LEAVING:
         return None
     key = event.key
     name = f"{key.namespace}/{key.name}" if key.namespace else key.name
