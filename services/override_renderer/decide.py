@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from schemas.envelope import Provenance
 from schemas.events.binding import BindingRequested
 from schemas.events.placement import PlacementDecided, PlacementEvent, TargetCluster
 from schemas.events.template import TemplateChanged
@@ -82,7 +83,21 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
     else:
         wanted = set()
     events.extend(_withdrawals(bound, wanted))
-    return Works(tuple(events), tuple(blobs))
+    if not events:
+        return Works()
+    seen = Provenance(own=_own(bound))
+    return Works(tuple(msgspec.structs.replace(event, provenance=seen) for event in events), tuple(blobs))
+
+
+def _own(bound: Bound) -> dict[str, int]:
+    """Positions of the facets that were looked at; they stand for the causes when a start made the key dirty."""
+    positions = {
+        "template": bound.template_seq,
+        "binding": bound.binding_seq,
+        "placement": bound.placement_seq,
+        "eviction": bound.eviction_seq,
+    }
+    return {facet: seq for facet, seq in positions.items() if seq}
 
 
 def _awaits_division(binding: BindingRequested, placement: PlacementEvent | None) -> bool:

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from schemas.codec import Known
 from schemas.envelope import Provenance
-from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.log import Message
@@ -52,14 +51,8 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         event = decide(state, key, now, self._scheduler_name)
         if event is None:
             return NOTHING
-        if isinstance(event, PlacementDecided | PlacementFailed):
-            scheduled = state.objects[key]
-            own = {"binding": scheduled.binding_seq}
-            if scheduled.eviction_seq:
-                own["eviction"] = scheduled.eviction_seq
-            event = _with_own(event, own)
-        return Decision(events=(event,))
-
-
-def _with_own(event: PlacementDecided | PlacementFailed, own: dict[str, int]) -> PlacementDecided | PlacementFailed:
-    return replace(event, provenance=Provenance(own=own))
+        scheduled = state.objects[key]
+        own = {"binding": scheduled.binding_seq}
+        if scheduled.eviction_seq:
+            own["eviction"] = scheduled.eviction_seq
+        return Decision(events=(replace(event, provenance=Provenance(own=own)),))

@@ -110,9 +110,9 @@ class Audits:
         ]
 
 
-def check_log(messages: list[Message], observed: list[Message]) -> list[str]:
-    """The chain of every subject is whole, folds are deterministic, withdrawals have causes."""
-    return [*chains(messages), *causes(messages), *folds(messages, observed)]
+def check_log(messages: list[Message], observed: list[Message], since: int) -> list[str]:
+    """The chain of every subject is whole, folds are deterministic, withdrawals after `since` have causes."""
+    return [*chains(messages, since), *causes(messages, since), *folds(messages, observed)]
 
 
 def check_quiet(messages: Iterable[Message], since: int) -> list[str]:

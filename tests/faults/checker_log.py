@@ -30,15 +30,15 @@ _CONTEXT = frozenset({"cluster", "policy"})
 """Facts that concern many objects; all other causes of a withdrawal are facets of the same object."""
 
 
-def chains(messages: Sequence[Message]) -> list[str]:
-    """Every event names the previous event of its subject, and no event id occurs twice."""
+def chains(messages: Sequence[Message], since: int) -> list[str]:
+    """Every event after `since` names the previous event of its subject, and no event id occurs twice."""
     complaints = []
     last: dict[str, int] = {}
     ids: dict[str, int] = {}
     for message in messages:
         prev = decode(message.subject, message.data).prev
         named = prev if prev >= 0 else message.seq + prev
-        if named != last.get(message.subject, 0):
+        if message.seq > since and named != last.get(message.subject, 0):
             complaints.append(
                 f"FACTS {message.seq}: {message.subject} follows {last.get(message.subject, 0)}, its prev says {named}"
             )
@@ -46,18 +46,18 @@ def chains(messages: Sequence[Message]) -> list[str]:
         name = message.headers.get(HEADER_EVENT_ID, "")
         if not name:
             complaints.append(f"FACTS {message.seq}: {message.subject} has no event id")
-        elif name in ids:
+        elif name in ids and message.seq > since:
             complaints.append(f"FACTS {message.seq}: {message.subject} was stored twice, first at {ids[name]}")
         ids[name] = message.seq
     return complaints
 
 
-def causes(messages: Sequence[Message]) -> list[str]:
-    """Every withdrawal names earlier facts that concern its object."""
+def causes(messages: Sequence[Message], since: int) -> list[str]:
+    """Every withdrawal after `since` names earlier facts that concern its object."""
     subjects = {message.seq: message.subject for message in messages}
     complaints = []
     for message in messages:
-        event = decode(message.subject, message.data)
+        event = decode(message.subject, message.data) if message.seq > since else None
         if not isinstance(event, WorkWithdrawn):
             continue
         named = event.provenance.causes

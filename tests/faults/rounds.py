@@ -170,6 +170,7 @@ class Round:
             load = Load(eyes.control, self._namespace, result.deployments, self._chance)
             result.steps = load.total
             began = time.monotonic()
+            before = await eyes.last_seq()
             await self._load(load)
             result.load_seconds = time.monotonic() - began
             result.retries = load.retries
@@ -180,7 +181,7 @@ class Round:
             result.complaints += await settled(eyes.unsampled)
             result.complaints += await self._settle(eyes, load)
             facts = await eyes.messages("FACTS")
-            result.complaints += check_log(facts, await eyes.messages("OBSERVED"))
+            result.complaints += check_log(facts, await eyes.messages("OBSERVED"), before)
             result.complaints += audits.needless()
             result.facts, result.writes = len(facts), len(audits.ours())
             end = await eyes.last_seq()
