@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
+import services.cli
 from services.cli.layout import CONTROL, Installation, Layout
 from tests.e2e.kubectls import current_kubectl
 
 T = TypeVar("T")
 Manifest = dict[str, Any]
 MANIFESTS = Path(__file__).parent / "manifests"
+EXAMPLES = Path(services.cli.__file__).parent / "examples"
 START_SECONDS = 60.0
 _COMMAND = "from services.cli.fleetlog import main; main()"
 

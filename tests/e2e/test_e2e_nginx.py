@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.fleet import MANIFESTS, Fleet, Kubectl, until, until_equal
+from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until, until_equal
 
-DEPLOYMENT = MANIFESTS / "article/nginx-demo.yaml"
-POLICY = MANIFESTS / "article/nginx-propagation.yaml"
+DEPLOYMENT = EXAMPLES / "nginx-demo.yaml"
+POLICY = EXAMPLES / "nginx-propagation.yaml"
 EVENTS = {
     "ApplyPolicySucceed": ("resource-detector", "Apply policy(default/nginx-propagation) succeed"),
     "ScheduleBindingSucceed": ("default-scheduler", "Binding has been scheduled successfully."),

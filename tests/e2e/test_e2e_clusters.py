@@ -1,0 +1,92 @@
+"""What happens when clusters change: labels, taints, clusters that leave and clusters that come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from services.cli.layout import CONTROL
+from services.cli.steps import join_members
+from tests.e2e.fleet import Fleet, until, until_equal
+from tests.e2e.space import EVERYWHERE, Space, clusters
+
+TAINT = {"key": "dedicated", "value": "special-user", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
+    """A namespace of its own; labels and taints of clusters are taken away afterwards."""
+    made = Space(fleet, f"c{abs(hash(request.node.name)) % 16**8:08x}")
+    made.control.run("create", "namespace", made.name)
+    yield made
+    for member in EVERYWHERE:
+        made.control.run("label", "cluster", member, "tier-", check=False)
+        made.control.patch("cluster", member, {"spec": {"taints": []}})
+    made.control.run("delete", "namespace", made.name, "--wait=false")
+
+
+def test_a_cluster_labelled_later_joins_and_an_unlabelled_one_leaves(space: Space) -> None:
+    space.control.run("label", "cluster", "member1", "tier=gold")
+    settings = space.apply(space.load("settings.yaml"))
+    space.policy(settings, {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "gold"}}}})
+    space.until_in("configmap", "settings", ("member1",))
+    space.control.run("label", "cluster", "member3", "tier=gold")
+    space.until_in("configmap", "settings", ("member1", "member3"))
+    space.control.run("label", "cluster", "member1", "tier-")
+    space.until_in("configmap", "settings", ("member3",))
+
+
+def test_a_tainted_cluster_takes_only_what_tolerates_it(space: Space) -> None:
+    space.control.patch("cluster", "member2", {"spec": {"taints": [TAINT]}})
+    settings, web = space.apply(space.load("settings.yaml")), space.apply(space.load("web.yaml"))
+    tolerated = {"key": "dedicated", "operator": "Equal", "value": "special-user", "effect": "NoSchedule"}
+    space.policy(web, {"clusterTolerations": [tolerated]})
+    space.policy(settings, {})
+    space.until_in("deployment", "web", EVERYWHERE)
+    space.until_in("configmap", "settings", ("member1", "member3"))
+    space.control.patch("cluster", "member2", {"spec": {"taints": []}})
+    space.until_in("configmap", "settings", EVERYWHERE)
+
+
+def test_duplicated_replicas_are_the_same_everywhere_and_summed(space: Space) -> None:
+    web = space.load("web.yaml")
+    web["spec"]["replicas"] = 2
+    space.apply(web)
+    space.policy(web, {"replicaScheduling": {"replicaSchedulingType": "Duplicated"}})
+    for member in EVERYWHERE:
+        space.until_field(member, "deployment", "web", "status.readyReplicas", 2)
+
+    def summed() -> object:
+        return ((space.control.get("deployment", "web", space.name) or {}).get("status") or {}).get("readyReplicas")
+
+    until_equal("summed ready replicas", summed, 6)
+
+
+def test_a_cluster_that_leaves_loses_its_copies_and_one_that_comes_gets_them(space: Space, fleet: Fleet) -> None:
+    settings, web = space.apply(space.load("settings.yaml")), space.load("web.yaml")
+    web["spec"]["replicas"] = 6
+    space.apply(web)
+    weights = [{"targetCluster": {"clusterNames": [name]}, "weight": 1} for name in ("member2", "member3")]
+    divided = {
+        "replicaSchedulingType": "Divided",
+        "replicaDivisionPreference": "Weighted",
+        "weightPreference": {"staticWeightList": weights},
+    }
+    space.policy(settings, {})
+    space.policy(web, {**clusters("member2", "member3"), "replicaScheduling": divided})
+    space.until_in("configmap", "settings", EVERYWHERE)
+    space.until_field("member3", "deployment", "web", "spec.replicas", 3)
+
+    space.control.run("delete", "cluster", "member3", "--timeout=30s")
+    until_equal("clusters", lambda: space.control.names("clusters"), ["member1", "member2"])
+    space.until_in("configmap", "settings", ("member1", "member2"))
+    space.until_field("member2", "deployment", "web", "spec.replicas", 6)
+    assert space.held("member3", "deployment", "web") is None
+
+    asyncio.run(join_members(fleet.layout.kubeconfig(CONTROL), {"member3": fleet.layout.kubeconfig("member3")}))
+    until("namespace in the cluster that came back", lambda: space.member["member3"].get("namespace", space.name))
+    space.until_in("configmap", "settings", EVERYWHERE)
+    space.until_field("member3", "deployment", "web", "spec.replicas", 3)
+    space.until_field("member2", "deployment", "web", "spec.replicas", 3)

@@ -1,0 +1,61 @@
+"""A kind of one's own: its definition by a cluster policy, its objects by a policy, changed for one member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until_equal
+
+CRD = "guestbooks.webapp.my.domain"
+
+
+@pytest.fixture(scope="module")
+def walk(fleet: Fleet) -> Iterator[Kubectl]:
+    """The control plane after every file of the example was applied, in the order of the walk."""
+    control = fleet.kubectl()
+    control.apply(EXAMPLES / "guestbooks-crd.yaml")
+    control.run("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+    for name in ("guestbooks-clusterpropagationpolicy", "guestbook", "guestbooks-propagationpolicy"):
+        control.apply(EXAMPLES / f"{name}.yaml")
+    yield control
+    control.run("delete", "crd", CRD, "--ignore-not-found")
+
+
+def _names(kubectl: Kubectl, kind: str) -> list[str]:
+    return [line for line in kubectl.run("get", kind, "-o", "name", check=False).split() if "guestbook" in line]
+
+
+def test_the_definition_goes_to_the_member_it_names_only(walk: Kubectl, members: dict[str, Kubectl]) -> None:
+    wanted = {"member1": [f"customresourcedefinition.apiextensions.k8s.io/{CRD}"], "member2": [], "member3": []}
+    until_equal("definitions", lambda: {name: _names(k, "crd") for name, k in members.items()}, wanted)
+
+
+def test_the_object_follows_and_an_override_changes_it_in_the_member(
+    walk: Kubectl, members: dict[str, Kubectl]
+) -> None:
+    member = members["member1"]
+
+    def seen() -> tuple[object, object]:
+        found = member.get("guestbook", "guestbook-sample") or {}
+        annotations = (found.get("metadata") or {}).get("annotations") or {}
+        return found.get("spec"), annotations.get("OverridePolicy")
+
+    plain = {"size": 2, "configMapName": "test", "alias": "Name"}
+    until_equal("the guestbook in member1", seen, (plain, None))
+    walk.apply(EXAMPLES / "guestbooks-overridepolicy.yaml")
+    until_equal("the overridden guestbook in member1", seen, ({**plain, "size": 4}, "test"))
+    template = walk.get("guestbook", "guestbook-sample")
+    assert template is not None
+    assert template["spec"] == plain
+    walk.delete("overridepolicy", "guestbook-sample")
+    until_equal("the guestbook in member1 without its override", seen, (plain, None))
+
+
+def test_the_definition_and_its_objects_leave_with_the_template(walk: Kubectl, members: dict[str, Kubectl]) -> None:
+    until_equal("guestbooks", lambda: members["member1"].names("guestbook"), ["guestbook-sample"])
+    walk.delete("guestbook", "guestbook-sample")
+    until_equal("guestbooks after the deletion", lambda: members["member1"].names("guestbook"), [])
+    walk.delete("crd", CRD)
+    until_equal("definitions after the deletion", lambda: _names(members["member1"], "crd"), [])
