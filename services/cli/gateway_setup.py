@@ -40,8 +40,8 @@ def environment(layout: Layout, installation: Installation) -> dict[str, str]:
     return settings
 
 
-async def register(control: Path, ca: Path, port: int) -> None:
-    """Make the control plane answer for bindings and works through the gateway."""
+async def register(control: Path, ca_pem: bytes, port: int) -> None:
+    """Make the control plane answer for bindings and works through the gateway with this authority."""
     client = await KubeClient.from_kubeconfig(control)
     try:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_SYSTEM}}
@@ -54,7 +54,7 @@ async def register(control: Path, ca: Path, port: int) -> None:
         }
         await ensure(client, resource_path("", "v1", "services", NAMESPACE_SYSTEM), service)
         for version, priority in _VERSIONS:
-            await _register(client, version, priority, base64.b64encode(ca.read_bytes()).decode(), port)
+            await _register(client, version, priority, base64.b64encode(ca_pem).decode(), port)
     finally:
         await client.close()
 

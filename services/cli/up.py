@@ -246,7 +246,7 @@ jetstream {{
         finally:
             await client.close()
         if self.embedded:
-            ca = self.layout.data("gateway") / "ca.crt"
+            ca = (self.layout.data("gateway") / "ca.crt").read_bytes()
             control = self.layout.kubeconfig(CONTROL)
             await gateway_setup.register(control, ca, self.installation.port("gateway_api"))
         return done
