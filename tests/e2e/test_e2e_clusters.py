@@ -88,5 +88,7 @@ def test_a_cluster_that_leaves_loses_its_copies_and_one_that_comes_gets_them(spa
     asyncio.run(join_members(fleet.layout.kubeconfig(CONTROL), {"member3": fleet.layout.kubeconfig("member3")}))
     until("namespace in the cluster that came back", lambda: space.member["member3"].get("namespace", space.name))
     space.until_in("configmap", "settings", EVERYWHERE)
-    space.until_field("member3", "deployment", "web", "spec.replicas", 3)
-    space.until_field("member2", "deployment", "web", "spec.replicas", 3)
+    # Divided replicas stay where they run until something asks for another division.
+    space.control.run("scale", "deployment/web", "--replicas=8", namespace=space.name)
+    space.until_field("member3", "deployment", "web", "spec.replicas", 4)
+    space.until_field("member2", "deployment", "web", "spec.replicas", 4)

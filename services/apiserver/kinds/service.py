@@ -50,6 +50,9 @@ class Service(BuiltinKind):
         ip, previous = spec.get("clusterIP", ""), before.get("clusterIP", "")
         if not previous:
             _pair(spec)
+        elif ip == previous and not spec.get("clusterIPs"):
+            # Clients that know one address only send it alone.
+            spec["clusterIPs"] = before.get("clusterIPs") or [ip]
         elif spec.get("clusterIPs") == before.get("clusterIPs"):
             if not ip:
                 spec.pop("clusterIPs", None)

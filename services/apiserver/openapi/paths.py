@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from services.apiserver.answers import is_custom
 from services.apiserver.kinds.model import Kind, Subresource
 from services.apiserver.openapi.definitions import META, name_of
 
@@ -64,6 +65,13 @@ class Operation(msgspec.Struct, frozen=True):
     answer: str
     variables: tuple[str, ...]
     query: tuple[tuple[str, str], ...]
+    custom: bool = False
+    """Whether a CustomResourceDefinition defines the kind."""
+
+    @property
+    def patch_media(self) -> tuple[str, ...]:
+        """Forms of a patch: a strategic one needs merge keys, which only built-in kinds have."""
+        return tuple(media for media in PATCH_MEDIA if not (self.custom and "strategic" in media))
 
 
 def title(group: str) -> str:
@@ -114,6 +122,7 @@ def _of_kind(kind: Kind) -> Iterator[Operation]:
             answer,
             variables,
             query,
+            is_custom(kind),
         )
 
     for verb, entry in _COLLECTION.items():
@@ -181,6 +190,7 @@ def _of_subresource(
             answer,
             variables,
             query,
+            is_custom(kind),
         )
 
 

@@ -53,7 +53,7 @@ def _operation(operation: paths.Operation, known: dict[str, Schema]) -> dict[str
         answer["schema"] = {"$ref": ROOT + operation.answer}
     result: dict[str, Any] = {
         "operationId": operation.operation_id,
-        "consumes": list(paths.PATCH_MEDIA) if operation.method == "patch" else ["*/*"],
+        "consumes": list(operation.patch_media) if operation.method == "patch" else ["*/*"],
         "produces": MEDIA,
         "responses": {"200": answer},
         **paths.extensions(operation),

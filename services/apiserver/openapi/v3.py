@@ -78,7 +78,7 @@ def _operation(operation: paths.Operation, known: dict[str, Schema]) -> dict[str
             for name, kind in operation.query
         ]
     if operation.body in known:
-        media = paths.PATCH_MEDIA if operation.method == "patch" else ("*/*",)
+        media = operation.patch_media if operation.method == "patch" else ("*/*",)
         schema = {"schema": {"$ref": ROOT + operation.body}}
         result["requestBody"] = {"content": dict.fromkeys(media, schema)}
         if operation.method != "delete":
