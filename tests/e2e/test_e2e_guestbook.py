@@ -9,9 +9,15 @@ import pytest
 from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until_equal
 
 CRD = "guestbooks.webapp.my.domain"
+NAMES = {
+    "crd": CRD,
+    "propagationpolicy": "example-policy",
+    "clusterpropagationpolicy": "example-policy",
+    "overridepolicy": "guestbook-sample",
+}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def walk(fleet: Fleet) -> Iterator[Kubectl]:
     """The control plane after every file of the example was applied, in the order of the walk."""
     control = fleet.kubectl()
@@ -20,7 +26,9 @@ def walk(fleet: Fleet) -> Iterator[Kubectl]:
     for name in ("guestbooks-clusterpropagationpolicy", "guestbook", "guestbooks-propagationpolicy"):
         control.apply(EXAMPLES / f"{name}.yaml")
     yield control
-    control.run("delete", "crd", CRD, "--ignore-not-found")
+    for kind, name in NAMES.items():
+        control.run("delete", kind, name, "--ignore-not-found")
+    until_equal("definitions left in member1", lambda: _names(fleet.kubectl("member1"), "crd"), [])
 
 
 def _names(kubectl: Kubectl, kind: str) -> list[str]:
