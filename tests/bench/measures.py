@@ -18,6 +18,8 @@ from tests.bench.processes import Meter, pss_mib, running
 
 Manifest = dict[str, Any]
 
+FIGURES: Final[list[Manifest]] = []
+"""What was printed so far."""
 NAMESPACE: Final = "bench"
 REPLICAS: Final = 2
 CONCURRENCY: Final = 32
@@ -30,8 +32,9 @@ NAMESPACES: Final = resource_path("", "v1", "namespaces")
 
 def emit(name: str, value: float, unit: str, **more: object) -> None:
     """Print one figure as a line of JSON."""
-    load = round(os.getloadavg()[0], 1)
-    print(json.dumps({"name": name, "value": round(value, 2), "unit": unit, **more, "load": load}), flush=True)
+    figure = {"name": name, "value": round(value, 2), "unit": unit, **more, "load": round(os.getloadavg()[0], 1)}
+    FIGURES.append(figure)
+    print(json.dumps(figure), flush=True)
 
 
 def deployment(name: str) -> Manifest:
@@ -168,18 +171,21 @@ class Bench:
         creating = asyncio.create_task(self.create(CONTROL, DEPLOYMENTS, map(deployment, names)))
         delivered = max([await observer.all("exists", names) for observer in copies])
         at_delivery = meter.used()
-        posted = await creating
+        await creating
         summed = await control.all("summed", names)
         ready = await control.all("ready", names)
         used = meter.used()
+        await self._quiet()
+        at_rest = meter.used()
         written = {name: await self.count.since(name, at) for name, at in before.items()}
-        del posted
         total = number * len(self.members)
         emit("copies_delivered_per_second", total / (delivered - began), "1/s", deployments=number)
         emit("status_summed_per_second", number / (summed - began), "1/s", deployments=number, what=SUMMED)
         emit("status_ready_per_second", number / (ready - began), "1/s", deployments=number, what="readyReplicas")
         self._cpu("to_delivery", meter.parts(at_delivery), at_delivery, total)
         self._cpu("to_ready", meter.parts(used), used, total)
+        # Kubernetes Events are written last; what they cost belongs to the copies too.
+        self._cpu("to_rest", meter.parts(at_rest), at_rest, total)
         facts, objects = written["FACTS"], written["OBJECTS"]
         emit(
             "burst_appends_per_workload",
@@ -230,7 +236,6 @@ class Bench:
         for observer in copies:
             await observer.all("exists", ["counted"])
         await control.all("summed", ["counted"])
-        until_delivered = 0
         facts = await self.count.since("FACTS", before["FACTS"])
         until_delivered = facts.total() - facts["rollup"]
         await control.all("ready", ["counted"])

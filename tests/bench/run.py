@@ -10,8 +10,9 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tests.bench import document
 from tests.bench.logcount import LogCount
-from tests.bench.measures import Bench, emit
+from tests.bench.measures import FIGURES, Bench, emit
 from tests.bench.processes import pss_mib, running
 from tests.e2e.fleet import Fleet
 
@@ -28,6 +29,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--bindings", type=int, default=1000, help="bindings of the restart measure")
     parser.add_argument("--control-kubeconfig", default="", help="a real API server as the control plane")
     parser.add_argument("--member", action="append", default=[], help="name=kubeconfig of a real member")
+    parser.add_argument("--write-doc", action="store_true", help="write the figures into docs/performance.md")
     parser.add_argument("--dir", default="", help="keep the installation in this directory")
     return parser.parse_args(arguments)
 
@@ -115,9 +117,11 @@ def main() -> int:
     asked = options(sys.argv[1:])
     if asked.dir:
         Run(asked, Path(asked.dir)).measure()
-        return 0
-    with tempfile.TemporaryDirectory(prefix="fleetlog-bench-") as directory:
-        Run(asked, Path(directory)).measure()
+    else:
+        with tempfile.TemporaryDirectory(prefix="fleetlog-bench-") as directory:
+            Run(asked, Path(directory)).measure()
+    if asked.write_doc:
+        document.write(FIGURES)
     return 0
 
 
