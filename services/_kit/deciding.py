@@ -96,6 +96,8 @@ class Deciding(Generic[S, K]):
         self._stats = stats
         self._on_problem = on_problem
         self._observe = observe
+        self._deferred: dict[K, Cause] = {}
+        """Why keys are waiting for a deadline that a decision set."""
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
@@ -145,7 +147,8 @@ class Deciding(Generic[S, K]):
     def _ring(self) -> None:
         """Deadlines that passed make their keys dirty."""
         now = self._clock.now()
-        self._projection.mark(self.timers.due(now))
+        for key in self.timers.due(now):
+            self._projection.mark((key,), self._deferred.get(key))
         self._projection.mark(self.troubles.due(now))
         if self.braked and now >= self._forgive_at:
             self.braked = False
@@ -183,7 +186,7 @@ class Deciding(Generic[S, K]):
         now = self._clock.now()
         began = before = self._clock.monotonic()
         for key in keys:
-            cause = projection.dirty.pop(key)
+            cause = self._cause_of(key, projection.dirty.pop(key))
             self._stats.decisions += 1
             try:
                 decision = decide(state, key, now)
@@ -200,6 +203,15 @@ class Deciding(Generic[S, K]):
                 break
         return groups, effects
 
+    def _cause_of(self, key: K, cause: Cause) -> Cause:
+        """The cause of a decision, with that of an earlier one which put it off."""
+        earlier = self._deferred.pop(key, None)
+        if earlier is None or earlier is cause:
+            return cause
+        for seq in cause.seqs:
+            earlier.add(seq)
+        return earlier
+
     def _accept(
         self,
         key: K,
@@ -211,6 +223,8 @@ class Deciding(Generic[S, K]):
         effects: list[tuple[K, Sequence[object]]],
     ) -> None:
         self.timers.set(key, decision.wake_at)
+        if decision.wake_at is not None and not decision.events:
+            self._deferred[key] = cause
         if not decision.events and not decision.effects:
             self.troubles.succeeded(key)
             return

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from schemas.codec import DecodeError, Known, decode
 from schemas.envelope import Provenance
+from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from schemas.subjects import SubjectError, cluster_of, facet, key_tokens, split
 from services._rules.timeline_words import words
@@ -19,6 +20,15 @@ from services._rules.timeline_words import words
 FACTS: Final = "FACTS"
 OBSERVED: Final = "OBSERVED"
 UNREADABLE: Final = "Unreadable"
+
+# What starts a story: facts that follow from something outside of the log.
+_ORIGINS: Final = {
+    "template": "because the object changed in the control plane",
+    "binding": "because the object or its policy changed in the control plane",
+    "policy": "because the policy changed in the control plane",
+    "cluster": "because the Cluster object changed or a probe saw something new",
+    "observed": "because the object changed in the member",
+}
 
 
 class Fact(Struct, frozen=True, gc=False):
@@ -104,12 +114,15 @@ def foreign_causes(entries: Sequence[Entry]) -> list[int]:
 
 def line(entry: Entry) -> str:
     """One step on one line, for people."""
-    parts = [offset(entry.offset_ms), entry.subject, f"#{entry.position}", entry.event]
-    if entry.summary:
-        parts.append(entry.summary)
+    parts = [offset(entry.offset_ms), entry.subject, f"#{entry.position}", entry.event, entry.summary, because(entry)]
+    return "  ".join(part for part in parts if part)
+
+
+def because(entry: Entry) -> str:
+    """The causes of a step in words: other facts by position, or what outside of the log started it."""
     if entry.causes:
-        parts.append("because " + ", ".join(f"#{cause.position} {cause.event}".rstrip() for cause in entry.causes))
-    return "  ".join(parts)
+        return "because " + ", ".join(f"#{cause.position} {cause.event}".rstrip() for cause in entry.causes)
+    return _ORIGINS.get(entry.subject.partition(".")[0], "")
 
 
 def offset(milliseconds: float) -> str:
@@ -147,10 +160,25 @@ def _entry(step: _Read, before: Known | None, known: Mapping[tuple[str, int], _R
         summary=words(event, before) if event is not None else step.trouble,
         stream=fact.stream,
         cluster=_cluster(fact.subject),
-        causes=tuple(_cause(fact, seq, known) for seq in provenance.causes),
+        causes=_causes(fact, event, provenance, known),
         as_of=provenance.as_of,
         decided_at=provenance.decided_at,
     )
+
+
+def _causes(
+    fact: Fact, event: Known | None, provenance: Provenance, known: Mapping[tuple[str, int], _Read]
+) -> tuple[Cause, ...]:
+    if isinstance(event, WorkObserved):
+        # A report that follows a write names the work it acted upon; any other follows a change in the member.
+        if not event.work_seq or not (event.operation or event.absent or not event.applied):
+            return ()
+        step = known.get((FACTS, event.work_seq))
+        if step is None:
+            return (Cause(event.work_seq),)
+        after = round((fact.time - step.fact.time) * 1000, 3)
+        return (Cause(event.work_seq, step.name, step.fact.subject, FACTS, after),)
+    return tuple(_cause(fact, seq, known) for seq in provenance.causes)
 
 
 def _cluster(subject: str) -> str:
@@ -174,4 +202,4 @@ def _cause(fact: Fact, seq: int, known: Mapping[tuple[str, int], _Read]) -> Caus
     return Cause(seq)
 
 
-__all__ = ["Cause", "Entry", "Fact", "foreign_causes", "line", "offset", "subjects_of", "timeline"]
+__all__ = ["Cause", "Entry", "Fact", "because", "foreign_causes", "line", "offset", "subjects_of", "timeline"]

@@ -10,7 +10,7 @@ import msgspec
 
 from schemas.keys import ObjectKey
 from services._kit.kube import ApiResource, Unreachable
-from services._rules.timeline import Cause, Entry, line, offset
+from services._rules.timeline import Entry, because, line, offset
 from services.cli.control import Target, open_control
 from services.cli.kinds import discover, find
 from services.cli.logbook import LogAccess, open_log, story
@@ -21,12 +21,6 @@ from services.cli.running import Failed, complain, patience
 def clock_time(seconds: float) -> str:
     """`12:00:00.123` of the local day."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%H:%M:%S.%f")[:-3]
-
-
-def because(causes: Sequence[Cause]) -> str:
-    """`because #15 BindingRequested, #16 …`, or nothing."""
-    named = ", ".join(f"#{cause.position} {cause.event}".rstrip() for cause in causes)
-    return f"because {named}" if named else ""
 
 
 def shown(entries: Sequence[Entry], *, wide: bool = False) -> str:
@@ -40,7 +34,7 @@ def shown(entries: Sequence[Entry], *, wide: bool = False) -> str:
         if wide:
             cells.insert(0, clock_time(entry.time))
             cells.append(f"saw #{entry.as_of}" if entry.as_of else "")
-        lines.append([*cells, because(entry.causes)])
+        lines.append([*cells, because(entry)])
     return aligned(lines)
 
 

@@ -304,3 +304,26 @@ async def test_waiting_for_a_position(backend):
         async with asyncio.timeout(20):
             await toy.runner.projection.wait_for(appended.last)
         assert key("a") in toy.state.bindings
+
+
+class Hesitant(Toy):
+    """Puts every decision off for a moment."""
+
+    def __init__(self):
+        super().__init__()
+        self.put_off = set()
+
+    def decide(self, state, key, now):
+        if key not in self.put_off:
+            self.put_off.add(key)
+            return Decision(wake_at=now + 0.01)
+        return super().decide(state, key, now)
+
+
+async def test_a_decision_that_was_put_off_keeps_its_cause(backend):
+    async with running(Hesitant(), backend) as toy:
+        await toy.until(lambda: toy.runner.active)
+        asked = await backend.facts.append([wanted("a")])
+        await toy.until(lambda: placed_on(toy.state, "a"))
+    ((_, event),) = await placements(backend.facts)
+    assert event.provenance.causes == (asked.last,)
