@@ -108,8 +108,8 @@ def decode(data: bytes | Raw) -> Manifest:
     return _manifest.decode(data)
 
 
-def _client_core() -> tuple[Any, Any]:
-    """Configuration class and kubeconfig loader, without the generated models."""
+def client_core() -> tuple[Any, Any]:
+    """Configuration class and kubeconfig loader, without the generated models; loaded on the first call."""
     name = "kubernetes_asyncio"
     if name not in sys.modules:
         spec = find_spec(name)
@@ -164,7 +164,7 @@ class KubeClient:
         cls, kubeconfig: str | Path | Manifest, *, context: str | None = None, connections: int = 64
     ) -> Self:
         """Open the endpoint of a kubeconfig, given as a path or as its decoded content."""
-        configuration_type, loader = _client_core()
+        configuration_type, loader = client_core()
         configuration = configuration_type()
         if isinstance(kubeconfig, dict):
             await loader.load_kube_config_from_dict(kubeconfig, context=context, client_configuration=configuration)

@@ -21,6 +21,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
+from services._kit.kube import client_core
 from services._kit.main import GC_THRESHOLDS
 from services.cli.layout import Layout
 
@@ -244,6 +245,7 @@ def preload(modules: Sequence[str] = PRELOADED) -> None:
     """Import what every service needs and hide it from the garbage collector, so that children share its pages."""
     for module in modules:
         importlib.import_module(module)
+    client_core()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -24,15 +24,14 @@ def table(figures: Sequence[Figure]) -> str:
     loads = [figure["load"] for figure in figures]
     lines = [
         BEGIN,
-        f"{day}, {os.cpu_count()} cores, Python {platform.python_version()}, load average {min(loads)} to {max(loads)}.",
+        f"{day}, {os.cpu_count()} cores, Python {platform.python_version()}, load {min(loads)} to {max(loads)}.",
         "",
         "| figure | value | unit | of |",
         "|---|---:|---|---|",
     ]
     for figure in figures:
-        more = ", ".join(
-            f"{figure[name]} {name}" if name != "what" else figure[name] for name in _SHOWN if name in figure
-        )
+        counts = [f"{figure[name]} {name}" for name in _COUNTS if name in figure]
+        more = ", ".join([*counts, *([figure["what"]] if "what" in figure else [])])
         lines.append(f"| {figure['name']} | {figure['value']:g} | {figure['unit']} | {more} |")
     return "\n".join([*lines, END])
 
