@@ -193,7 +193,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         pattern="observed.<cluster>.<key>",
         stream="OBSERVED",
         writer="executor",
-        readers=("executor", "status_aggregator", "gateway"),
+        readers=("executor", "status_aggregator", "cluster_monitor", "gateway"),
         events=("WorkObserved",),
     ),
     Subject(

@@ -9,6 +9,8 @@ from typing import Any
 
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.observed import WorkObserved
+from schemas.subjects import escape
 from services._kit.background import Background
 from services._kit.kube import MERGE_PATCH, ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube_watch import Reflector
@@ -46,7 +48,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
     """Cluster objects and probes in, cluster facts out; keys are cluster names."""
 
     name = "cluster_monitor"
-    filters = ("cluster.*",)
+    filters = ("cluster.*", f"observed.*.{escape('customresourcedefinitions.apiextensions.k8s.io')}.>")
 
     def __init__(self, settings: MonitorSettings) -> None:
         self._settings = settings
@@ -67,6 +69,11 @@ class ClusterMonitor(BaseService[MonitorState, str]):
     def fold(self, state: MonitorState, message: Message, event: Known) -> Iterable[str]:
         """Take in one of the monitor's own facts."""
         match event:
+            case WorkObserved():
+                # A definition came or went: what the member serves is another list now.
+                prober = self._probers.get(event.cluster)
+                if prober is not None:
+                    prober.look_soon()
             case ClusterChanged():
                 cluster = state.of(event.name)
                 cluster.fact, cluster.subject_seq = event, message.seq
