@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Self
+from typing import Final, Self
 
 from services._kit.connection import Connection
 from services._kit.jetstream_log import JetStreamLog
 from services.cli.layout import Layout
 
-STREAMS = ("FACTS", "OBSERVED", "OBJECTS")
+STREAMS: Final = ("FACTS", "OBSERVED")
+OBJECTS: Final = "OBJECTS"
+"""Objects of the embedded API server; a real one keeps them elsewhere."""
 
 
 class LogCount:
     """Positions of the streams, and their messages by family of subjects."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, streams: tuple[str, ...]) -> None:
         self._connection = connection
-        self._logs = {name: JetStreamLog(connection, name) for name in STREAMS}
+        self._logs = {name: JetStreamLog(connection, name) for name in streams}
 
     @classmethod
     async def open(cls, layout: Layout) -> Self:
         """Connect to the log of an installation."""
         installation = layout.load()
         assert installation is not None
+        streams = STREAMS if installation.control_kubeconfig else (*STREAMS, OBJECTS)
         if installation.nats_url:
-            return cls(await Connection.open(installation.nats_url, name="bench"))
+            return cls(await Connection.open(installation.nats_url, name="bench"), streams)
         url = f"nats://127.0.0.1:{installation.port('nats')}"
-        return cls(await Connection.open(url, name="bench", token=installation.nats_token))
+        return cls(await Connection.open(url, name="bench", token=installation.nats_token), streams)
 
     async def close(self) -> None:
         """Disconnect."""
@@ -37,9 +40,9 @@ class LogCount:
         """Last position of a stream."""
         return (await self._logs[stream].identity()).last_seq
 
-    async def positions(self, streams: tuple[str, ...] = STREAMS) -> dict[str, int]:
-        """Last positions of several streams."""
-        return {name: await self.position(name) for name in streams}
+    async def positions(self) -> dict[str, int]:
+        """Last positions of all streams."""
+        return {name: await self.position(name) for name in self._logs}
 
     async def since(self, stream: str, position: int) -> Counter[str]:
         """Messages stored after a position that are still there, by the first token of their subject.
@@ -47,6 +50,8 @@ class LogCount:
         Objects of the API server are counted by resource.
         """
         found: Counter[str] = Counter()
+        if stream not in self._logs:
+            return found
         stop = await self.position(stream)
         if stop <= position:
             return found

@@ -7,12 +7,13 @@ import json
 import os
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from services._kit.kube import KubeClient, resource_path
 from services.cli.layout import CONTROL, Layout
-from tests.bench.logcount import LogCount
+from tests.bench.logcount import OBJECTS, LogCount
 from tests.bench.observing import Observer, Seen, Wanted
 from tests.bench.processes import Meter, pss_mib, running
 
@@ -186,7 +187,7 @@ class Bench:
         self._cpu("to_ready", meter.parts(used), used, total)
         # Kubernetes Events are written last; what they cost belongs to the copies too.
         self._cpu("to_rest", meter.parts(at_rest), at_rest, total)
-        facts, objects = written["FACTS"], written["OBJECTS"]
+        facts, objects = written["FACTS"], written.get(OBJECTS, Counter())
         emit(
             "burst_appends_per_workload",
             facts.total() / number,
@@ -203,7 +204,8 @@ class Bench:
         each = {name: round(seconds * 1000 / copies, 2) for name, seconds in used.items()}
         emit(f"own_cpu_ms_per_copy_{until}", parts["own"] * 1000 / copies, "ms", by_process=each)
         for part in ("apiserver", "members", "log"):
-            emit(f"{part}_cpu_ms_per_copy_{until}", parts[part] * 1000 / copies, "ms")
+            if part in parts:
+                emit(f"{part}_cpu_ms_per_copy_{until}", parts[part] * 1000 / copies, "ms")
 
     async def latency(self, number: int) -> None:
         """One Deployment at a time: from the POST's start to every copy, and to the sum on the template."""
@@ -242,12 +244,14 @@ class Bench:
         await self._quiet()
         facts = await self.count.since("FACTS", before["FACTS"])
         observed = await self.count.since("OBSERVED", before["OBSERVED"])
-        objects = await self.count.since("OBJECTS", before["OBJECTS"])
+        objects = await self.count.since(OBJECTS, before.get(OBJECTS, 0))
         emit("facts_appends_per_workload_to_delivery", until_delivered, "facts")
         emit("facts_appends_per_workload_to_ready", facts.total(), "facts", by_subject=dict(facts))
         emit("observed_appends_per_workload", observed.total(), "messages")
-        emit("events_written_per_workload", objects["events"], "objects")
-        emit("objects_writes_per_workload", objects.total() - objects["events"], "objects", by_resource=dict(objects))
+        if objects:
+            emit("events_written_per_workload", objects["events"], "objects")
+            written = objects.total() - objects["events"]
+            emit("objects_writes_per_workload", written, "objects", by_resource=dict(objects))
         await self.clear(DEPLOYMENTS, control, *copies)
         for observer in (control, *copies):
             await observer.stop()
@@ -276,7 +280,8 @@ class Bench:
         used = meter.used()
         total = number * len(self.members)
         emit("direct_copies_per_second", total / (delivered - began), "1/s", deployments=number)
-        emit("direct_members_cpu_ms_per_copy", meter.parts(used)["members"] * 1000 / total, "ms")
+        if "members" in (parts := meter.parts(used)):
+            emit("direct_members_cpu_ms_per_copy", parts["members"] * 1000 / total, "ms")
         for name, observer in zip(self.members, copies, strict=True):
             await self.clear(DEPLOYMENTS, observer, cluster=name)
             await observer.stop()

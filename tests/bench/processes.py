@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -53,8 +54,11 @@ class Meter:
         return {name: seconds - self._began.get(name, 0.0) for name, seconds in self._now().items()}
 
     def parts(self, used: Mapping[str, float]) -> dict[str, float]:
-        """Seconds of CPU by part: our services, the control plane's API server, all members, the log."""
-        parts = {"own": 0.0, "apiserver": 0.0, "members": 0.0, "log": 0.0}
+        """Seconds of CPU by part: our services, the control plane's API server, all members, the log.
+
+        What is not run by the installation is left out.
+        """
+        parts: defaultdict[str, float] = defaultdict(float)
         for name, seconds in used.items():
             if name == CONTROL:
                 parts["apiserver"] += seconds
@@ -64,7 +68,7 @@ class Meter:
                 parts["members"] += seconds
             else:
                 parts["own"] += seconds
-        return parts
+        return dict(parts)
 
 
 def _members(layout: Layout) -> list[Member]:

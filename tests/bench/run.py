@@ -39,7 +39,7 @@ class Run:
 
     def __init__(self, asked: argparse.Namespace, directory: Path) -> None:
         self._asked = asked
-        arguments = [] if asked.member else ["--nodes", "12"]
+        arguments = ["--members", "0"] if asked.member else ["--nodes", "12"]
         if asked.control_kubeconfig:
             arguments += ["--control-kubeconfig", asked.control_kubeconfig]
         for member in asked.member:
