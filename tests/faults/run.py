@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from services.cli.layout import CONTROL
 from services.cli.up import SERVICES
 from tests.e2e.fleet import Fleet
 from tests.faults.rounds import Result, Round
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--dir", type=Path, default=None, help="directory of the installation; a temporary one otherwise"
     )
+    parser.add_argument("--everything", action="store_true", help="kill API servers and members too, not services only")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else secrets.randbelow(10**6)
     directory = options.dir or Path(tempfile.mkdtemp(prefix="fleetlog-faults-"))
@@ -79,9 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     )
     failed = 0
+    victims = (*SERVICES, CONTROL, *fleet.members) if options.everything else SERVICES
     try:
         for number in range(1, options.rounds + 1):
-            result = play(fleet, number, seed, options.deployments)
+            result = play(fleet, number, seed, options.deployments, victims)
             say(row(result))
             failed += not result.ok
             for complaint in result.complaints[:SHOWN]:

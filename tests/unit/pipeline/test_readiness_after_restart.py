@@ -1,0 +1,28 @@
+"""A monitor that starts takes the published readiness for what was observed before."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.cluster_monitor.readiness import filter_ready
+from services.cluster_monitor.state import Probe, ReadyMemory
+
+READY = {"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "cluster is healthy"}
+AWAY = {"type": "Ready", "status": "False", "reason": "ClusterNotReachable", "message": "cluster is not reachable"}
+
+
+@pytest.mark.parametrize(("published", "online", "kept"), [(READY, False, "True"), (AWAY, True, "False")])
+def test_a_first_probe_that_disagrees_opens_the_window(published: dict[str, str], online: bool, kept: str) -> None:
+    memory = ReadyMemory()
+    window = {"success_seconds": 30.0, "failure_seconds": 30.0}
+    wanted, look_at = filter_ready(published, Probe(at=100.0, online=online, healthy=online), memory, **window)
+    assert (wanted.status, look_at) == (kept, 130.0)
+    wanted, look_at = filter_ready(published, Probe(at=131.0, online=online, healthy=online), memory, **window)
+    assert (wanted.status, look_at) == (str(online), None)
+
+
+def test_a_cluster_without_the_condition_publishes_its_first_probe() -> None:
+    wanted, _ = filter_ready(
+        None, Probe(at=100.0, online=False), ReadyMemory(), success_seconds=30.0, failure_seconds=30.0
+    )
+    assert wanted.status == "False"
