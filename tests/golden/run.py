@@ -5,7 +5,8 @@
 DIR defaults to ../shared/golden beside the repository, or to tests/golden/data. A file `NAME-dev.jsonl.gz` (or
 `NAME.jsonl`, `NAME-final.jsonl`, …) goes to the runners of NAME in tests/golden/runners. Such a module has `FILES`
 (name to a function of one case: passed, failed, or None where the case belongs to another module) or `FILE_RUNNERS`
-(name to a function of the whole file: cases, passed, failed ids). Exit code 1: a case failed, or no file was known.
+(name to a function of the whole file: cases, passed, failed ids; None where it cannot be
+run here). Exit code 1: a case failed, or no file was known.
 """
 
 import gzip
@@ -24,7 +25,7 @@ RUNNERS = Path(__file__).resolve().parent / "runners"
 
 Case = dict[str, Any]
 CaseRunner = Callable[[Case], bool | None]
-FileRunner = Callable[[Path], tuple[int, int, list[str]]]
+FileRunner = Callable[[Path], tuple[int, int, list[str]] | None]
 
 
 @dataclass
@@ -116,7 +117,10 @@ def run_file(path: Path, registry: Registry) -> dict[str, Any]:
     if name is None:
         return {"file": path.name, "unknown": True}
     whole = registry.files.get(name)
-    count, passed, failed = whole(path) if whole else run_cases(read_cases(path), registry.cases[name])
+    result = whole(path) if whole else run_cases(read_cases(path), registry.cases[name])
+    if result is None:
+        return {"file": path.name, "unknown": True}
+    count, passed, failed = result
     return {"file": path.name, "cases": count, "passed": passed, "failed_ids": failed}
 
 

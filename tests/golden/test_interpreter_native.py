@@ -24,7 +24,8 @@ def _runner() -> ModuleType:
 
 
 RUNNER = _runner()
-CASES = [json.loads(line) for line in gzip.open(HERE / "data" / "interpreter-native-dev.jsonl.gz")]
+with gzip.open(HERE / "data" / "interpreter-native-dev.jsonl.gz") as lines:
+    CASES = [json.loads(line) for line in lines]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['id']}-{case['operation']}")

@@ -50,7 +50,9 @@ _CALLS: dict[str, Callable[[Case], Any]] = {
     "InjectPreservedLabelState": lambda a: inject_preserved_labels(
         a["object"], a["cluster"], a["clusterCount"], a["spec"].get("gracefulEvictionTasks")
     ),
-    "MergeConflictResolution": lambda a: {CONFLICT_RESOLUTION_ANNOTATION: conflict_resolution(a["object"], a["inBinding"])},
+    "MergeConflictResolution": lambda a: {
+        CONFLICT_RESOLUTION_ANNOTATION: conflict_resolution(a["object"], a["inBinding"])
+    },
     "MergeRequiredBy": lambda a: merge_required_by(a["clusters"], a["requiredBy"]),
     "MergePolicySuspension": lambda a: merge_suspension(a["binding"], a["policy"]),
     "ShouldSuspendDispatching": lambda a: suspends_dispatching(a["suspension"], a["cluster"]),

@@ -73,8 +73,10 @@ def _agrees(case: Case, result: Any) -> bool:
 
 
 def _typed_form(manifest: Any) -> Any:
-    """Beside what is stripped everywhere: outside the status, zero values that the typed form of a kind drops or adds."""
-    members = {name: _stripped(value) if name == "status" else _without_zeros(value) for name, value in manifest.items()}
+    """Without zero values that the typed form of a kind drops or adds, outside of the status."""
+    members = {
+        name: _stripped(value) if name == "status" else _without_zeros(value) for name, value in manifest.items()
+    }
     return {name: member for name, member in members.items() if member}
 
 

@@ -1,0 +1,76 @@
+"""Replays recorded conversations with a Kubernetes API server, and kubectl journeys, against the embedded one.
+
+The tool that replays lies beside the recordings. The server runs as the recorded one did: version 1.20, no controllers.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+TOOL = "replay_apiserver.py"
+TOKEN = "admintoken"
+
+
+def _tool(directory: Path) -> Path | None:
+    places = (directory / TOOL, ROOT.parent / "shared" / "golden" / TOOL)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _serve(directory: str) -> tuple[subprocess.Popen[str], str]:
+    """A server of its own with empty memory; returns once it says that it is ready."""
+    settings = {
+        "FLEETLOG_APISERVER_DATA_DIR": directory,
+        "FLEETLOG_APISERVER_PORT": str(_free_port()),
+        "FLEETLOG_APISERVER_PROFILE": "1.20",
+        "FLEETLOG_APISERVER_CONTROLLERS": "0",
+        "FLEETLOG_APISERVER_VERSION": "v1.20.2",
+        "FLEETLOG_APISERVER_SERVICE_CIDR": "10.99.0.0/16",
+        "FLEETLOG_APISERVER_ADMIN_TOKEN": TOKEN,
+    }
+    server = subprocess.Popen(
+        [sys.executable, "-m", "services.apiserver"],
+        cwd=ROOT,
+        env={**os.environ, **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    if not line.startswith("ready "):
+        server.kill()
+        raise RuntimeError(f"the API server did not start: {line!r}")
+    return server, line.split()[1]
+
+
+def replay(path: Path) -> tuple[int, int, list[str]] | None:
+    """Cases, passed ones and ids of failed ones of one file; None where the tool that replays is not there."""
+    tool = _tool(path.parent)
+    if tool is None:
+        return None
+    with tempfile.TemporaryDirectory() as directory:
+        server, url = _serve(directory)
+        results = Path(directory) / "results.json"
+        try:
+            arguments = [str(path), "--server", url, "--token", TOKEN, "--insecure", "--json", str(results)]
+            subprocess.run([sys.executable, str(tool), *arguments], stdout=subprocess.DEVNULL, check=False)
+        finally:
+            server.terminate()
+            server.wait()
+        outcomes = json.loads(results.read_text())
+    failed = [outcome["id"] for outcome in outcomes if outcome["problem"]]
+    return len(outcomes), len(outcomes) - len(failed), failed
+
+
+FILE_RUNNERS = {"apiserver": replay, "kubectl-journeys": replay}
