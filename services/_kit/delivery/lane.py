@@ -19,8 +19,8 @@ from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from services._kit.delivery.kinds import Kind, Kinds, UnknownKind
-from services._kit.delivery.reports import LEAVING
 from services._kit.delivery.parts import LaneSettings, LaneStats, Settled, WorkSource, says_the_same
+from services._kit.delivery.reports import LEAVING
 from services._kit.errors import LogError
 from services._kit.kube import ApiError, KubeClient, Unreachable, decode, encode
 from services._rules.delivery import (
