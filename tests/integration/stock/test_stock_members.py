@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from schemas.codec import decode
+from schemas.events.rollup import StatusRolledUp
 from services._kit.connection import Connection
 from services._kit.jetstream_log import JetStreamLog
 from services._kit.kube import KubeClient, resource_path
@@ -97,14 +99,20 @@ async def test_a_start_with_a_silent_member_succeeds(stock: Stock, walk: Walk) -
 
 async def test_a_restart_appends_nothing_but_leases(stock: Stock, walk: Walk) -> None:
     await walk.begin()
-    seen = -1
+    seen = 0
     async with facts(stock) as log:
+
+        async def summed() -> bool:
+            sums = [message async for message in log.read(["rollup.>"]) if walk.name in message.subject]
+            last = decode(sums[-1].subject, sums[-1].data) if sums else None
+            return isinstance(last, StatusRolledUp) and last.fully_applied
 
         async def quiet() -> bool:
             nonlocal seen
             before, seen = seen, (await log.identity()).last_seq
             return before == seen
 
+        await eventually("the sum of both copies", summed)
         await eventually("the log is quiet", quiet)
     stock.fleet.stop()
     stock.fleet.start()
