@@ -24,7 +24,8 @@ def read_manifests(path: Path) -> list[Manifest]:
     for number, document in enumerate(documents, 1):
         if document is None:
             continue
-        if not isinstance(document, dict) or not document.get("kind") or not document.get("metadata", {}).get("name"):
+        named = isinstance(document, dict) and (document.get("metadata") or {}).get("name")
+        if not named or not document.get("kind") or not document.get("apiVersion"):
             raise Failed(f"{path}, document {number}: apiVersion, kind and metadata.name are needed")
         manifests.append(document)
     return manifests

@@ -1,0 +1,82 @@
+"""One installation for all tests of the commands, with the example of the demonstration running on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from services.cli.demo import EXAMPLES, FILES
+
+PATIENCE = 60.0
+
+
+class Commands:
+    """Runs the commands against the installation, without anything of the caller's environment."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.kubeconfig = directory / "control.kubeconfig"
+
+    def _run(self, module: str, arguments: tuple[str, ...], **environment: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEETLOG_", "KUBECONFIG"))}
+        return subprocess.run(
+            [sys.executable, "-c", f"from services.cli.{module} import main; main()", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+            env={**kept, **environment},
+        )
+
+    def karmadactl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `karmadactl`."""
+        return self._run("karmadactl", arguments, KUBECONFIG=str(self.kubeconfig))
+
+    def fleetlog(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `fleetlog`."""
+        return self._run("fleetlog", arguments, FLEETLOG_DIR=str(self.directory))
+
+    def rows(self, *arguments: str) -> list[list[str]]:
+        """Cells of a table that `karmadactl` prints, header first."""
+        return [line.split() for line in self.karmadactl(*arguments).stdout.splitlines() if line]
+
+
+def eventually(look: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Look again and again until the answer is true; fails with the last answer."""
+    deadline = time.monotonic() + seconds
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"still {seen!r} after {seconds:g} s"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """A running installation with three members; nginx runs on two of them."""
+    directory = tmp_path_factory.mktemp("fleet")
+    program = "from services.cli.fleetlog import main; main()"
+    with (directory / "up.err").open("wb") as told:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, "up", "--dir", str(directory)], stdout=subprocess.PIPE, stderr=told
+        )
+    assert process.stdout is not None
+    try:
+        said = process.stdout.readline()
+        assert said == b"ready\n", (directory / "up.err").read_text()
+        commands = Commands(directory)
+        files = [part for name in FILES for part in ("-f", str(EXAMPLES / name))]
+        kubectl = ["kubectl", "--kubeconfig", str(commands.kubeconfig), "apply", *files]
+        subprocess.run(kubectl, check=True, capture_output=True, timeout=PATIENCE)
+        ready = ["nginx", "Karmada", "2/2"]
+        eventually(lambda: any(row[:3] == ready for row in commands.rows("get", "deploy", "nginx")))
+        yield commands
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+        process.stdout.close()

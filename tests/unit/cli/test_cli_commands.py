@@ -1,0 +1,99 @@
+"""The command lines themselves: help, usage errors, and that asking for help loads nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.cli.applying import read_manifests
+from services.cli.demo import EXAMPLES, FILES
+from services.cli.running import Failed
+
+HEAVY = {"nats", "aiohttp", "kubernetes_asyncio", "yaml", "cryptography", "services._kit.kube"}
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(f"from services.cli.{module} import main; main()", *arguments)
+
+
+@pytest.mark.parametrize("module", ["fleetlog", "karmadactl"])
+def test_the_commands_load_nothing_heavy_before_they_know_what_to_do(module: str) -> None:
+    loaded = run(f"import sys, services.cli.{module}; print(*sys.modules)").stdout.split()
+    assert f"services.cli.{module}" in loaded
+    assert HEAVY.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("fleetlog", ("up", "demo", "events", "history", "topology", "crds")),
+        ("karmadactl", ("get", "join", "unjoin", "taint", "cordon", "uncordon", "version")),
+    ],
+)
+def test_help_names_every_command_and_each_one_teaches(module: str, words: tuple[str, ...]) -> None:
+    shown = command(module, "--help")
+    assert shown.returncode == 0
+    for word in words:
+        assert f"  {word} " in shown.stdout
+    assert "Example" in command(module, words[0], "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [("get",), ("join", "m1"), ("nope",), ("get", "pods", "--nope"), ("cordon", "a", "b")]
+)
+def test_usage_errors_end_with_2_on_stderr(arguments: tuple[str, ...]) -> None:
+    ended = command("karmadactl", *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "Usage:" in ended.stderr
+
+
+def test_other_errors_end_with_1_and_say_what_to_do(tmp_path: Path) -> None:
+    for module, arguments in (
+        ("karmadactl", ("get", "pods", "--kubeconfig", str(tmp_path / "none"))),
+        ("karmadactl", ("--kubeconfig", str(tmp_path / "none"), "get", "pods")),
+        ("fleetlog", ("events", "--dir", str(tmp_path / "none"))),
+        ("fleetlog", ("history", "deploy", "--dir", str(tmp_path / "none"))),
+    ):
+        ended = command(module, *arguments)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert ended.stderr.startswith("error: ")
+
+
+def test_topology_shows_streams_and_their_subjects() -> None:
+    shown = command("fleetlog", "topology")
+    assert shown.returncode == 0
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert ["placement.<shard>.<key>", "FACTS", "scheduler"] in [line[:3] for line in lines]
+    assert any(line[:1] == ["OBSERVED"] for line in lines)
+
+
+def test_the_examples_are_whole() -> None:
+    manifests = [manifest for name in FILES for manifest in read_manifests(EXAMPLES / name)]
+    assert [manifest["kind"] for manifest in manifests] == ["Deployment", "PropagationPolicy"]
+    assert manifests[0]["spec"]["replicas"] == 2
+
+
+def test_files_without_objects_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    for text in (
+        "a: [",
+        "- 1",
+        "kind: Pod",
+        "kind: Pod\nmetadata: {}",
+        "kind: Pod\nmetadata:",
+        "{kind: Pod, metadata: {name: a}}",
+    ):
+        path.write_text(text)
+        with pytest.raises(Failed, match=str(path)):
+            read_manifests(path)
+    path.write_text("---\n---\n{apiVersion: v1, kind: Pod, metadata: {name: a}}")
+    assert len(read_manifests(path)) == 1
