@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 
 SILENT_SECONDS: Final = 2.0
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 
 
 class Failed(Exception):
@@ -30,12 +31,14 @@ def fail(message: str, code: int = 1) -> NoReturn:
 
 
 def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
-    """Run a command's coroutine and end the process: 0, the code it returned, 1 for an error, 130 for Ctrl-C."""
+    """Run a command's coroutine and end the process: 0, the code it returned, 1 for an error, 130 for Ctrl-C, 143 when told to end."""
     try:
         code = asyncio.run(work)
         sys.stdout.flush()
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+    except asyncio.CancelledError:
+        raise SystemExit(TERMINATED) from None
     except BrokenPipeError:
         # The reader of our output has left (head, less): nothing more to say, not even while closing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
