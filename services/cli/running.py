@@ -31,7 +31,10 @@ def fail(message: str, code: int = 1) -> NoReturn:
 
 
 def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
-    """Run a command's coroutine and end the process: 0, the code it returned, 1 for an error, 130 for Ctrl-C, 143 when told to end."""
+    """Run a command's coroutine and end the process with its code.
+
+    An error ends it with 1, Ctrl-C with 130, being told to end with 143.
+    """
     try:
         code = asyncio.run(work)
         sys.stdout.flush()
