@@ -19,6 +19,9 @@ from services.cli.layout import CONTROL, Installation, Layout, Member, new_insta
 from services.cli.processes import Rank, Supervisor, nats_server_binary, preload
 from services.cli.running import Failed
 
+MEMBERS: Final = 3
+"""Simulated members where no number was chosen and no real cluster is attached."""
+
 SERVICES: Final = (
     "cluster_monitor",
     "detector",
@@ -39,7 +42,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asks for."""
 
     directory: Path
-    members: int = 3
+    members: int = MEMBERS
     nats_url: str = ""
     control_kubeconfig: str = ""
     attached: dict[str, str] = {}
@@ -54,7 +57,7 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
         _attach(installation, options)
         layout.save(installation)
         return layout, installation, True
-    simulated = 0 if options.attached and options.members == Options.members else options.members
+    simulated = 0 if options.attached and options.members == MEMBERS else options.members
     members = [Member(name=f"member{number}", nodes=options.nodes) for number in range(1, simulated + 1)]
     for name, path in options.attached.items():
         members = [member for member in members if member.name != name]

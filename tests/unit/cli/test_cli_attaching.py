@@ -1,0 +1,96 @@
+"""Attaching clusters: which credentials are kept, which settings reach which service, what a later start may change."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from services._kit.kube import ApiError, KubeClient
+from services.cli import joining, surroundings
+from services.cli.joining import MemberAccess, access_of_kubeconfig, member_identity
+from services.cli.up import Options, Refused, prepare
+
+OWN = MemberAccess(endpoint="https://m1.example", token="own")
+WITHOUT = MemberAccess(endpoint="https://m1.example")
+
+
+class Issuing:
+    """A member that issues tokens for some days, or none."""
+
+    def __init__(self, days: int) -> None:
+        self._days = days
+
+    async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Take any object; answer a request for a token."""
+        if not path.endswith("/token"):
+            return body
+        if not self._days:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        expires = datetime.now(UTC) + timedelta(days=self._days)
+        return {"status": {"token": "issued", "expirationTimestamp": expires.strftime("%Y-%m-%dT%H:%M:%SZ")}}
+
+
+@pytest.mark.parametrize(
+    ("days", "accepted", "own", "kept"),
+    [
+        (3650, True, OWN, "issued"),
+        (3650, False, OWN, "own"),
+        (1, True, OWN, "own"),
+        (0, True, OWN, "own"),
+        (1, True, WITHOUT, "issued"),
+    ],
+    ids=["lasting", "not accepted", "short", "none issued", "short, but the only one"],
+)
+async def test_the_kubeconfigs_credentials_are_kept_where_issued_tokens_do_not_last(
+    monkeypatch: pytest.MonkeyPatch, days: int, accepted: bool, own: MemberAccess, kept: str
+) -> None:
+    async def answer(_: MemberAccess) -> bool:
+        return accepted
+
+    monkeypatch.setattr(joining, "_accepted", answer)
+    access = await member_identity(cast("KubeClient", Issuing(days)), "m1", own)
+    assert access.token == kept
+    assert access.endpoint == own.endpoint
+
+
+def test_a_kubeconfig_with_a_token_and_without_a_ca_is_understood() -> None:
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://m1.example", "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "u", "user": {"token": "own"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    assert access_of_kubeconfig(kubeconfig) == MemberAccess(endpoint="https://m1.example", token="own", insecure=True)
+
+
+def test_a_service_gets_its_own_settings_and_none_of_the_others() -> None:
+    environment = {"PATH": "/bin", "FLEETLOG_DIR": "/d", "FLEETLOG_LOG_LEVEL": "debug", "FLEETLOG_LONGEST_BACKOFF": "5"}
+    taken = surroundings.take(environment)
+    assert environment == {"PATH": "/bin"}
+    assert surroundings.known_to("executor", taken) == {
+        "FLEETLOG_LOG_LEVEL": "debug",
+        "FLEETLOG_LONGEST_BACKOFF": "5",
+    }
+    assert surroundings.known_to("scheduler", taken) == {"FLEETLOG_LOG_LEVEL": "debug"}
+
+
+def test_a_later_start_takes_new_kubeconfigs_and_further_members(tmp_path: Path) -> None:
+    first = Options(directory=tmp_path, control_kubeconfig="/old/cp", attached={"m1": "/old/m1"})
+    prepare(first)
+    later = Options(directory=tmp_path, control_kubeconfig="/new/cp", attached={"m1": "/new/m1", "m2": "/new/m2"})
+    _, installation, known = prepare(later)
+    assert known
+    assert installation.control_kubeconfig == "/new/cp"
+    assert {member.name: member.kubeconfig for member in installation.members} == {"m1": "/new/m1", "m2": "/new/m2"}
+
+
+@pytest.mark.parametrize(
+    "asked", [{"control_kubeconfig": "/new/cp"}, {"attached": {"member1": "/new/m1"}}], ids=["control plane", "member"]
+)
+def test_what_is_simulated_is_not_replaced_by_a_real_cluster(tmp_path: Path, asked: dict[str, Any]) -> None:
+    prepare(Options(directory=tmp_path))
+    with pytest.raises(Refused, match="use another --dir"):
+        prepare(Options(directory=tmp_path, **asked))
