@@ -75,7 +75,7 @@ OBSERVED: Final = Stream(
     name="OBSERVED",
     subjects=("observed.>",),
     purpose="what members were seen to hold; only the newest few per object and cluster",
-    max_per_subject=4,
+    max_per_subject=16,
     allow_atomic=True,
 )
 HISTORY: Final = Stream(

@@ -6,6 +6,7 @@ cost 110 MB and two seconds, are kept out by loading the client core below an em
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import sys
 import tempfile
@@ -15,97 +16,50 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import aiohttp
 import msgspec
-from msgspec import Raw, Struct
 
-Manifest = dict[str, Any]
+from services._kit.kube_api import (
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    ApiError,
+    ApiResource,
+    Manifest,
+    Status,
+    Unreachable,
+    WatchEvent,
+    decode,
+    encode,
+    group_decoder,
+    resource_decoder,
+    resource_path,
+    status_decoder,
+    watch_event_decoder,
+)
 
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+__all__ = [
+    "JSON",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_PATCH",
+    "ApiError",
+    "ApiResource",
+    "KubeClient",
+    "Manifest",
+    "Unreachable",
+    "WatchEvent",
+    "client_core",
+    "decode",
+    "encode",
+    "resource_path",
+    "write_private",
+]
 
 _READ_BUFFER = 1 << 21
-
-
-class ApiError(Exception):
-    """The endpoint refused a request; `reason` is Kubernetes' word for it."""
-
-    def __init__(self, status: int, reason: str, message: str, *, url: str = "", retry_after: float = 0.0) -> None:
-        super().__init__(f"{message or reason} (HTTP {status}, {url})" if url else message or reason)
-        self.status = status
-        self.reason = reason
-        self.message = message
-        self.retry_after = retry_after
-
-
-class Unreachable(Exception):
-    """The endpoint gave no answer; nothing is known about the outcome of a write."""
-
-
-class WatchEvent(Struct, frozen=True):
-    """One line of a watch stream."""
-
-    type: str
-    object: Raw
-
-
-class _Status(Struct):
-    reason: str = ""
-    message: str = ""
-    code: int = 0
-
-
-class ApiResource(Struct, frozen=True, rename="camel"):
-    """One kind an endpoint serves, from discovery."""
-
-    name: str
-    kind: str
-    namespaced: bool = False
-    verbs: tuple[str, ...] = ()
-    short_names: tuple[str, ...] = ()
-    group: str = ""
-    version: str = ""
-
-    @property
-    def api_version(self) -> str:
-        """`apps/v1`, or `v1` for the core group."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-
-class _ResourceList(Struct, rename="camel"):
-    group_version: str = ""
-    resources: tuple[ApiResource, ...] = ()
-
-
-class _GroupVersion(Struct, rename="camel"):
-    group_version: str
-    version: str
-
-
-class _Group(Struct, rename="camel"):
-    name: str
-    versions: tuple[_GroupVersion, ...] = ()
-    preferred_version: _GroupVersion | None = None
-
-
-class _GroupList(Struct):
-    groups: tuple[_Group, ...] = ()
-
-
-_status = msgspec.json.Decoder(_Status)
-_watch_event = msgspec.json.Decoder(WatchEvent)
-_groups = msgspec.json.Decoder(_GroupList)
-_resources = msgspec.json.Decoder(_ResourceList)
-_manifest = msgspec.json.Decoder(dict[str, Any])
-encode = msgspec.json.Encoder().encode
-
-
-def decode(data: bytes | Raw) -> Manifest:
-    """One manifest from its JSON."""
-    return _manifest.decode(data)
 
 
 def client_core() -> tuple[Any, Any]:
@@ -132,19 +86,6 @@ def client_core() -> tuple[Any, Any]:
     return import_module(f"{name}.client.configuration").Configuration, import_module(f"{name}.config.kube_config")
 
 
-def resource_path(
-    group: str, version: str, resource: str, namespace: str = "", name: str = "", subresource: str = ""
-) -> str:
-    """URL path of a collection or an object."""
-    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    if namespace:
-        base = f"{base}/namespaces/{namespace}"
-    path = f"{base}/{resource}"
-    if name:
-        path = f"{path}/{name}"
-    return f"{path}/{subresource}" if subresource else path
-
-
 class KubeClient:
     """A session with one endpoint. Close it when done."""
 
@@ -166,13 +107,18 @@ class KubeClient:
         """Open the endpoint of a kubeconfig, given as a path or as its decoded content."""
         configuration_type, loader = client_core()
         configuration = configuration_type()
-        if isinstance(kubeconfig, dict):
-            await loader.load_kube_config_from_dict(kubeconfig, context=context, client_configuration=configuration)
-        else:
-            await loader.load_kube_config(
-                config_file=_existing(kubeconfig), context=context, client_configuration=configuration
-            )
-        client = cls(configuration.host, ssl_context=_ssl_of(configuration), headers={}, connections=connections)
+        async with _loading():
+            if isinstance(kubeconfig, dict):
+                await loader.load_kube_config_from_dict(kubeconfig, context=context, client_configuration=configuration)
+            else:
+                path = _existing(kubeconfig)
+                await loader.load_kube_config(config_file=path, context=context, client_configuration=configuration)
+            try:
+                ssl_context = _ssl_of(configuration)
+            finally:
+                # The loader writes inline certificates and keys to files, which the context has read by now.
+                loader._cleanup_temp_files()
+        client = cls(configuration.host, ssl_context=ssl_context, headers={}, connections=connections)
         client._configuration = configuration
         return client
 
@@ -330,7 +276,7 @@ class KubeClient:
                 rest = b""
                 async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
-                    events = [_watch_event.decode(line) for line in lines if line]
+                    events = [watch_event_decoder.decode(line) for line in lines if line]
                     if events:
                         yield events
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -343,7 +289,7 @@ class KubeClient:
         """
         found: list[ApiResource] = []
         versions: list[tuple[str, str]] = [("", "v1")]
-        for group in _groups.decode(await self.request("GET", "/apis")).groups:
+        for group in group_decoder.decode(await self.request("GET", "/apis")).groups:
             chosen = group.versions
             if preferred and group.preferred_version is not None:
                 chosen = (group.preferred_version,)
@@ -351,7 +297,7 @@ class KubeClient:
         for name, version in versions:
             path = f"/apis/{name}/{version}" if name else f"/api/{version}"
             try:
-                listed = _resources.decode(await self.request("GET", path))
+                listed = resource_decoder.decode(await self.request("GET", path))
             except ApiError:
                 continue
             found.extend(
@@ -360,6 +306,14 @@ class KubeClient:
                 if "/" not in resource.name
             )
         return found
+
+
+_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+def _loading() -> asyncio.Lock:
+    """Kubeconfigs are loaded one at a time: the files of one must not go while another is read."""
+    return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
 def _existing(kubeconfig: str | Path) -> str:
@@ -371,9 +325,9 @@ def _existing(kubeconfig: str | Path) -> str:
 
 def _refused(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
     try:
-        status = _status.decode(body)
+        status = status_decoder.decode(body)
     except msgspec.MsgspecError:
-        status = _Status(reason=response.reason or "", message=body[:300].decode(errors="replace").strip())
+        status = Status(reason=response.reason or "", message=body[:300].decode(errors="replace").strip())
     try:
         retry_after = float(response.headers.get("Retry-After", "0"))
     except ValueError:

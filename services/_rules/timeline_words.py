@@ -168,6 +168,8 @@ def _observed(event: WorkObserved, before: Known | None) -> str:
     if event.absent:
         return _joined(f"{event.cluster} holds no copy", _short(event.message))
     if not event.applied:
+        if event.reason == "Terminating":
+            return f"{event.cluster} is deleting it: {_short(event.message)}"
         return f"{event.cluster} refused: {_short(event.message or event.reason)}"
     known = isinstance(before, WorkObserved) and before.uid == event.uid and before.applied
     health = "" if event.health == "Unknown" else event.health

@@ -6,13 +6,15 @@ import base64
 from pathlib import Path
 from typing import Final
 
-from services._kit.kube import ApiError, KubeClient, resource_path
+from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import NAMESPACE_SYSTEM
 from services.cli.joining import ensure
 from services.cli.layout import CONTROL, Installation, Layout
+from services.cli.steps import until
 
 _SERVICE: Final = "fleetlog-gateway"
 _GROUP: Final = "work.karmada.io"
+_API_SERVICES: Final = resource_path("apiregistration.k8s.io", "v1", "apiservices")
 # The preferred version first: clients pick what they find first.
 _VERSIONS: Final = (("v1alpha2", 20), ("v1alpha1", 10))
 
@@ -75,10 +77,35 @@ async def _register(client: KubeClient, version: str, priority: int, bundle: str
         "metadata": {"name": name},
         "spec": spec,
     }
-    path = resource_path("apiregistration.k8s.io", "v1", "apiservices")
     try:
-        await client.create(path, manifest)
+        await client.create(_API_SERVICES, manifest)
     except ApiError as error:
         if error.reason != "AlreadyExists":
             raise
-        await client.patch(f"{path}/{name}", {"spec": spec})
+        await client.patch(f"{_API_SERVICES}/{name}", {"spec": spec})
+
+
+async def available(control: Path) -> str:
+    """Wait until the control plane answers for bindings and works: clients remember what was not served."""
+    client = await KubeClient.from_kubeconfig(control)
+
+    async def look() -> str:
+        for version, _ in _VERSIONS:
+            service = await client.get(f"{_API_SERVICES}/{version}.{_GROUP}")
+            for condition in (service.get("status") or {}).get("conditions") or ():
+                if condition["type"] == "Available" and condition["status"] != "True":
+                    return str(condition.get("message") or "not available yet")
+        listed = await client.get(f"/apis/{_GROUP}/{_VERSIONS[0][0]}")
+        return "" if listed.get("resources") else "nothing is served yet"
+
+    async def patient() -> str:
+        try:
+            return await look()
+        except (ApiError, Unreachable) as error:
+            return str(error)
+
+    try:
+        await until("bindings and works", patient, 60.0)
+    finally:
+        await client.close()
+    return "bindings and works"

@@ -159,6 +159,8 @@ class Installer:
         ports = {name: self.installation.port(name) for name in SERVICES}
         if code := self._step("services", lambda: steps.services_ready(ports)):
             return code
+        if self.embedded and (code := self._step("gateway", lambda: gateway_setup.available(control))):
+            return code
         return self._step("members", lambda: steps.join_members(control, members))
 
     def _step(self, name: str, work: object) -> int:

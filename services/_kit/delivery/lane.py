@@ -19,7 +19,16 @@ from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from services._kit.delivery.kinds import Kind, Kinds, UnknownKind
-from services._kit.delivery.parts import LaneSettings, LaneStats, Settled, WorkSource, says_the_same
+from services._kit.delivery.parts import (
+    LaneSettings,
+    LaneStats,
+    Settled,
+    WorkSource,
+    holders,
+    says_the_same,
+    summary,
+    uid_of,
+)
 from services._kit.delivery.reports import LEAVING
 from services._kit.errors import LogError
 from services._kit.kube import ApiError, KubeClient, Unreachable, decode, encode
@@ -208,7 +217,7 @@ class Lane:
             live, operation, refusal = await self._bring(kind, key, decode(data), live, previous)
             if refusal:
                 self.stats.failed += 1
-                self._report(key, work, seq, reason=FAILED, message=_summary(refusal))
+                self._report(key, work, seq, reason=FAILED, message=summary(refusal))
                 self._retry(key)
                 return
             if live is not None:
@@ -310,15 +319,15 @@ class Lane:
             case Replace():
                 answer = await self._client.update(kind.path(key.namespace, key.name), encode(action.manifest))
                 kind.live.pop((key.namespace, key.name), None)
-                self._report(key, work, seq, absent=True, operation="kept", member_uid=_uid(answer))
+                self._report(key, work, seq, absent=True, operation="kept", member_uid=uid_of(answer))
             case Leave():
                 if live is None:
                     self._report(key, work, seq, absent=True)
                 else:
                     # Only something in the member can let it go; whether it ever does is not for us to wait for.
-                    held = ", ".join(_holders(live)) or "its grace period"
+                    held = ", ".join(holders(live)) or "its grace period"
                     message = f"deleted, and held in the cluster by {held}"
-                    self._report(key, work, seq, reason=LEAVING, message=message, member_uid=_uid(live))
+                    self._report(key, work, seq, reason=LEAVING, message=message, member_uid=uid_of(live))
             case Create() | Refuse():
                 raise AssertionError("a withdrawn work never creates")
             case _:
@@ -360,7 +369,7 @@ class Lane:
     def _failed(self, key: ObjectKey, work: WorkEvent, seq: int, error: Exception) -> None:
         self.stats.failed += 1
         if isinstance(work, WorkRendered):
-            self._report(key, work, seq, reason=FAILED, message=_summary(str(error)))
+            self._report(key, work, seq, reason=FAILED, message=summary(str(error)))
             if isinstance(error, UnknownKind):
                 self._waiting_for_kind.setdefault((work.api_version, work.kind), set()).add(key)
             elif isinstance(error, ApiError) and error.status == 404 and key.namespace:
@@ -392,19 +401,3 @@ class Lane:
                     self._failures.pop(key, None)
                     self.look_at(key)
             self._waiting_for_kind.clear()
-
-
-def _summary(error: str) -> str:
-    return f"Failed to apply all manifests (0/1): {error}"
-
-
-def _holders(live: Manifest) -> list[str]:
-    """Finalizers of an object; a namespace keeps its own in its spec."""
-    finalizers = [*live["metadata"].get("finalizers", ())]
-    if live["kind"] == "Namespace":
-        finalizers += (live.get("spec") or {}).get("finalizers") or ()
-    return finalizers
-
-
-def _uid(manifest: Manifest) -> str:
-    return str(manifest["metadata"].get("uid", ""))

@@ -78,3 +78,21 @@ def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:
         and before.status == event.status
         and before.member_uid == event.member_uid
     )
+
+
+def summary(error: str) -> str:
+    """The message of a work whose only manifest could not be applied."""
+    return f"Failed to apply all manifests (0/1): {error}"
+
+
+def holders(live: Manifest) -> list[str]:
+    """Finalizers of an object; a namespace keeps its own in its spec."""
+    finalizers = [*live["metadata"].get("finalizers", ())]
+    if live["kind"] == "Namespace":
+        finalizers += (live.get("spec") or {}).get("finalizers") or ()
+    return finalizers
+
+
+def uid_of(manifest: Manifest) -> str:
+    """Uid of an object."""
+    return str(manifest["metadata"].get("uid", ""))

@@ -1,0 +1,108 @@
+"""What requests to a Kubernetes endpoint are made of: paths, errors, discovery and the JSON of objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+Manifest = dict[str, Any]
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+
+class ApiError(Exception):
+    """The endpoint refused a request; `reason` is Kubernetes' word for it."""
+
+    def __init__(self, status: int, reason: str, message: str, *, url: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(f"{message or reason} (HTTP {status}, {url})" if url else message or reason)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class Unreachable(Exception):
+    """The endpoint gave no answer; nothing is known about the outcome of a write."""
+
+
+class WatchEvent(Struct, frozen=True):
+    """One line of a watch stream."""
+
+    type: str
+    object: Raw
+
+
+class Status(Struct):
+    """The refusal that an endpoint answers with."""
+
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+
+
+class ApiResource(Struct, frozen=True, rename="camel"):
+    """One kind an endpoint serves, from discovery."""
+
+    name: str
+    kind: str
+    namespaced: bool = False
+    verbs: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+    group: str = ""
+    version: str = ""
+
+    @property
+    def api_version(self) -> str:
+        """`apps/v1`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class _ResourceList(Struct, rename="camel"):
+    group_version: str = ""
+    resources: tuple[ApiResource, ...] = ()
+
+
+class _GroupVersion(Struct, rename="camel"):
+    group_version: str
+    version: str
+
+
+class _Group(Struct, rename="camel"):
+    name: str
+    versions: tuple[_GroupVersion, ...] = ()
+    preferred_version: _GroupVersion | None = None
+
+
+class _GroupList(Struct):
+    groups: tuple[_Group, ...] = ()
+
+
+status_decoder = msgspec.json.Decoder(Status)
+watch_event_decoder = msgspec.json.Decoder(WatchEvent)
+group_decoder = msgspec.json.Decoder(_GroupList)
+resource_decoder = msgspec.json.Decoder(_ResourceList)
+_manifest = msgspec.json.Decoder(dict[str, Any])
+encode = msgspec.json.Encoder().encode
+
+
+def decode(data: bytes | Raw) -> Manifest:
+    """One manifest from its JSON."""
+    return _manifest.decode(data)
+
+
+def resource_path(
+    group: str, version: str, resource: str, namespace: str = "", name: str = "", subresource: str = ""
+) -> str:
+    """URL path of a collection or an object."""
+    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    if namespace:
+        base = f"{base}/namespaces/{namespace}"
+    path = f"{base}/{resource}"
+    if name:
+        path = f"{path}/{name}"
+    return f"{path}/{subresource}" if subresource else path
