@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from schemas.envelope import HEADER_EVENT_ID
-from schemas.topology import Stream
+from schemas.topology import OBSERVED, Stream
 from services._kit.errors import Conflict, Duplicate, FenceLost, Refused, StreamFull, TooLarge
 from services._kit.log import MAX_BATCH, Fence, NewMessage, match
 
@@ -114,9 +114,10 @@ async def test_a_full_batch_is_stored(backend):
 
 async def test_a_subject_keeps_only_its_newest_messages(backend):
     log = backend.logs["OBSERVED"]
-    for i in range(7):
+    kept = OBSERVED.max_per_subject
+    for i in range(kept + 3):
         await log.append([new("observed.m.a.b.c", str(i).encode())])
-    assert [m.data for m in [m async for m in log.read(["observed.>"])]] == [b"3", b"4", b"5", b"6"]
+    assert [m.data async for m in log.read(["observed.>"])] == [str(i).encode() for i in range(3, kept + 3)]
     assert await log.get(1) is None
 
 
