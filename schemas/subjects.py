@@ -8,6 +8,7 @@ from functools import lru_cache
 from schemas.keys import ObjectKey, PolicyKey
 
 NO_NAMESPACE = "_"
+EVERY_ACTIVITY = "active.*"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _ESCAPED = re.compile(r"((?:=[0-9A-F]{2})+)")
 _TOKEN = re.compile(r"(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+")
@@ -143,6 +144,11 @@ def heartbeat(service: str) -> str:
     return f"alive.{escape(service)}"
 
 
+def activity(cluster: str) -> str:
+    """Core NATS subject on which it is told that something changed in a cluster; a hint that may be lost."""
+    return f"active.{escape(cluster)}"
+
+
 def split(subject: str) -> tuple[str, list[str]]:
     """Aggregate name and raw tokens after it."""
     aggregate, *tokens = subject.split(".")
@@ -171,9 +177,9 @@ def object_key(subject: str) -> ObjectKey:
 
 
 def cluster_of(subject: str) -> str:
-    """Cluster of a work, observed or cluster subject; raises SubjectError otherwise."""
+    """Cluster of a work, observed, cluster or activity subject; raises SubjectError otherwise."""
     aggregate, tokens = split(subject)
-    if (aggregate in _PER_CLUSTER or aggregate == "cluster") and tokens:
+    if (aggregate in _PER_CLUSTER or aggregate in ("cluster", "active")) and tokens:
         return unescape(tokens[0])
     raise SubjectError(subject, f"{aggregate!r} names no cluster")
 

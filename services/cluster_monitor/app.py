@@ -10,7 +10,7 @@ from typing import Any
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
-from schemas.subjects import escape
+from schemas.subjects import EVERY_ACTIVITY, cluster_of, escape
 from services._kit.background import Background
 from services._kit.kube import MERGE_PATCH, ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube_watch import Reflector
@@ -102,7 +102,15 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         """Open the control plane."""
         self._context = context
         self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        if context.connection is not None:
+            await context.connection.subscribe(EVERY_ACTIVITY, self._active)
         context.health.check("clusters", lambda: "" if context.projection.state.listed else "no list of clusters yet")
+
+    async def _active(self, message: Any) -> None:
+        """Something changed in a member: its capacity did, too, and is worth a look when the change is over."""
+        prober = self._probers.get(cluster_of(message.subject))
+        if prober is not None:
+            prober.look_when_quiet()
 
     async def on_caught_up(self) -> None:
         """Watch Cluster objects from now on."""

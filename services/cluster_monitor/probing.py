@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -21,6 +21,8 @@ log = structlog.get_logger("cluster_monitor.probing")
 
 Manifest = dict[str, Any]
 _PAGE = "1000"
+QUIET_SECONDS: Final = 0.7
+LONGEST_RESTLESS_SECONDS: Final = 5.0
 
 
 class _Version(Struct, rename="camel"):
@@ -48,6 +50,8 @@ class Prober:
         self._clock = clock
         self._client: KubeClient | None = None
         self._early = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._restless_since = 0.0
         self._task = asyncio.create_task(self._run())
 
     def update(self, spec: Manifest) -> None:
@@ -62,8 +66,25 @@ class Prober:
         """Probe now instead of at the end of the interval."""
         self._early.set()
 
+    def look_when_quiet(self) -> None:
+        """Something changes in the member: probe once it has been quiet for a moment, or has gone on for long."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._timer is None:
+            self._restless_since = now
+        else:
+            self._timer.cancel()
+        due = min(now + QUIET_SECONDS, self._restless_since + LONGEST_RESTLESS_SECONDS)
+        self._timer = loop.call_at(due, self._quiet)
+
+    def _quiet(self) -> None:
+        self._timer = None
+        self._early.set()
+
     async def close(self) -> None:
         """Stop probing."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self._client is not None:

@@ -11,9 +11,11 @@ from schemas.codec import Known, decode
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
+from schemas.subjects import activity
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Reports
+from services._kit.errors import LogError
 from services._kit.kube import KubeClient
 from services._kit.log import Message
 from services._kit.member_access import open_member
@@ -58,7 +60,16 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         """Open the control plane, which holds the members' credentials."""
         self._context = context
         self._control = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig, connections=4)
-        self._reports = Reports(context.appender)
+        self._reports = Reports(context.appender, self._hint)
+
+    async def _hint(self, cluster: str) -> None:
+        """Tell who wants to know that something changed in a cluster; nobody depends on hearing it."""
+        if self._context is None or self._context.connection is None:
+            return
+        try:
+            await self._context.connection.publish(activity(cluster), b"")
+        except LogError:
+            return
 
     async def on_leading(self) -> None:
         """Open a lane to every member and look at all that is unfinished."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import structlog
@@ -23,8 +24,10 @@ _BATCH = 400
 class Reports:
     """Pending observations; a newer one of the same object replaces an older one that has not been sent."""
 
-    def __init__(self, appender: Appender[Any]) -> None:
+    def __init__(self, appender: Appender[Any], hint: Callable[[str], Awaitable[None]] | None = None) -> None:
+        """`hint` is called with the name of every cluster that something new was reported of."""
         self._appender = appender
+        self._hint = hint
         self._pending: dict[tuple[str, ObjectKey], WorkObserved] = {}
         self._sent: dict[tuple[str, ObjectKey], WorkObserved] = {}
         self._some = asyncio.Event()
@@ -75,3 +78,6 @@ class Reports:
                 except FenceLost:
                     log.info("reports_stopped", reason="another instance leads")
                     return
+                if self._hint is not None:
+                    for cluster in {cluster for cluster, _ in batch}:
+                        await self._hint(cluster)

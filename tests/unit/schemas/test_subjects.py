@@ -34,6 +34,7 @@ def test_every_object_key_round_trips(key: ObjectKey) -> None:
 
 @given(keys, names)
 def test_work_subjects_name_cluster_and_object(key: ObjectKey, cluster: str) -> None:
+    assert subjects.cluster_of(subjects.activity(cluster)) == cluster
     for subject in (subjects.work(cluster, key), subjects.observed(cluster, key)):
         assert subjects.object_key(subject) == key
         assert subjects.cluster_of(subject) == cluster
