@@ -32,6 +32,11 @@ class ReadCollector(Collector):
         """A value that only grows."""
         self._entries.append((True, name, help_text, labels, read))
 
+    def forget(self, **labels: str) -> None:
+        """Stop offering every value that carries these labels."""
+        wanted = labels.items()
+        self._entries = [entry for entry in self._entries if not wanted <= entry[3].items()]
+
     def describe(self) -> list[Metric]:
         """Nothing to check at registration: values exist only when they are asked for."""
         return []

@@ -28,6 +28,7 @@ from services.cluster_monitor.decide import (
     decide,
 )
 from services.cluster_monitor.emptying import Emptying
+from services.cluster_monitor.metrics import register
 from services.cluster_monitor.probing import Prober
 from services.cluster_monitor.settings import MonitorSettings
 from services.cluster_monitor.state import MonitorState, Probe
@@ -104,6 +105,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
         if context.connection is not None:
             await context.connection.subscribe(EVERY_ACTIVITY, self._active)
+        register(context.metrics.reads, context.projection.state)
         context.health.check("clusters", lambda: "" if context.projection.state.listed else "no list of clusters yet")
 
     async def _active(self, message: Any) -> None:

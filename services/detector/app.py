@@ -17,6 +17,7 @@ from services._kit.log import Message
 from services._kit.service import BaseService, Context, Decision
 from services._rules.skip_rules import compile_skip_rules
 from services.detector.decide import WriteClaim, WritePolicyId, decide_policy, decide_template
+from services.detector.metrics import register
 from services.detector.settings import DetectorSettings
 from services.detector.state import DetectorState, Key, fold
 from services.detector.watching import PLURALS, Watching
@@ -82,6 +83,7 @@ class Detector(BaseService[DetectorState, Key]):
         self._watching = Watching(
             self._client, context.projection.state, context.mark, period=self._settings.discovery_period
         )
+        register(context.metrics.reads, context.projection.state, lambda: self._writes.pending)
         context.health.check("control-plane", lambda: "" if context.projection.state.policies_listed else _BLIND)
 
     async def on_caught_up(self) -> None:

@@ -20,6 +20,7 @@ from services._kit.kube import KubeClient
 from services._kit.log import Message
 from services._kit.member_access import open_member
 from services._kit.service import BaseService, Context
+from services.executor.metrics import register_lane
 from services.executor.settings import ExecutorSettings
 from services.executor.state import Access, ExecutorState, LaneKey, fold, unfinished
 
@@ -84,6 +85,9 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         """Another instance delivers now."""
         self._acting = False
         lanes, self._lanes = self._lanes, {}
+        for cluster in lanes:
+            assert self._context is not None
+            self._context.metrics.reads.forget(cluster=cluster)
         await asyncio.gather(*(lane.close() for _, lane in lanes.values()))
         if self._reports is not None:
             await self._reports.close()
@@ -115,6 +119,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             return
         if current is not None:
             del self._lanes[cluster]
+            self._context.metrics.reads.forget(cluster=cluster)
             task = asyncio.create_task(current[1].close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
@@ -125,6 +130,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         )
         lane = Lane(cluster, self._opener(access), self._source(cluster), settings)
         self._lanes[cluster] = (access, lane)
+        register_lane(self._context.metrics.reads, lane)
         lane.start()
         for key in unfinished(state.of(cluster)):
             lane.look_at(key)

@@ -14,6 +14,7 @@ from services._kit.blobs import digest_of
 from services._kit.log import Message
 from services._kit.service import BaseService, Context, Decision
 from services.override_renderer.decide import decide, needed_blobs
+from services.override_renderer.metrics import register
 from services.override_renderer.state import RendererState, fold
 
 CACHED_BLOBS: Final = 256
@@ -77,6 +78,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
     async def start(self, context: Context[RendererState, ObjectKey]) -> None:
         """Take the runtime's services."""
         self._context = context
+        register(context.metrics.reads, context.projection.state)
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Move manifest bytes and decide again."""

@@ -11,8 +11,9 @@ from schemas.envelope import Provenance
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.log import Message
-from services._kit.service import NOTHING, BaseService, Decision
+from services._kit.service import NOTHING, BaseService, Context, Decision
 from services.scheduler.decide import decide
+from services.scheduler.metrics import register
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SchedulerState, fold
 
@@ -25,6 +26,10 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
 
     def __init__(self, settings: SchedulerSettings) -> None:
         self._scheduler_name = settings.scheduler_name
+
+    async def start(self, context: Context[SchedulerState, ObjectKey]) -> None:
+        """Offer the metrics."""
+        register(context.metrics.reads, context.projection.state)
 
     def new_state(self) -> SchedulerState:
         """An empty projection."""

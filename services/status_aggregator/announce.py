@@ -95,6 +95,11 @@ def _observed(state: AggregatorState, event: WorkObserved) -> Note | None:
     return _note(binding, "SyncFailed", message, "execution-controller", warning=True)
 
 
+def bound(state: AggregatorState, event: WorkObserved) -> bool:
+    """Whether the binding that an observation belongs to is known."""
+    return _binding(state, event.key, event.uid) is not None
+
+
 def _binding(state: AggregatorState, key: ObjectKey, uid: str) -> BindingRequested | None:
     reported = state.objects.get(key)
     binding = reported.binding if reported is not None else None

@@ -10,6 +10,8 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.codec import Known
+from schemas.events.binding import BindingRequested
+from schemas.events.observed import WorkObserved
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
@@ -17,9 +19,11 @@ from services._kit.background import Background
 from services._kit.kube import ApiError, KubeClient, Unreachable
 from services._kit.log import Message
 from services._kit.service import NOTHING, BaseService, Context, Decision
-from services.status_aggregator.announce import Note, announce
+from services.status_aggregator.announce import Note, announce, bound
 from services.status_aggregator.catching_up import remember_present
 from services.status_aggregator.decide import Pace, decide, due_at
+from services.status_aggregator.early import Early
+from services.status_aggregator.metrics import register
 from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState, fold
 from services.status_aggregator.telling import Telling
@@ -64,6 +68,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         self._telling: Telling | None = None
         self._writes: Background[ObjectKey] = self._background()
         self._leading = False
+        self._early = Early()
         self._untold: deque[tuple[int, Note]] = deque(maxlen=_UNTOLD)
         self._rolled_up = 0
         self._summed: deque[float] = deque(maxlen=_MOST_SUMS)
@@ -79,15 +84,26 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         """Apply one event, and tell of it when it is news."""
         touched = fold(state, message.seq, message.subject, event)
         if self._settings.events:
-            note = announce(state, event)
-            if note is not None:
-                if self._leading and self._telling is not None:
-                    self._telling.tell(note)
-                elif not message.subject.startswith("observed."):
-                    self._untold.append((message.seq, note))
+            self._announce(state, message, event)
         if isinstance(event, StatusRolledUp):
             self._rolled_up = max(self._rolled_up, message.seq)
         return touched
+
+    def _announce(self, state: AggregatorState, message: Message, event: Known) -> None:
+        note = announce(state, event)
+        if not self._leading or self._telling is None:
+            if note is not None and not isinstance(event, WorkObserved):
+                self._untold.append((message.seq, note))
+            return
+        if note is not None:
+            self._telling.tell(note)
+        elif isinstance(event, WorkObserved) and not bound(state, event):
+            self._early.keep(event)
+        if isinstance(event, BindingRequested):
+            for observed in self._early.take(event.key, event.uid):
+                late = announce(state, observed)
+                if late is not None:
+                    self._telling.tell(late)
 
     def last_seq(self, state: AggregatorState, subject: str) -> int:
         """Position of the last event of a subject."""
@@ -124,6 +140,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
         self._status = TemplateStatus(self._client, context.projection.state, context.blobs, context.clock)
         self._telling = Telling(self._client, context.clock)
+        register(context.metrics.reads, context.projection.state, lambda: self._writes.pending)
 
     async def on_leading(self) -> None:
         """Learn the templates' present status in bulk, and tell what happened while nobody told."""

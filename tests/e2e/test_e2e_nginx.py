@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until, until_equal
+from tests.e2e.fleet import EXAMPLES, Failed, Fleet, Kubectl, until, until_equal
 
 DEPLOYMENT = EXAMPLES / "nginx-demo.yaml"
 POLICY = EXAMPLES / "nginx-propagation.yaml"
@@ -106,10 +106,10 @@ def test_describe_tells_the_story_in_events(started: Walk) -> None:
         for reason, (source, message) in EVENTS.items():
             lines = [line for line in events.splitlines() if f" {reason} " in line]
             if not any("Normal" in line and source in line and message in line for line in lines):
-                return ""
+                raise Failed(f"no {reason} in:{events}")
         for member in ("member1", "member2"):
             if f"Successfully applied resource(default/nginx) to cluster {member}" not in events:
-                return ""
+                raise Failed(f"nothing was applied to {member} in:{events}")
         return events
 
     events = until("the events of nginx", told)

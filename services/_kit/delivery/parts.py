@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered
@@ -78,6 +79,13 @@ def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:
         and before.status == event.status
         and before.member_uid == event.member_uid
     )
+
+
+def instead_of(unsent: WorkObserved | None, event: WorkObserved) -> WorkObserved:
+    """The observation to send for an unsent one and the next: what is seen now, and what was done before it."""
+    if unsent is None or event.operation or not event.applied or unsent.uid != event.uid:
+        return event
+    return replace(event, operation=unsent.operation)
 
 
 def summary(error: str) -> str:

@@ -11,6 +11,7 @@ import structlog
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from services._kit.append import Appender, KeyedEvents
+from services._kit.delivery.parts import instead_of
 from services._kit.errors import FenceLost
 
 log = structlog.get_logger("delivery.reports")
@@ -49,8 +50,7 @@ class Reports:
     def report(self, event: WorkObserved) -> None:
         """Send an observation with the next batch."""
         place = (event.cluster, event.key)
-        self._pending.pop(place, None)
-        self._pending[place] = event
+        self._pending[place] = instead_of(self._pending.pop(place, None), event)
         self._some.set()
 
     def latest(self, cluster: str, key: ObjectKey) -> WorkObserved | None:

@@ -11,8 +11,10 @@ from schemas.events.cluster import ClusterRemoved
 from schemas.events.observed import WorkObserved
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
-from services.status_aggregator.announce import announce, event_name, event_of
+from services._kit.delivery.parts import instead_of
+from services.status_aggregator.announce import announce, bound, event_name, event_of
 from services.status_aggregator.decide import decide
+from services.status_aggregator.early import Early
 from services.status_aggregator.state import AggregatorState, fold
 from services.status_aggregator.template_status import merge_difference
 from tests.support.facts import KEY, binding, cluster, placement, template
@@ -143,6 +145,26 @@ def test_a_repeated_report_without_a_write_is_no_news() -> None:
     failed = announce(world.state, seen("m1", applied=False, message="no"))
     assert failed is not None
     assert failed.warning
+
+
+def test_an_observation_that_comes_before_its_binding_is_told_with_it() -> None:
+    world, early = World(), Early()
+    for event in (seen("m1", uid="u0", operation="created"), seen("m1", operation="created")):
+        assert announce(world.state, event) is None
+        assert not bound(world.state, event)
+        early.keep(event)
+    world.given(binding(2))
+    assert [event.uid for event in early.take(KEY, "u1")] == ["u1"]
+    assert early.take(KEY, "u1") == []
+
+
+def test_what_was_done_outlives_a_report_that_was_never_sent() -> None:
+    created, ready = seen("m1", 0, operation="created"), seen("m1", 1)
+    sent = instead_of(created, ready)
+    assert (sent.operation, sent.status) == ("created", ready.status)
+    assert instead_of(created, seen("m1", operation="updated")).operation == "updated"
+    assert instead_of(created, seen("m1", uid="u2")).operation == ""
+    assert instead_of(None, ready) is ready
 
 
 def test_a_merge_patch_turns_one_status_into_the_other() -> None:
