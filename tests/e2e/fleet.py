@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -126,9 +126,13 @@ class Kubectl:
 class Fleet:
     """A directory's installation, started and stopped by the `fleetlog` command."""
 
-    def __init__(self, directory: Path, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment` is added to that of every start."""
         self.layout = Layout(directory)
         self._arguments = list(arguments)
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -154,6 +158,7 @@ class Fleet:
                 stderr=printed,
                 text=True,
                 start_new_session=True,
+                env={**os.environ, **self._environment},
             )
         if self._line() != "ready":
             self.stop()

@@ -36,7 +36,7 @@ class Instances:
 
     def start(self, name):
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")},
             "FLEETLOG_NATS_URL": self.url,
             "FLEETLOG_INSTANCE": name,
             "FLEETLOG_HTTP_PORT": "-1",

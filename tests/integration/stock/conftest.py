@@ -57,10 +57,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
         if door is not None and door.port is not None:
             attached[second] = through(attached[second], door.port, directory / "gated.kubeconfig")
         members = [f"--member={name}={path}" for name, path in attached.items()]
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        for name, value in PACE.items():
-            patch.setenv(name, value)
-        fleet = Fleet(directory / "fleet", [f"--control-kubeconfig={given.control}", *members]).start()
+        fleet = Fleet(directory / "fleet", [f"--control-kubeconfig={given.control}", *members], PACE).start()
         stack.callback(fleet.stop)
         yield Stock(fleet, given, door)
     assert fleet.failures() == []
