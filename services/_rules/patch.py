@@ -84,6 +84,21 @@ def merge_patch(original: Manifest, patch: Any) -> Manifest:
     return _merge(original, patch)
 
 
+def merge_difference(before: Manifest, after: Manifest) -> Manifest:
+    """The JSON merge patch that turns one object into the other."""
+    patch: Manifest = {}
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(value, dict) and isinstance(old, dict):
+            inner = merge_difference(old, value)
+            if inner:
+                patch[name] = inner
+        elif name not in before or old != value:
+            patch[name] = value
+    patch.update((name, None) for name in before.keys() - after.keys())
+    return patch
+
+
 def json_type(value: Any) -> str:
     """Return the name of a decoded JSON value's type as Go's decoder writes it."""
     match value:

@@ -251,7 +251,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
                 body = {"metadata": {"resourceVersion": effect.resource_version}, "spec": {"taints": effect.taints}}
                 await client.patch(_path(effect.name), body)
             case WriteStatus():
-                await client.patch(_path(effect.name, "status"), {"status": effect.status}, MERGE_PATCH)
+                await client.patch(_path(effect.name, "status"), {"status": effect.patch}, MERGE_PATCH)
             case AddFinalizer():
                 await self._take_into_care(client, effect.name)
             case DropFinalizer():

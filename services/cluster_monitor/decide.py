@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
+from services._rules.patch import merge_difference
 from services._rules.quantity import parse
 from services.cluster_monitor.readiness import apis_condition, condition, filter_ready, find_condition, taints_for
 from services.cluster_monitor.state import ClusterState, MonitorState
@@ -29,10 +30,10 @@ class WriteSpec(Struct, frozen=True):
 
 
 class WriteStatus(Struct, frozen=True):
-    """Set the status of a Cluster object."""
+    """Change the status of a Cluster object by a JSON merge patch."""
 
     name: str
-    status: Manifest
+    patch: Manifest
 
 
 class AddFinalizer(Struct, frozen=True):
@@ -85,8 +86,9 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     status = manifest.get("status") or {}
     if cluster.probe is not None and manifest["spec"].get("syncMode") == "Push":
         status, wake_at = _status(cluster, status, thresholds)
-        if status != (manifest.get("status") or {}):
-            effects.append(WriteStatus(name, status))
+        patch = merge_difference(manifest.get("status") or {}, status)
+        if patch:
+            effects.append(WriteStatus(name, patch))
     ready = find_condition(status.get("conditions") or [], "Ready")
     ready_status = ready["status"] if ready else None
     spec = manifest["spec"]

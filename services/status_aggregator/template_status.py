@@ -16,6 +16,7 @@ from services._kit.blobs import Blobs
 from services._kit.clock import Clock
 from services._kit.kube import ApiError, KubeClient, decode, resource_path
 from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, NativeInterpreter
+from services._rules.patch import merge_difference
 from services.status_aggregator.state import AggregatorState
 
 Manifest = dict[str, Any]
@@ -25,21 +26,6 @@ _INTERPRETER: Final = NativeInterpreter()
 def offers_status(api_version: str, kind: str) -> bool:
     """Whether the status of a kind is summed into its template."""
     return _INTERPRETER.hook_enabled(api_version, kind, AGGREGATE_STATUS)
-
-
-def merge_difference(before: Manifest, after: Manifest) -> Manifest:
-    """The JSON merge patch that turns one object into the other."""
-    patch: Manifest = {}
-    for name, value in after.items():
-        old = before.get(name)
-        if isinstance(value, dict) and isinstance(old, dict):
-            inner = merge_difference(old, value)
-            if inner:
-                patch[name] = inner
-        elif name not in before or old != value:
-            patch[name] = value
-    patch.update((name, None) for name in before.keys() - after.keys())
-    return patch
 
 
 class TemplateStatus:

@@ -12,11 +12,11 @@ from schemas.events.observed import WorkObserved
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from services._kit.delivery.parts import instead_of
+from services._rules.patch import merge_difference
 from services.status_aggregator.announce import announce, bound, event_name, event_of
 from services.status_aggregator.decide import decide
 from services.status_aggregator.early import Early
 from services.status_aggregator.state import AggregatorState, fold
-from services.status_aggregator.template_status import merge_difference
 from tests.support.facts import KEY, binding, cluster, placement, template
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from schemas.codec import subject_of
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from services._rules.patch import merge_patch
 from services.cluster_monitor.decide import (
     FINALIZER,
     AddFinalizer,
@@ -58,7 +59,7 @@ class World:
             assert manifest is not None
             match effect:
                 case WriteStatus():
-                    manifest["status"] = effect.status
+                    manifest["status"] = merge_patch(manifest.get("status") or {}, effect.patch)
                 case WriteSpec():
                     manifest["spec"]["taints"] = effect.taints
                 case AddFinalizer():
@@ -140,6 +141,19 @@ def test_an_unreachable_cluster_keeps_what_was_known_of_it() -> None:
     world.probes(32, online=False)
     assert world.cluster.manifest is not None
     assert world.cluster.manifest["status"]["kubernetesVersion"] == "v1.31.4"
+
+
+def test_a_cluster_that_got_empty_holds_nothing_of_what_was_said_before() -> None:
+    world = World()
+    world.probes(0, summary=capacity("30"))
+    full = capacity("30")
+    del full["resourceSummary"]["allocated"]
+    world.probes(10, summary=full)
+    assert world.cluster.manifest is not None
+    assert "allocated" not in world.cluster.manifest["status"]["resourceSummary"]
+    # A restart starts from the object alone: it must say what the last fact says.
+    world.cluster.probe = None
+    assert not world.decides(20).events
 
 
 def test_small_moves_of_capacity_are_no_facts() -> None:
