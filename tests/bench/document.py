@@ -30,7 +30,7 @@ def table(figures: Sequence[Figure]) -> str:
         "|---|---:|---|---|",
     ]
     for figure in figures:
-        counts = [f"{figure[name]} {name}" for name in _COUNTS if name in figure]
+        counts = [f"{figure[name]} {name}" for name in _COUNTS if isinstance(figure.get(name), int)]
         more = ", ".join([*counts, *([figure["what"]] if "what" in figure else [])])
         lines.append(f"| {figure['name']} | {figure['value']:g} | {figure['unit']} | {more} |")
     return "\n".join([*lines, END])
