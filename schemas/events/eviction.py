@@ -21,22 +21,33 @@ class EvictionTask(Struct, frozen=True, omit_defaults=True, kw_only=True):
     suppress_deletion: bool | None = None
     created_at: float = 0.0
     clusters_before: tuple[str, ...] = ()
+    preserved_state: dict[str, str] = {}
 
 
 class EvictionRequested(Event, frozen=True, kw_only=True, omit_defaults=True, tag="EvictionRequested.v1"):
-    """The object shall leave the clusters of `tasks`; all tasks in force are listed."""
+    """The object shall leave the clusters of `tasks`; all tasks in force are listed.
+
+    `left` are the clusters of tasks that just ended while others go on; `unseen` those that ended before and that no
+    placement has been decided in view of.
+    """
 
     key: ObjectKey
     uid: str
     tasks: tuple[EvictionTask, ...]
+    left: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
 
 class EvictionFinished(Event, frozen=True, kw_only=True, omit_defaults=True, tag="EvictionFinished.v1"):
-    """No eviction of this object is under way; `left` are the clusters of the tasks that just ended."""
+    """No eviction of this object is under way; `left` are the clusters of the tasks that just ended.
+
+    `unseen` are clusters it left before and that no placement has been decided in view of.
+    """
 
     key: ObjectKey
     uid: str
     left: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
 
 EvictionEvent = EvictionRequested | EvictionFinished
