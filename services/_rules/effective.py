@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from schemas.events.binding import BindingEvent, BindingRequested
-from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
+from schemas.events.eviction import EvictionEvent, EvictionRequested
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, TargetCluster
 
 _REMOVED_AT_ONCE = frozenset({"Directly", "Immediately"})
@@ -59,11 +59,10 @@ def effective(
         placed_as_of = placement.provenance.as_of
     kept: set[str] = set()
     if eviction is not None and eviction.uid == binding.uid:
-        superseded = placed_as_of >= eviction_seq
-        leaving, kept = _leaving(eviction)
-        if not superseded:
-            targets = {name: target for name, target in targets.items() if name not in leaving}
-        kept = {name for name in kept if name not in targets}
+        if placed_as_of < eviction_seq:
+            gone = leaving(eviction)
+            targets = {name: target for name, target in targets.items() if name not in gone}
+        kept = {name for name in _holding_on(eviction) if name not in targets}
     for target in required_by:
         targets.setdefault(target.name, target)
     return Effective(
@@ -72,12 +71,25 @@ def effective(
     )
 
 
-def _leaving(eviction: EvictionEvent) -> tuple[set[str], set[str]]:
-    """Clusters an eviction names, and those among them that keep their copy for now."""
-    match eviction:
-        case EvictionRequested():
-            leaving = {task.from_cluster for task in eviction.tasks}
-            kept = {task.from_cluster for task in eviction.tasks if task.purge_mode not in _REMOVED_AT_ONCE}
-            return leaving, kept
-        case EvictionFinished():
-            return set(eviction.left), set()
+def standing(
+    placement: PlacementDecided | PlacementFailed | None, eviction: EvictionEvent | None, eviction_seq: int
+) -> tuple[TargetCluster, ...]:
+    """The clusters of a placement without those that an eviction took away which it was not decided in view of."""
+    if placement is None:
+        return ()
+    if eviction is None or eviction.uid != placement.uid or placement.provenance.as_of >= eviction_seq:
+        return placement.clusters
+    gone = leaving(eviction)
+    return tuple(target for target in placement.clusters if target.name not in gone)
+
+
+def leaving(eviction: EvictionEvent) -> frozenset[str]:
+    """Clusters that the object has left or has to leave, as far as no placement has seen it."""
+    tasks = eviction.tasks if isinstance(eviction, EvictionRequested) else ()
+    return frozenset((*(task.from_cluster for task in tasks), *eviction.left, *eviction.unseen))
+
+
+def _holding_on(eviction: EvictionEvent) -> set[str]:
+    """Clusters that keep the copy they have until their task is over."""
+    tasks = eviction.tasks if isinstance(eviction, EvictionRequested) else ()
+    return {task.from_cluster for task in tasks if task.purge_mode not in _REMOVED_AT_ONCE}

@@ -18,6 +18,7 @@ from schemas.events.placement import (
     TargetCluster,
 )
 from schemas.keys import ObjectKey
+from services._rules.effective import standing
 from services._rules.quantity import QuantityError
 from services._rules.scheduling.ladder import trigger
 from services._rules.scheduling.model import BindingView, Decision, Estimate, Status
@@ -43,7 +44,7 @@ def decide(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) ->
     spec = scheduled.spec
     if spec is None or not _is_ours(binding, spec, scheduler):
         return None
-    targets = _present(scheduled, placed)
+    targets = standing(placed, scheduled.eviction, scheduled.eviction_seq)
     status = Status(
         placed.affinity_name if placed is not None else "",
         _time(placed.scheduled_at) if placed is not None and placed.scheduled_at else None,
@@ -87,19 +88,6 @@ def _is_ours(binding: BindingRequested, spec: Manifest, scheduler: str) -> bool:
     if (spec.get("suspension") or {}).get("scheduling"):
         return False
     return binding.policy is not None
-
-
-def _present(scheduled: Scheduled, placed: PlacementDecided | PlacementFailed | None) -> tuple[TargetCluster, ...]:
-    """Targets before this decision: the last ones without the clusters that an eviction newer than them took away."""
-    if placed is None:
-        return ()
-    eviction = scheduled.eviction
-    if eviction is None or eviction.uid != scheduled.uid or placed.provenance.as_of >= scheduled.eviction_seq:
-        return placed.clusters
-    if not isinstance(eviction, EvictionRequested):
-        return placed.clusters
-    leaving = {task.from_cluster for task in eviction.tasks}
-    return tuple(target for target in placed.clusters if target.name not in leaving)
 
 
 def _outcome(

@@ -8,7 +8,7 @@ import pytest
 from schemas.events.binding import BindingReleased
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.placement import TargetCluster
-from services._rules.effective import NOWHERE, effective
+from services._rules.effective import NOWHERE, effective, standing
 from tests.support.facts import KEY, binding, placement
 
 MEMBERS = ("m1", "m2", "m3")
@@ -62,3 +62,20 @@ def test_clusters_of_dependents_are_added() -> None:
         binding(), placement(m1=1), clusters=MEMBERS, required_by=(TargetCluster("m1"), TargetCluster("m3"))
     )
     assert where.targets == (TargetCluster("m1", 1), TargetCluster("m3"))
+
+
+def test_clusters_left_while_no_placement_was_decided_stay_left() -> None:
+    later = msgspec.structs.replace(evicted("m2"), left=("m1",), unseen=("m3",))
+    where = effective(binding(), placement(as_of=5, m1=1, m2=1, m3=1), later, eviction_seq=9, clusters=MEMBERS)
+    assert where.targets == ()
+    assert where.kept == ("m2",)
+    seen = effective(binding(), placement(as_of=9, m3=1), later, eviction_seq=9, clusters=MEMBERS)
+    assert seen.targets == (TargetCluster("m3", 1),)
+
+
+def test_what_stands_of_a_placement_is_what_no_later_eviction_took() -> None:
+    assert standing(None, evicted("m1"), 9) == ()
+    assert standing(placement(as_of=5, m1=1, m2=1), evicted("m1"), 9) == (TargetCluster("m2", 1),)
+    assert standing(placement(as_of=9, m1=1), evicted("m1"), 9) == (TargetCluster("m1", 1),)
+    gone = EvictionFinished(key=KEY, uid="u1", left=("m1",))
+    assert standing(placement(as_of=5, m1=1, m2=1), gone, 9) == (TargetCluster("m2", 1),)
