@@ -18,7 +18,7 @@ TableOf = Callable[[Kind, list[Manifest], str, str, bool], Manifest]
 
 def is_custom(kind: Kind) -> bool:
     """Whether the kind is defined by a CustomResourceDefinition."""
-    return bool(getattr(kind, "custom", False))
+    return kind.custom
 
 
 class View:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from services._rules import patch as patches
+from services._rules.patch_convert import check_conversion
 from services._rules.patch_strategic import strategic_merge
 from services.apiserver import codec, status
 from services.apiserver.answers import is_custom
@@ -88,6 +89,7 @@ class PatchRequest:
                 new = patches.merge_patch(base, body)
             else:
                 new = strategic_merge(base, body, kind.schema)
+                check_conversion(new, body, kind.schema)
         except patches.PatchError as e:
             raise ApiError(e.status, e.reason, e.message, e.details) from e
         return self._finish(new)

@@ -99,6 +99,9 @@ class Documents:
 
 
 def _sorted(kind: Kind) -> list[Subresource]:
+    """Subresources by name; those of custom kinds in the order of their definition: status, then scale."""
+    if kind.custom:
+        return list(kind.resource.subresources)
     return sorted(kind.resource.subresources, key=lambda item: item.name)
 
 

@@ -70,6 +70,8 @@ class Kind:
     and nothing else; `old` is never changed, and parts of it may be shared with `new`.
     """
 
+    custom: bool = False
+    """Defined by a CustomResourceDefinition."""
     generation: bool = False
     """metadata.generation is 1 on create and rises when something outside metadata and status changes."""
     has_status: bool = False

@@ -64,6 +64,15 @@ def _row(printer: Printer, obj: Manifest, include: str, version: str, now: dt.da
         row["object"] = {
             "kind": "PartialObjectMetadata",
             "apiVersion": f"meta.k8s.io/{version}",
-            "metadata": obj.get("metadata") or {},
+            "metadata": _shown(obj.get("metadata") or {}, printer.hidden),
         }
     return row
+
+
+def _shown(metadata: Manifest, hidden: frozenset[str]) -> Manifest:
+    annotations = metadata.get("annotations") or {}
+    if not hidden & annotations.keys():
+        return metadata
+    kept = {name: value for name, value in annotations.items() if name not in hidden}
+    rest = {name: value for name, value in metadata.items() if name != "annotations"}
+    return {**rest, "annotations": kept} if kept else rest

@@ -44,11 +44,15 @@ SELECTOR = Column("Selector", priority=1, description="Labels that choose the po
 
 
 class Printer(msgspec.Struct, frozen=True):
-    """The table of one kind; `conditions` gives a row's conditions, None for none."""
+    """The table of one kind; `conditions` gives a row's conditions, None for none.
+
+    `hidden` are annotations that the metadata of a row leaves out: they belong to a version of the kind, not to it.
+    """
 
     columns: tuple[Column, ...]
     cells: Callable[[Manifest, dt.datetime], Cells]
     conditions: Callable[[Manifest], list[Manifest] | None] | None = None
+    hidden: frozenset[str] = frozenset()
 
 
 def name_of(obj: Manifest) -> str:

@@ -186,6 +186,7 @@ WORKLOADS: Final[dict[tuple[str, str], Printer]] = {
             SELECTOR,
         ),
         _daemon_set,
+        hidden=frozenset({"deprecated.daemonset.template.generation"}),
     ),
     ("apps", "controllerrevisions"): Printer(
         (
