@@ -26,6 +26,7 @@ SERVICES: Final = (
     "cluster_monitor",
     "detector",
     "scheduler",
+    "failover",
     "override_renderer",
     "executor",
     "status_aggregator",

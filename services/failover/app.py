@@ -1,0 +1,82 @@
+"""Runs the failover service: folds facts, decides evictions at the pace that was set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+from msgspec.structs import replace
+
+from schemas.codec import Known
+from schemas.keys import ObjectKey
+from schemas.subjects import object_key
+from services._kit.log import Message
+from services._kit.service import BaseService, Context, Decision
+from services.failover.decide import decide
+from services.failover.metrics import register
+from services.failover.pace import Pace
+from services.failover.settings import FailoverSettings
+from services.failover.state import FailoverState, fold
+
+
+class Failover(BaseService[FailoverState, ObjectKey]):
+    """Taints and health in, evictions out."""
+
+    name = "failover"
+    filters = ("binding.>", "placement.>", "rollup.>", "cluster.*", "eviction.>")
+
+    def __init__(self, settings: FailoverSettings) -> None:
+        self._rules = settings.rules()
+        # What holds while an object waits for its turn: nothing new, but what is under way goes on.
+        self._waiting = replace(self._rules, taint_eviction=False)
+        self._pace = Pace(settings.resource_eviction_rate)
+        self._problems: dict[ObjectKey, str] = {}
+        self._log: Any = structlog.get_logger()
+
+    async def start(self, context: Context[FailoverState, ObjectKey]) -> None:
+        """Offer the metrics."""
+        register(context.metrics.reads, context.projection.state, self._pace, self._problems)
+
+    async def on_following(self) -> None:
+        """Another instance gives turns now."""
+        self._pace.clear()
+
+    def new_state(self) -> FailoverState:
+        """An empty projection."""
+        return FailoverState()
+
+    def fold(self, state: FailoverState, message: Message, event: Known) -> Iterable[ObjectKey]:
+        """Apply one fact."""
+        return fold(state, message.seq, message.subject, event)
+
+    def last_seq(self, state: FailoverState, subject: str) -> int:
+        """Position of the last eviction of a subject."""
+        return state.subjects.get(subject, 0)
+
+    def unreadable(self, state: FailoverState, message: Message) -> Iterable[ObjectKey]:
+        """The object whose facet a newer version wrote."""
+        return () if message.subject.startswith("cluster.") else (object_key(message.subject),)
+
+    def recover(self, state: FailoverState) -> Iterable[ObjectKey]:
+        """Every object: a taint may have come, or a grace ended, while nobody looked."""
+        return list(state.objects)
+
+    def decide(self, state: FailoverState, key: ObjectKey, now: float) -> Decision:
+        """Evictions of one object."""
+        verdict = decide(state, key, now, self._rules)
+        wake_at = verdict.wake_at
+        if not verdict.by_taint:
+            self._pace.forget(key)
+        elif (turn := self._pace.turn(key, now, state.last_eviction)) > now:
+            verdict = decide(state, key, now, self._waiting)
+            wake_at = turn if verdict.wake_at is None else min(turn, verdict.wake_at)
+        self._remember(key, verdict.problem)
+        return Decision(events=() if verdict.event is None else (verdict.event,), wake_at=wake_at)
+
+    def _remember(self, key: ObjectKey, problem: str) -> None:
+        if not problem:
+            self._problems.pop(key, None)
+        elif self._problems.get(key) != problem:
+            self._problems[key] = problem
+            self._log.warning("eviction postponed", key=str(key), reason=problem)
