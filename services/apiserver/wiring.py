@@ -11,6 +11,7 @@ from services.apiserver.csr import CertificateRequests
 from services.apiserver.garbage import GarbageCollector
 from services.apiserver.kinds.model import Kind
 from services.apiserver.kinds.registry import Registry
+from services.apiserver.limits import LimitRanger
 from services.apiserver.namespaces import NamespaceController
 from services.apiserver.store import Manifest
 from services.apiserver.webhooks import Webhooks
@@ -41,7 +42,7 @@ def builtin_plugins(server: "ApiServer") -> list[Plugin]:
         return lambda *_: None
 
     server.webhooks = Webhooks(server.store, server.registry, server.front_proxy_context, resolver)
-    return [CertificateRequests(), server.webhooks]
+    return [LimitRanger(server.store), CertificateRequests(), server.webhooks]
 
 
 def builtin_controllers(server: "ApiServer") -> list[Any]:
