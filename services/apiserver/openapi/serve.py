@@ -62,7 +62,7 @@ class OpenApi:
     def _v2(self, *, protobuf: bool) -> Document:
         key = "v2.proto" if protobuf else "v2"
         if key not in self._cache:
-            document = v2.document(self._registry, self._release)
+            document = v2.document(self._registry, self._release, validates=self._with_v3)
             if protobuf:
                 return self._put(key, proto.encode(document), proto.MEDIA_TYPE)
             return self._put(key, msgspec.json.encode(document), V2_JSON)

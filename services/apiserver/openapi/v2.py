@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.openapi import paths
 from services.apiserver.openapi.definitions import Definitions, Schema
@@ -12,8 +14,11 @@ ROOT = "#/definitions/"
 MEDIA = ["application/json", "application/yaml"]
 
 
-def document(registry: Registry, version: str) -> dict[str, Any]:
-    """Return the document; `version` is the server's, such as v1.20.2."""
+def document(registry: Registry, version: str, *, validates: bool = True) -> dict[str, Any]:
+    """Return the document; `version` is the server's, such as v1.20.2.
+
+    Where it does not say that the server `validates` fields on request, clients do it themselves, as with old servers.
+    """
     kinds = list(registry.all())
     definitions = Definitions(ROOT, version=2)
     definitions.add_all(kinds)
@@ -22,6 +27,9 @@ def document(registry: Registry, version: str) -> dict[str, Any]:
         "/version/": {"get": _plain("getCodeVersion")},
     }
     for operation in paths.operations(kinds):
+        if not validates:
+            query = tuple(item for item in operation.query if item[0] != "fieldValidation")
+            operation = replace(operation, query=query)
         found.setdefault(operation.path, {})[operation.method] = _operation(operation, definitions.schemas)
     for name, item in found.items():
         variables = [part[1:-1] for part in name.split("/") if part.startswith("{")]
