@@ -32,6 +32,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """File with a user's JWT and key."""
     nats_user: str = ""
     nats_password: str = ""
+    nats_password_file: str = ""
+    """File with the password of `nats_user`."""
+    nats_nkey_file: str = ""
+    """File with the seed of a user's nkey (`SU…`)."""
     nats_token_file: str = ""
     nats_inbox_prefix: str = "_INBOX"
     tls_ca: str = ""
@@ -131,11 +135,19 @@ def credentials(settings: Settings) -> dict[str, Any]:
     options: dict[str, Any] = {"inbox_prefix": settings.nats_inbox_prefix.encode()}
     if settings.nats_creds:
         options["user_credentials"] = settings.nats_creds
+    if settings.nats_nkey_file:
+        options["nkeys_seed_str"] = _secret("NATS_NKEY_FILE", settings.nats_nkey_file)
     if settings.nats_user:
         options["user"], options["password"] = settings.nats_user, settings.nats_password
+        if settings.nats_password_file:
+            options["password"] = _secret("NATS_PASSWORD_FILE", settings.nats_password_file)
     if settings.nats_token_file:
-        try:
-            options["token"] = Path(settings.nats_token_file).read_text().strip()
-        except OSError as error:
-            raise SettingsError(f"FLEETLOG_NATS_TOKEN_FILE: {error}") from error
+        options["token"] = _secret("NATS_TOKEN_FILE", settings.nats_token_file)
     return options
+
+
+def _secret(variable: str, path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{PREFIX}{variable}: {error}") from error

@@ -1,0 +1,80 @@
+"""What an agent and the hub say to each other beside facts: greetings, heartbeats with a sample, manifest bytes.
+
+Requests go to `hello.<cluster>` and `blobs.<cluster>`; the cluster is the one in the subject, which only that cluster's
+account reaches, never the one in the body.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+HEARTBEAT_SECONDS: Final = 10.0
+"""How often an agent says hello when nothing else happens."""
+
+BLOB_DIGEST: Final = "Fleetlog-Digest"
+BLOB_SIZE: Final = "Fleetlog-Size"
+BLOB_OFFSET: Final = "Fleetlog-Offset"
+BLOB_PROBLEM: Final = "Fleetlog-Problem"
+BLOB_END: Final = "Fleetlog-End"
+"""Header of the last answer to a request for blobs; its body is empty."""
+
+MAX_BLOBS: Final = 64
+"""Digests in one request."""
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """One look at a member. `summary` holds version, apiEnablements, nodeSummary and resourceSummary when healthy.
+
+    `error` tells why no client could be built; `apis_complete` is false when the list of kinds has gaps.
+    """
+
+    at: float
+    online: bool = False
+    healthy: bool = False
+    error: str = ""
+    summary: dict[str, Any] | None = None
+    apis_complete: bool = True
+
+
+class Hello(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent is there. `fresh` asks for a consumer; without it this is a heartbeat.
+
+    `uid` is the Cluster's as the agent knows it, empty at first. `log` and `after` name the log and the position up to
+    which the agent has everything: the new consumer starts behind it when the log is still that one, and with the last
+    fact of every work otherwise. `at` in seconds since 1970 by the member's clock.
+    """
+
+    cluster: str
+    instance: str
+    at: float
+    uid: str = ""
+    fresh: bool = False
+    log: str = ""
+    after: int = 0
+    sample: Sample | None = None
+
+
+class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the hub answers: `problem` says why there is no consumer, and what to do; empty when all is well.
+
+    `uid` is the Cluster's, `log` the identity of the log, `start` the position the consumer begins at (0: the last fact
+    of every work), `models` the resource models that a sample's modelings are counted by.
+    """
+
+    problem: str = ""
+    uid: str = ""
+    stream: str = ""
+    consumer: str = ""
+    log: str = ""
+    start: int = 0
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    models: tuple[dict[str, Any], ...] = ()
+
+
+class BlobsWanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Digests whose bytes an agent needs, named by works it has read up to position `as_of`."""
+
+    digests: tuple[str, ...]
+    as_of: int = 0

@@ -1,0 +1,117 @@
+"""Says who may talk to the log: one account for the hub, one for every agent, and the few subjects between them.
+
+An agent's account sees the hub through service imports only. The server rewrites the reply subject of every request
+that crosses such an import, so an agent cannot make it write on a subject of its choosing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.subjects import escape
+
+HUB: Final = "HUB"
+_PUBLIC_KEY = re.compile(r"U[A-Z2-7]{55}")
+_STREAM: Final = "FACTS"
+
+
+class AgentIdentity(Struct, frozen=True, order=True):
+    """An agent that may connect: its cluster, and the public nkey (`U…`) of its user."""
+
+    cluster: str
+    public_key: str
+
+
+class Export(Struct, frozen=True):
+    """A subject of the hub that one agent may send requests to; `stream` is true when one request has many answers."""
+
+    subject: str
+    stream: bool = False
+
+
+def agent_account(cluster: str) -> str:
+    """Name of the account of a cluster's agent."""
+    return f"AGENT-{escape(cluster)}"
+
+
+def agent_consumer(cluster: str) -> str:
+    """Name of the one consumer on FACTS that the hub makes for a cluster's agent."""
+    return f"agent-{escape(cluster)}"
+
+
+def next_subject(cluster: str) -> str:
+    """Subject on which an agent asks for the next messages of its consumer."""
+    return f"$JS.API.CONSUMER.MSG.NEXT.{_STREAM}.{agent_consumer(cluster)}"
+
+
+def agent_exports(cluster: str) -> tuple[Export, ...]:
+    """Everything the hub offers one agent; there is nothing else (architecture, section 8)."""
+    token = escape(cluster)
+    return (
+        Export(f"observed.{token}.>"),
+        Export(f"hello.{token}"),
+        Export(f"blobs.{token}", stream=True),
+        Export(next_subject(cluster), stream=True),
+    )
+
+
+def accounts_config(hub_user: str, hub_password: str, agents: Iterable[AgentIdentity]) -> str:
+    """The `accounts {…}` block of a server's configuration file.
+
+    Raises ValueError for a cluster that is named twice and for what is no public user key.
+    """
+    known = sorted(agents)
+    seen: set[str] = set()
+    for agent in known:
+        if agent.cluster in seen:
+            raise ValueError(f"cluster {agent.cluster} has two agent identities; keep one")
+        seen.add(agent.cluster)
+        if not _PUBLIC_KEY.fullmatch(agent.public_key):
+            raise ValueError(f"cluster {agent.cluster}: {agent.public_key!r} is no public user key (U and 55 letters)")
+    lines = [
+        "accounts {",
+        f"  {HUB} {{",
+        "    jetstream: enabled",
+        f"    users: [{{user: {_quote(hub_user)}, password: {_quote(hub_password)}}}]",
+        "    exports: [",
+    ]
+    for agent in known:
+        account = _quote(agent_account(agent.cluster))
+        for export in agent_exports(agent.cluster):
+            kind = "stream" if export.stream else "singleton"
+            lines.append(f"      {{service: {_quote(export.subject)}, response_type: {kind}, accounts: [{account}]}}")
+    lines += ["    ]", "  }"]
+    for agent in known:
+        lines += _account(agent)
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _account(agent: AgentIdentity) -> list[str]:
+    """The account of one agent: its user, and the imports of what the hub exports to it."""
+    subjects = [export.subject for export in agent_exports(agent.cluster)]
+    imports = [f"      {{service: {{account: {HUB}, subject: {_quote(subject)}}}}}" for subject in subjects]
+    allowed = ", ".join(_quote(subject) for subject in subjects)
+    return [
+        f"  {_quote(agent_account(agent.cluster))} {{",
+        "    users: [{",
+        f"      nkey: {agent.public_key}",
+        f'      permissions: {{publish: {{allow: [{allowed}]}}, subscribe: {{allow: ["_INBOX.>"]}}}}',
+        "    }]",
+        "    imports: [",
+        *imports,
+        "    ]",
+        "  }",
+    ]
+
+
+def _quote(text: str) -> str:
+    """A string of the configuration language; JSON's escapes are understood there."""
+    if any(character < " " or character == "\x7f" for character in text):
+        raise ValueError("control characters cannot stand in a server's configuration")
+    return json.dumps(text, ensure_ascii=False)

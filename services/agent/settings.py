@@ -1,0 +1,23 @@
+"""Settings of the agent: the cluster it serves, how it reaches it, and where it keeps what it knows."""
+
+from __future__ import annotations
+
+from services._kit.settings import Settings
+
+
+class AgentSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`agent_kubeconfig` is the member's; times in seconds."""
+
+    agent_cluster: str
+    """Name of the Cluster object in the control plane."""
+    agent_kubeconfig: str
+    agent_data_dir: str
+    """Directory that survives a restart: works, their manifests, what was reported."""
+    cluster_concurrency: int = 24
+    """Objects under way at once."""
+    longest_backoff: float = 30.0
+    sample_interval: float = 10.0
+    """How often the member's readiness, APIs and capacity are looked at."""
+    agent_lease: bool = True
+    """Whether a Lease object in the member keeps a second agent of the same cluster from acting."""
+    agent_lease_namespace: str = "kube-system"
