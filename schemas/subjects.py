@@ -9,6 +9,8 @@ from schemas.keys import ObjectKey, PolicyKey
 
 NO_NAMESPACE = "_"
 EVERY_ACTIVITY = "active.*"
+PURGED = "purged"
+"""Core NATS subject on which the janitor tells what is gone from the log; a hint that may be lost."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _ESCAPED = re.compile(r"((?:=[0-9A-F]{2})+)")
 _TOKEN = re.compile(r"(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+")

@@ -31,12 +31,19 @@ class _Config(Struct, frozen=True):
 
 class _State(Struct, frozen=True):
     last_seq: int = 0
+    subjects: dict[str, int] = {}
 
 
 class _Info(Struct):
     config: _Config = _Config()
     state: _State = _State()
     created: str = ""
+    total: int = 0
+    error: ApiError | None = None
+
+
+class _Purged(Struct):
+    purged: int = 0
     error: ApiError | None = None
 
 
@@ -53,7 +60,7 @@ class _Got(Struct):
     error: ApiError | None = None
 
 
-A = TypeVar("A", _Info, _Got)
+A = TypeVar("A", _Info, _Got, _Purged)
 
 
 def parse_time(text: str) -> float:
@@ -157,6 +164,27 @@ class JetStreamLog:
                     return
         finally:
             await pump.close()
+
+    async def purge(self, pattern: str, up_to: int) -> int:
+        """Remove what a subject or pattern holds up to and including a position; how many messages that were."""
+        # The server keeps the sequence it is given.
+        answer = await self._api(f"STREAM.PURGE.{self._name}", {"filter": pattern, "seq": up_to + 1}, _Purged)
+        if answer.error is not None:
+            raise from_api(answer.error.code, answer.error.err_code, answer.error.description)
+        return answer.purged
+
+    async def counts(self, pattern: str) -> dict[str, int]:
+        """How many messages each subject that matches holds; asked page by page."""
+        counts: dict[str, int] = {}
+        while True:
+            query = {"subjects_filter": pattern, "offset": len(counts)}
+            info = await self._api(f"STREAM.INFO.{self._name}", query, _Info)
+            if info.error is not None:
+                raise from_api(info.error.code, info.error.err_code, info.error.description)
+            before = len(counts)
+            counts.update(info.state.subjects)
+            if len(counts) >= info.total or len(counts) == before:
+                return counts
 
     async def _message(self, query: Mapping[str, object]) -> Message | None:
         got = await self._api(f"STREAM.MSG.GET.{self._name}", query, _Got)

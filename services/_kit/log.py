@@ -122,6 +122,15 @@ class Log(Protocol):
     def read(self, filters: Sequence[str], start: int = 1, stop: int | None = None) -> AsyncIterator[Message]:
         """Every stored message that matches, from `start` up to `stop` (None: the end at the time of the call)."""
 
+    async def purge(self, pattern: str, up_to: int) -> int:
+        """Remove what a subject or pattern holds up to and including a position; how many messages that were.
+
+        Positions of what stays, and the end of the stream, do not change.
+        """
+
+    async def counts(self, pattern: str) -> dict[str, int]:
+        """How many messages each subject that matches holds."""
+
 
 def match(pattern: str, subject: str) -> bool:
     """Whether a subject matches a pattern with `*` (one token) and a final `>` (one or more tokens)."""

@@ -99,6 +99,19 @@ class MemoryLog:
             if message is not None and any(match(pattern, message.subject) for pattern in filters):
                 yield message
 
+    async def purge(self, pattern: str, up_to: int) -> int:
+        """Remove what a subject or pattern holds up to and including a position; how many messages that were."""
+        gone = [seq for seq, held in self._messages.items() if seq <= up_to and match(pattern, held.subject)]
+        for seq in gone:
+            message = self._messages.pop(seq)
+            self._subjects[message.subject].remove(seq)
+            self._bytes -= len(message.data)
+        return len(gone)
+
+    async def counts(self, pattern: str) -> dict[str, int]:
+        """How many messages each subject that matches holds."""
+        return {subject: len(held) for subject, held in self._subjects.items() if held and match(pattern, subject)}
+
     def replace(self) -> None:
         """Become another, empty stream of the same name, as if an operator had made it anew."""
         self._clear()

@@ -31,6 +31,7 @@ SERVICES: Final = (
     "executor",
     "status_aggregator",
     "gateway",
+    "janitor",
 )
 _WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "executor", "status_aggregator"})
 

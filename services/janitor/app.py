@@ -1,0 +1,230 @@
+"""Runs the janitor: purges what ended, trims busy subjects, and tells who remembers tombstones that they are gone.
+
+Purges carry no fence, and need none: what was once due stays due, and up to its position there are only tombstones and
+what they supersede. An instance that was deposed, or killed between two purges, leaves nothing wrong behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from schemas.codec import Known
+from schemas.hints import Purged
+from schemas.keys import ObjectKey, PolicyKey
+from schemas.subjects import PURGED
+from schemas.topology import FACTS as FACTS_STREAM
+from services._kit.errors import LogError
+from services._kit.history import HISTORY, held
+from services._kit.log import Message
+from services._kit.service import NOTHING, BaseService, Context, Decision
+from services._rules.end_of_life import FACTS, OBSERVED, Purge, cut
+from services.janitor.decide import decide, trims
+from services.janitor.metrics import JanitorStats, register
+from services.janitor.settings import JanitorSettings
+from services.janitor.state import (
+    JanitorState,
+    Key,
+    Tail,
+    fold,
+    forget_cluster,
+    forget_object,
+    forget_policy,
+    unreadable,
+)
+
+_AT_ONCE: Final = 16
+
+log = structlog.get_logger("janitor")
+
+
+class End(Struct, frozen=True):
+    """Remove what is left of something."""
+
+    key: ObjectKey | PolicyKey | str
+    purges: tuple[Purge, ...]
+
+
+class AskHistory(Struct, frozen=True):
+    """Something waits for HISTORY to hold a position."""
+
+    key: Key
+    position: int
+
+
+class Trim(Struct, frozen=True):
+    """Look at how many events a subject has."""
+
+    tail: Tail
+
+
+class Janitor(BaseService[JanitorState, Key]):
+    """Everything in, purges out."""
+
+    name = "janitor"
+    filters = (
+        "template.>",
+        "policy.>",
+        "cluster.*",
+        "binding.>",
+        "estimate.>",
+        "placement.>",
+        "eviction.>",
+        "work.>",
+        "rollup.>",
+        "observed.>",
+    )
+
+    def __init__(self, settings: JanitorSettings) -> None:
+        self.stats = JanitorStats()
+        self._settings = settings
+        self._context: Context[JanitorState, Key] | None = None
+
+    def new_state(self) -> JanitorState:
+        """An empty projection."""
+        return JanitorState(tail=self._settings.janitor_tail)
+
+    def fold(self, state: JanitorState, message: Message, event: Known) -> Iterable[Key]:
+        """Apply one event."""
+        return fold(state, message.seq, message.time, message.subject, event)
+
+    def unreadable(self, state: JanitorState, message: Message) -> Iterable[Key]:
+        """What a newer version said something of stays."""
+        return unreadable(state, message.subject)
+
+    def forget(self, state: JanitorState, purged: Purged) -> None:
+        """Nothing: an instance that only stands by finds it purged already, and looks once more."""
+
+    def recover(self, state: JanitorState) -> Iterable[Key]:
+        """Everything: retention may be over, and a purge may have been cut short."""
+        return [*state.objects, *state.policies, *state.clusters]
+
+    def decide(self, state: JanitorState, key: Key, now: float) -> Decision:
+        """What of one thing may go now; a purge that does not get through is tried again."""
+        again = now + self._settings.janitor_patience
+        if isinstance(key, Tail):
+            return Decision(effects=(Trim(key),), wake_at=again) if trims(state, key) else NOTHING
+        verdict = decide(state, key, now, self._settings.janitor_retention)
+        if verdict.ask_history:
+            return Decision(effects=(AskHistory(key, verdict.needs),), wake_at=again)
+        if verdict.purges:
+            return Decision(effects=(End(key, verdict.purges),), wake_at=again)
+        return Decision(wake_at=verdict.wake_at)
+
+    async def start(self, context: Context[JanitorState, Key]) -> None:
+        """Take the runtime's services."""
+        self._context = context
+        register(context.metrics.reads, context.projection.state, self.stats)
+
+    async def on_leading(self) -> None:
+        """Learn how far HISTORY is, and which subjects grew long while nobody looked."""
+        context = self._context
+        assert context is not None
+        state = context.projection.state
+        busy: list[Tail] = []
+        try:
+            state.held = await held(context.logs[HISTORY])
+            for pattern in FACTS_STREAM.subjects:
+                for subject, count in (await context.logs[FACTS].counts(pattern)).items():
+                    if count > 1:
+                        state.counts[subject] = count
+                    if count > state.tail:
+                        busy.append(Tail(subject))
+        except LogError as error:
+            # Nothing is lost but time: the counts go on from here.
+            log.warning("log_not_counted", error=str(error))
+        context.mark(busy)
+
+    async def perform(self, effects: Sequence[object]) -> None:
+        """Purge and trim; what fails is decided again after a while."""
+        waiting = [effect for effect in effects if isinstance(effect, AskHistory)]
+        trims = [effect.tail.subject for effect in effects if isinstance(effect, Trim)]
+        ends = [effect for effect in effects if isinstance(effect, End)]
+        if waiting or trims:
+            await self._ask_history(waiting)
+        room = asyncio.Semaphore(_AT_ONCE)
+        ended = [end for end in await asyncio.gather(*(self._end(end, room) for end in ends)) if end is not None]
+        if ended:
+            await self._announce(ended)
+        for subject in trims:
+            await self._trim(subject)
+
+    async def _ask_history(self, waiting: Sequence[AskHistory]) -> None:
+        context = self._context
+        assert context is not None
+        state = context.projection.state
+        try:
+            state.held = await held(context.logs[HISTORY])
+        except LogError as error:
+            self._failed("history_not_read", HISTORY, error)
+            return
+        context.mark([effect.key for effect in waiting if effect.position <= state.held])
+
+    async def _end(self, end: End, room: asyncio.Semaphore) -> End | None:
+        """Carry out the purges of one thing in their order; None when one did not get through."""
+        context = self._context
+        assert context is not None
+        async with room:
+            for purge in end.purges:
+                try:
+                    self.stats.purged += await context.logs[purge.stream].purge(purge.subject, purge.up_to)
+                except LogError as error:
+                    self._failed("purge_failed", purge.subject, error)
+                    return None
+        self._forget(context.projection.state, end)
+        self.stats.ended += 1
+        return end
+
+    def _forget(self, state: JanitorState, end: End) -> None:
+        facts = max((purge.up_to for purge in end.purges if purge.stream == FACTS), default=0)
+        observed = max((purge.up_to for purge in end.purges if purge.stream == OBSERVED), default=0)
+        match end.key:
+            case ObjectKey():
+                forget_object(state, end.key, facts, observed)
+            case PolicyKey():
+                forget_policy(state, end.key, facts)
+            case name:
+                forget_cluster(state, name, facts, observed)
+        for purge in end.purges:
+            state.counts.pop(purge.subject, None)
+
+    async def _announce(self, ended: Sequence[End]) -> None:
+        """Tell who remembers tombstones; nobody depends on hearing it."""
+        context = self._context
+        assert context is not None
+        if context.connection is None:
+            return
+        hint = Purged(
+            objects=tuple(end.key for end in ended if isinstance(end.key, ObjectKey)),
+            policies=tuple(end.key for end in ended if isinstance(end.key, PolicyKey)),
+            clusters=tuple(end.key for end in ended if isinstance(end.key, str)),
+        )
+        try:
+            await context.connection.publish(PURGED, msgspec.json.encode(hint))
+        except LogError as error:
+            self._failed("purges_not_announced", PURGED, error)
+
+    async def _trim(self, subject: str) -> None:
+        """Cut the events of a subject that are neither among its newest nor missing in HISTORY."""
+        context = self._context
+        assert context is not None
+        state, facts = context.projection.state, context.logs[FACTS]
+        try:
+            positions = [message.seq async for message in facts.read([subject])]
+            up_to = cut(positions, state.tail, state.held)
+            if up_to:
+                self.stats.trimmed += await facts.purge(subject, up_to)
+            left = [seq for seq in positions if seq > up_to]
+        except LogError as error:
+            self._failed("trim_failed", subject, error)
+            return
+        state.counts[subject] = len(left)
+
+    def _failed(self, what: str, where: str, error: LogError) -> None:
+        self.stats.failures += 1
+        log.warning(what, subject=where, error=str(error))

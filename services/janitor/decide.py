@@ -1,0 +1,104 @@
+"""Decides what of the log may go now, and when to look again; reasons are sentences for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from schemas.keys import ObjectKey, PolicyKey
+from schemas.subjects import policy as policy_subject
+from services._rules.end_of_life import (
+    FACTS,
+    Facet,
+    Purge,
+    Sighting,
+    cluster_holds,
+    cluster_purges,
+    highest,
+    purges_of,
+    since,
+    unfinished,
+)
+from services.janitor.state import JanitorState, Key, Tail
+
+
+class Verdict(Struct, frozen=True):
+    """Purges in their order; `waits` says why there are none.
+
+    `ask_history`: the only thing missing is that HISTORY was seen to hold everything up to `needs`. At `wake_at`
+    (seconds since 1970) something may be due.
+    """
+
+    purges: tuple[Purge, ...] = ()
+    waits: str = ""
+    wake_at: float | None = None
+    ask_history: bool = False
+    needs: int = 0
+
+
+def decide(state: JanitorState, key: Key, now: float, retention: float) -> Verdict:
+    """What of an object, a policy or a cluster may go; `retention` in seconds."""
+    match key:
+        case ObjectKey():
+            return _object(state, key, now, retention)
+        case PolicyKey():
+            return _policy(state, key, now, retention)
+        case Tail():
+            return Verdict(waits="a busy subject is trimmed, not purged")
+        case _:
+            return _cluster(state, key, now, retention)
+
+
+def trims(state: JanitorState, key: Tail) -> bool:
+    """Whether a subject has to be looked at."""
+    return state.counts.get(key.subject, 0) > state.tail
+
+
+def _object(state: JanitorState, key: ObjectKey, now: float, retention: float) -> Verdict:
+    remains = state.objects.get(key)
+    if remains is None:
+        return Verdict(waits="the log holds nothing of it")
+    waits = unfinished(remains, state.members, state.folded)
+    if waits:
+        return Verdict(waits=waits)
+    return _when(state, purges_of(key, remains), highest(remains), since(remains) + retention, now)
+
+
+def _policy(state: JanitorState, key: PolicyKey, now: float, retention: float) -> Verdict:
+    known = state.policies.get(key)
+    if known is None or not known.closed:
+        return Verdict(waits="the policy is there" if known is not None else "the log holds nothing of it")
+    return _when(state, (Purge(FACTS, policy_subject(key), known.seq),), known.seq, known.time + retention, now)
+
+
+def _cluster(state: JanitorState, name: str, now: float, retention: float) -> Verdict:
+    removed = state.clusters.get(name)
+    if removed is None:
+        return Verdict(waits="the log holds nothing of it")
+    if not removed.closed:
+        return Verdict(waits="it is a member")
+    works: dict[ObjectKey, Facet] = {}
+    observed: dict[ObjectKey, Sighting] = {}
+    for key in state.in_cluster.get(name, ()):
+        remains = state.objects[key]
+        if (work := remains.works.get(name)) is not None:
+            works[key] = work
+        if (seen := remains.observed.get(name)) is not None:
+            observed[key] = seen
+    waits = cluster_holds(works)
+    if waits:
+        return Verdict(waits=waits)
+    needs = max((removed.seq, *(work.seq for work in works.values())))
+    said: list[Facet | Sighting] = [removed, *works.values(), *observed.values()]
+    last = max(item.time for item in said)
+    return _when(state, cluster_purges(name, removed, works, observed), needs, last + retention, now)
+
+
+def _when(state: JanitorState, purges: Sequence[Purge], needs: int, due: float, now: float) -> Verdict:
+    """The conditions that all ends share: the retention is over, and HISTORY holds what would go."""
+    if now < due:
+        return Verdict(waits="its retention is not over", wake_at=due)
+    if state.held < needs:
+        return Verdict(waits="HISTORY does not hold it yet", ask_history=True, needs=needs)
+    return Verdict(purges=tuple(purges))

@@ -1,0 +1,27 @@
+"""The catalogue of the janitor's metrics; the runtime's own are in services/_kit/metrics.py."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from services._kit.metrics import ReadCollector
+from services.janitor.state import JanitorState
+
+
+class JanitorStats(Struct):
+    """Counters since the start."""
+
+    ended: int = 0
+    purged: int = 0
+    trimmed: int = 0
+    failures: int = 0
+
+
+def register(reads: ReadCollector, state: JanitorState, stats: JanitorStats) -> None:
+    """Offer what is on the log and what left it."""
+    reads.gauge("janitor_objects", "Objects that the log holds something of", lambda: len(state.objects))
+    reads.gauge("janitor_history_position", "Last position seen in stream HISTORY", lambda: state.held)
+    reads.counter("janitor_ended", "Objects, policies and clusters removed from the log", lambda: stats.ended)
+    reads.counter("janitor_purged", "Messages of what ended", lambda: stats.purged)
+    reads.counter("janitor_trimmed", "Old messages of busy subjects", lambda: stats.trimmed)
+    reads.counter("janitor_failures", "Purges that did not get through", lambda: stats.failures)

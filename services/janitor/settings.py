@@ -1,0 +1,22 @@
+"""Settings of the janitor: how long ended things stay, and how many events a subject keeps."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from services._kit.settings import Settings
+
+DAY: Final = 86400.0
+
+
+class JanitorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Times in seconds."""
+
+    janitor_retention: Annotated[float, Meta(ge=0)] = 7 * DAY
+    """How long everything stays after the last thing was said of an object that ended."""
+    janitor_tail: Annotated[int, Meta(ge=1)] = 64
+    """Events that FACTS keeps of a subject; older ones are in HISTORY."""
+    janitor_patience: Annotated[float, Meta(gt=0)] = 5.0
+    """After how long a purge that did not get through, or that HISTORY is behind of, is tried again."""

@@ -1,0 +1,144 @@
+"""Projects what the log holds of every object, policy and cluster, and how far HISTORY has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from schemas.codec import Known
+from schemas.events.observed import WorkObserved
+from schemas.keys import ObjectKey, PolicyKey
+from schemas.subjects import cluster_of, object_key, policy_key
+from services._rules.end_of_life import Facet, Remains, Sighting, closes
+
+
+class Tail(Struct, frozen=True, array_like=True):
+    """A subject of which FACTS may hold more events than it should."""
+
+    subject: str
+
+
+Key = ObjectKey | PolicyKey | str | Tail
+"""An object, a policy, a cluster by its name, or a busy subject."""
+
+
+class JanitorState(Struct):
+    """The projection. `held` is the last position that HISTORY was seen to hold, `folded` the last fact taken in."""
+
+    objects: dict[ObjectKey, Remains] = field(default_factory=dict)
+    policies: dict[PolicyKey, Facet] = field(default_factory=dict)
+    clusters: dict[str, Facet] = field(default_factory=dict)
+    members: set[str] = field(default_factory=set)
+    in_cluster: dict[str, set[ObjectKey]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    """Events of a subject beyond its first one, as far as they are known."""
+    held: int = 0
+    folded: int = 0
+    tail: int = 64
+
+    def of(self, key: ObjectKey) -> Remains:
+        """What is left of one object, made on first mention."""
+        remains = self.objects.get(key)
+        if remains is None:
+            remains = self.objects[key] = Remains()
+        return remains
+
+
+def fold(state: JanitorState, seq: int, time: float, subject: str, event: Known) -> Iterable[Key]:
+    """Apply one event; what may have come to its end by it."""
+    aggregate = subject.partition(".")[0]
+    if isinstance(event, WorkObserved):
+        state.of(event.key).observed[event.cluster] = Sighting(seq, time, event.work_seq, event.absent)
+        state.in_cluster.setdefault(event.cluster, set()).add(event.key)
+        return (event.key,)
+    state.folded = max(state.folded, seq)
+    known = Facet(seq, time, closes(event))
+    touched: list[Key] = []
+    if aggregate == "policy":
+        policy = policy_key(subject)
+        state.policies[policy] = known
+        touched.append(policy)
+    elif aggregate == "cluster":
+        touched.extend(_cluster(state, cluster_of(subject), known))
+    elif aggregate == "work":
+        key, cluster = object_key(subject), cluster_of(subject)
+        state.of(key).works[cluster] = known
+        state.in_cluster.setdefault(cluster, set()).add(key)
+        touched.append(key)
+        if cluster not in state.members:
+            touched.append(cluster)
+    else:
+        key = object_key(subject)
+        state.of(key).facets[aggregate] = known
+        touched.append(key)
+    if event.prev:
+        count = state.counts[subject] = state.counts.get(subject, 0) + 1
+        # Looked at now and then, not with every event: each look reads the subject.
+        if count >= 2 * state.tail and count % state.tail == 0:
+            touched.append(Tail(subject))
+    return touched
+
+
+def _cluster(state: JanitorState, name: str, known: Facet) -> Iterable[Key]:
+    state.clusters[name] = known
+    if not known.closed:
+        state.members.add(name)
+        return ()
+    state.members.discard(name)
+    return (name, *state.in_cluster.get(name, ()))
+
+
+def unreadable(state: JanitorState, subject: str) -> Iterable[Key]:
+    """What must not be purged because a newer version said something of it."""
+    aggregate = subject.partition(".")[0]
+    if aggregate == "policy":
+        return (policy_key(subject),)
+    if aggregate == "cluster":
+        # Whatever was said, the cluster may hold copies.
+        state.members.add(cluster_of(subject))
+        return (cluster_of(subject),)
+    if aggregate in ("work", "observed"):
+        return (object_key(subject), cluster_of(subject))
+    return (object_key(subject),)
+
+
+def forget_object(state: JanitorState, key: ObjectKey, facts: int, observed: int) -> None:
+    """Drop what was purged of an object: its facts up to one position, its observations up to another."""
+    remains = state.objects.get(key)
+    if remains is None:
+        return
+    remains.facets = {name: item for name, item in remains.facets.items() if item.seq > facts}
+    remains.works = {name: item for name, item in remains.works.items() if item.seq > facts}
+    remains.observed = {name: item for name, item in remains.observed.items() if item.seq > observed}
+    for cluster, keys in state.in_cluster.items():
+        if cluster not in remains.works and cluster not in remains.observed:
+            keys.discard(key)
+    if remains.nothing:
+        del state.objects[key]
+
+
+def forget_cluster(state: JanitorState, name: str, facts: int, observed: int) -> None:
+    """Drop what was purged of a cluster, as `forget_object` does."""
+    known = state.clusters.get(name)
+    if known is not None and known.seq <= facts:
+        del state.clusters[name]
+    for key in list(state.in_cluster.get(name, ())):
+        remains = state.of(key)
+        if name in remains.works and remains.works[name].seq <= facts:
+            del remains.works[name]
+        if name in remains.observed and remains.observed[name].seq <= observed:
+            del remains.observed[name]
+        if name not in remains.works and name not in remains.observed:
+            state.in_cluster[name].discard(key)
+        if remains.nothing:
+            del state.objects[key]
+    if not state.in_cluster.get(name, ()):
+        state.in_cluster.pop(name, None)
+
+
+def forget_policy(state: JanitorState, key: PolicyKey, facts: int) -> None:
+    """Drop a purged policy."""
+    known = state.policies.get(key)
+    if known is not None and known.seq <= facts:
+        del state.policies[key]

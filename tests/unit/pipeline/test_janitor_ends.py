@@ -1,0 +1,273 @@
+"""When the janitor removes what ended, and that removing it step by step resurrects nothing."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from schemas.events.cluster import ClusterRemoved
+from schemas.events.estimate import CapacityEstimated
+from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
+from schemas.events.policy import PolicyChanged, PolicyDeleted
+from schemas.keys import PolicyKey
+from services._rules.end_of_life import cut
+from services.janitor.decide import Verdict, decide
+from services.janitor.state import Tail, fold, forget_object, unreadable
+from tests.support.facts import KEY, cluster, template
+from tests.support.lifetimes import World, named
+
+RETENTION = 100.0
+OVER = 2000.0
+POLICY = PolicyKey("PropagationPolicy", "default", "nginx-propagation")
+
+
+def ended(*members: str) -> World:
+    """An object that was created, propagated, summed up and deleted again."""
+    world = World(*(members or ("m1", "m2")))
+    world.create()
+    world.say(CapacityEstimated(key=KEY, uid="u1", requirements_digest="d"))
+    world.settle()
+    task = EvictionTask(from_cluster="m1", reason="r", producer="p")
+    world.say(EvictionRequested(key=KEY, uid="u1", tasks=(task,)), EvictionFinished(key=KEY, uid="u1"))
+    world.settle()
+    world.delete()
+    world.settle()
+    return world
+
+
+def verdict(world: World, key: object = KEY, now: float = OVER) -> Verdict:
+    return decide(world.janitor(), key, now, RETENTION)  # type: ignore[arg-type]
+
+
+def test_everything_of_an_ended_object_goes_and_nothing_else() -> None:
+    world = ended()
+    world.create(named("other"))
+    world.settle()
+    others = [name for name in world.present(">") if name.endswith(".other")]
+    purges = verdict(world).purges
+    assert [purge.subject.partition(".")[0] for purge in purges] == [
+        "work",
+        "observed",
+        "rollup",
+        "eviction",
+        "estimate",
+        "placement",
+        "binding",
+        "template",
+    ]
+    world.purge(purges)
+    assert world.present(">") == sorted(["cluster.m1", "cluster.m2", *others])
+    assert len(others) == 8
+
+
+def test_a_stop_after_any_purge_resurrects_nothing_and_the_next_janitor_finishes() -> None:
+    world = ended()
+    purges = verdict(world).purges
+    for done in range(len(purges) + 1):
+        stopped = world.copy()
+        stopped.purge(purges[:done])
+        assert stopped.settle() == [], f"after {done} purges"
+        stopped.purge(verdict(stopped).purges)
+        assert stopped.present(">") == ["cluster.m1", "cluster.m2"], f"after {done} purges"
+
+
+def test_an_object_of_the_same_name_made_after_any_purge_lives_as_if_there_had_been_none() -> None:
+    world = ended()
+    purges = verdict(world).purges
+
+    def reborn(done: int) -> list[tuple[str, object]]:
+        again = world.copy()
+        again.purge(purges[:done])
+        again.create(uid="u2")
+        again.settle()
+        # A purge decided before comes late: it reaches no further than its tombstones.
+        again.purge(purges[done:])
+        again.settle()
+        assert verdict(again).waits == "its template is not closed"
+        bare = [
+            (subject, replace(event, prev=0))
+            for stream in ("FACTS", "OBSERVED")
+            for _, _, subject, event in again.latest(stream)
+            if "nginx" in subject
+        ]
+        return [(subject, getattr(event, "uid", "")) for subject, event in bare]
+
+    expected = {subject: "u2" for subject, _ in reborn(len(purges))}
+    assert len(expected) == 8
+    for done in range(len(purges)):
+        assert dict(reborn(done)) == expected, f"after {done} purges"
+
+
+def test_nothing_goes_before_the_retention_is_over() -> None:
+    found = verdict(ended(), now=1000.0 + RETENTION - 1)
+    assert found.purges == ()
+    assert found.wake_at == 1000.0 + RETENTION
+
+
+def test_nothing_goes_before_history_holds_its_last_event() -> None:
+    state = ended().janitor()
+    last = max(item.seq for item in (*state.objects[KEY].facets.values(), *state.objects[KEY].works.values()))
+    state.held = last - 1
+    found = decide(state, KEY, OVER, RETENTION)
+    assert (found.purges, found.ask_history, found.needs) == ((), True, last)
+    state.held = last
+    assert decide(state, KEY, OVER, RETENTION).purges
+
+
+@pytest.mark.parametrize("aggregate", ["template", "binding", "placement", "eviction", "rollup"])
+def test_an_open_facet_keeps_the_object(aggregate: str) -> None:
+    state = ended().janitor()
+    facets = state.objects[KEY].facets
+    facets[aggregate] = replace(facets[aggregate], closed=False)
+    assert decide(state, KEY, OVER, RETENTION) == Verdict(waits=f"its {aggregate} is not closed")
+
+
+def test_a_member_that_nobody_reaches_keeps_the_object_until_it_is_back() -> None:
+    world = World("m1", "m2")
+    world.create()
+    world.settle()
+    world.down = {"m2"}
+    world.delete()
+    world.settle()
+    assert verdict(world).purges == ()
+    world.down = set()
+    world.settle()
+    assert verdict(world).purges
+
+
+def test_a_member_that_nobody_reaches_keeps_the_object_until_it_is_removed() -> None:
+    world = World("m1", "m2")
+    world.create()
+    world.settle()
+    world.down = {"m2"}
+    world.delete()
+    world.settle()
+    world.say(ClusterRemoved(name="m2", uid="uid-m2"))
+    world.settle()
+    world.purge(verdict(world).purges)
+    world.purge(verdict(world, "m2").purges)
+    assert world.present(">") == ["cluster.m1"]
+
+
+def test_a_confirmation_of_an_earlier_withdrawal_does_not_count() -> None:
+    state = ended().janitor()
+    remains = state.objects[KEY]
+    seen = remains.observed["m1"]
+    remains.observed["m1"] = replace(seen, work_seq=remains.works["m1"].seq - 1)
+    assert decide(state, KEY, OVER, RETENTION).waits == "cluster m1 has not confirmed that its copy is gone"
+
+
+def test_a_copy_that_is_still_there_keeps_the_object() -> None:
+    state = ended().janitor()
+    remains = state.objects[KEY]
+    remains.observed["m1"] = replace(remains.observed["m1"], absent=False)
+    assert decide(state, KEY, OVER, RETENTION).waits == "cluster m1 has not confirmed that its copy is gone"
+
+
+def test_an_observation_that_came_before_its_work_is_kept() -> None:
+    world = ended()
+    state = world.janitor()
+    remains = state.objects[KEY]
+    del remains.works["m1"]
+    remains.observed["m1"] = replace(remains.observed["m1"], work_seq=state.folded + 1)
+    assert decide(state, KEY, OVER, RETENTION).waits == "the work that cluster m1 reports on is not known yet"
+
+
+def test_a_cluster_of_which_a_newer_version_speaks_counts_as_a_member() -> None:
+    world = World("m1", "m2")
+    world.create()
+    world.settle()
+    world.down = {"m2"}
+    world.delete()
+    world.settle()
+    world.say(ClusterRemoved(name="m2", uid="uid-m2"))
+    world.settle()
+    state = world.janitor()
+    assert decide(state, KEY, OVER, RETENTION).purges
+    assert list(unreadable(state, "cluster.m2")) == ["m2"]
+    assert decide(state, KEY, OVER, RETENTION).waits == "cluster m2 has not confirmed that its copy is gone"
+
+
+def test_a_removed_cluster_goes_with_its_works_once_all_are_withdrawn() -> None:
+    world = World("m1", "m2")
+    world.create()
+    world.settle()
+    assert verdict(world, "m2").waits == "it is a member"
+    world.say(ClusterRemoved(name="m2", uid="uid-m2"))
+    assert verdict(world, "m2").waits.startswith("the work of ")
+    world.settle()
+    world.purge(verdict(world, "m2").purges)
+    assert [name for name in world.present(">") if ".m2" in name] == []
+    assert len(world.present("work.m1.>")) == 1
+    assert world.settle() == []
+    world.say(cluster("m2"))
+    assert verdict(world, "m2").waits == "it is a member"
+
+
+def test_a_deleted_policy_goes() -> None:
+    world = World()
+    world.say(PolicyChanged(key=POLICY, uid="p", manifest=template().manifest))  # type: ignore[arg-type]
+    assert verdict(world, POLICY).waits == "the policy is there"
+    world.say(PolicyDeleted(key=POLICY, uid="p"))
+    world.purge(verdict(world, POLICY).purges)
+    assert world.present(">") == []
+
+
+def test_what_is_said_of_an_object_after_its_purge_is_not_forgotten() -> None:
+    world = ended()
+    state = world.janitor()
+    world.create(uid="u2")
+    for seq, time, subject, event in world.streams["FACTS"][-2:]:
+        list(fold(state, seq, time, subject, event))
+    forget_object(state, KEY, world.ends["FACTS"] - 2, world.ends["OBSERVED"])
+    assert sorted(state.objects[KEY].facets) == ["binding", "template"]
+    assert state.objects[KEY].works == {}
+
+
+def test_many_ended_objects_leave_nothing_but_those_a_lost_member_may_hold() -> None:
+    world = World("m1", "m2")
+    for number in range(50):
+        world.create(named(f"job-{number}"))
+    world.settle()
+    world.down = {"m2"}
+    kept = {f"job-{number}" for number in range(10)}
+    for number in range(50):
+        world.delete(named(f"job-{number}"))
+    world.settle()
+    back = world.copy()
+    state = world.janitor()
+    assert not any(decide(state, key, OVER, RETENTION).purges for key in state.objects)
+    back.down = set()
+    for name in kept:
+        back.create(named(name), uid="u2")
+    back.settle()
+    state = back.janitor()
+    for key in list(state.objects):
+        back.purge(decide(state, key, OVER, RETENTION).purges)
+    left = {name.rpartition(".")[2] for name in back.present("template.>")}
+    assert left == kept
+    assert {name.rpartition(".")[2] for name in back.present(">")} == kept | {"m1", "m2"}
+
+
+@pytest.mark.parametrize(
+    ("positions", "tail", "held", "expected"),
+    [
+        ([1, 2, 3, 4, 5], 2, 9, 3),
+        ([1, 2, 3, 4, 5], 2, 2, 2),
+        ([1, 2, 3, 4, 5], 2, 0, 0),
+        ([4, 5], 2, 9, 0),
+        ([], 2, 9, 0),
+    ],
+)
+def test_a_tail_is_cut_up_to_what_history_holds(positions: list[int], tail: int, held: int, expected: int) -> None:
+    assert cut(positions, tail, held) == expected
+
+
+def test_a_busy_subject_is_looked_at_now_and_then() -> None:
+    state = World().janitor()
+    state.tail = 4
+    looks = []
+    for seq in range(1, 30):
+        event = replace(template(), prev=seq - 1)
+        looks += [seq for key in fold(state, seq, 1.0, "template.1.a.b.c", event) if isinstance(key, Tail)]
+    assert looks == [9, 13, 17, 21, 25, 29]
