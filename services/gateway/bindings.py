@@ -164,6 +164,7 @@ def _task(task: EvictionTask) -> Manifest:
         "gracePeriodSeconds": task.grace_period_seconds,
         "suppressDeletion": task.suppress_deletion,
         "creationTimestamp": time_text(task.created_at) if task.created_at else None,
+        "preservedLabelState": task.preserved_state or None,
         "clustersBeforeFailover": list(task.clusters_before) or None,
     }
     return entry | {name: value for name, value in optional.items() if value is not None}

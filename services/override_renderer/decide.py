@@ -18,6 +18,7 @@ from services._rules import constants as const
 from services._rules.division import DivisionError, divide_job_completions
 from services._rules.division import TargetCluster as Share
 from services._rules.effective import effective
+from services._rules.failover.evicting import carried_labels
 from services._rules.interpreter import InterpretError
 from services._rules.overrides import OverrideError, OverridePolicy
 from services._rules.status_render import RenderError, Target, suspends_dispatching
@@ -142,6 +143,7 @@ def _render_all(
                 cluster_policies=cluster_policies,
                 policies=policies,
                 completions=shares,
+                carried=carried_labels(bound.tasks, target.name, len(targets)),
             )
         except (InterpretError, OverrideError, RenderError) as error:
             event = _problem(binding, target.name, previous, str(error))

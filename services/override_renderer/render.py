@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -54,10 +54,12 @@ def render(
     cluster_policies: Sequence[OverridePolicy],
     policies: Sequence[OverridePolicy],
     completions: Sequence[Target] | None = None,
+    carried: Mapping[str, str] | None = None,
 ) -> Rendered:
     """The copy of a pruned template for one cluster (reference 03 §1.4–1.7).
 
-    `completions` is each cluster's share of a Job's completions. Raises InterpretError, OverrideError and RenderError.
+    `completions` is each cluster's share of a Job's completions, `carried` the labels that an application brings along
+    from the cluster it left. Raises InterpretError, OverrideError and RenderError.
     """
     manifest = base
     if binding.workload and _INTERPRETER.hook_enabled(binding.api_version, binding.kind, REVISE_REPLICA):
@@ -65,7 +67,7 @@ def render(
     if completions is not None:
         manifest = apply_job_completions(manifest, target.name, completions)
     overridden = apply_overrides(manifest, cluster, cluster_policies, policies)
-    manifest = overridden.manifest
+    manifest = _labelled(overridden.manifest, carried)
     resolution = conflict_resolution(manifest, _spec(binding.spec).conflict_resolution)
     data = _encoder.encode(_marked(manifest, binding, target.name, template_generation, resolution))
     return Rendered(
@@ -75,6 +77,13 @@ def render(
         cluster_overrides=_recorded(overridden.applied_cluster_overrides),
         overrides=_recorded(overridden.applied_overrides),
     )
+
+
+def _labelled(manifest: Manifest, labels: Mapping[str, str] | None) -> Manifest:
+    if not labels:
+        return manifest
+    metadata = manifest.get("metadata") or {}
+    return {**manifest, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}}
 
 
 def _recorded(applied: Sequence[Applied]) -> tuple[AppliedOverride, ...]:

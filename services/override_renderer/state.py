@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from schemas.codec import Known
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
-from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
@@ -37,6 +37,14 @@ class Bound(Struct):
     eviction: EvictionEvent | None = None
     eviction_seq: int = 0
     works: dict[str, tuple[WorkEvent, int]] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> tuple[EvictionTask, ...]:
+        """Evictions under way for the present uid."""
+        eviction, binding = self.eviction, self.binding
+        if isinstance(eviction, EvictionRequested) and binding is not None and eviction.uid == binding.uid:
+            return eviction.tasks
+        return ()
 
     @property
     def live(self) -> bool:

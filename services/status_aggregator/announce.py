@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from schemas.codec import Known
 from schemas.events.binding import BindingRequested
+from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.rollup import StatusRolledUp
@@ -21,6 +22,8 @@ from services._rules.scheduling.outcome import success_event
 from services.status_aggregator.state import AggregatorState
 
 Manifest = dict[str, Any]
+
+_EVICTION_CONTROLLER: Final = "resource-binding-graceful-eviction-controller"
 
 
 class Note(Struct, frozen=True):
@@ -55,6 +58,12 @@ def announce(state: AggregatorState, event: Known) -> Note | None:
             if binding is None:
                 return None
             return _note(binding, "ScheduleBindingFailed", event.message, event.scheduler, warning=True)
+        case EvictionRequested() | EvictionFinished() if event.left:
+            binding = _binding(state, event.key, event.uid)
+            if binding is None:
+                return None
+            message = f"Evict from cluster {', '.join(event.left)} succeed."
+            return _note(binding, "EvictWorkloadFromClusterSucceed", message, _EVICTION_CONTROLLER)
         case WorkRendered():
             return _rendered(state, event)
         case WorkObserved():

@@ -1,15 +1,17 @@
-"""Takes one cluster from an object's targets and notes the task that lets its copy go (reference 03 §7.3)."""
+"""Takes a cluster from an object's targets: the task that lets its copy go, and what the object carries along."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from schemas.events.eviction import EvictionTask
 from schemas.events.placement import TargetCluster as Target
 
-__all__ = ["Target", "evict"]
+__all__ = ["Target", "carried_labels", "evict"]
+
+_AT_ONCE = frozenset({"Directly", "Immediately"})
 
 
 def evict(
@@ -27,3 +29,15 @@ def evict(
     if any(known.from_cluster == task.from_cluster for known in tasks):
         return left, tuple(tasks)
     return left, (*tasks, replace(task, replicas=leaving.replicas or None))
+
+
+def carried_labels(tasks: Sequence[EvictionTask], cluster: str, target_count: int) -> Mapping[str, str]:
+    """Preserved state that the copy in a cluster gets as labels (reference 03 §7.7).
+
+    Only where the object runs in one cluster, its last eviction removed the old copy at once, and the cluster is new to
+    the object.
+    """
+    if target_count != 1 or not tasks:
+        return {}
+    last = tasks[-1]
+    return last.preserved_state if last.purge_mode in _AT_ONCE and cluster not in last.clusters_before else {}
