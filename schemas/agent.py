@@ -1,6 +1,7 @@
-"""What an agent and the hub say to each other beside facts: greetings, heartbeats with a sample, manifest bytes.
+"""What an agent and the hub say to each other beside facts: greetings, heartbeats with a sample, manifest bytes,
+observations.
 
-Requests go to `hello.<cluster>` and `blobs.<cluster>`; the cluster is the one in the subject, which only that cluster's
+Requests go to `hello.<cluster>`, `blobs.<cluster>` and `reports.<cluster>`; the cluster is the one in the subject, which only that cluster's
 account reaches, never the one in the body.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from msgspec import Struct
+
+from schemas.events.observed import WorkObserved
 
 HEARTBEAT_SECONDS: Final = 10.0
 """How often an agent says hello when nothing else happens."""
@@ -22,6 +25,12 @@ BLOB_END: Final = "Fleetlog-End"
 
 MAX_BLOBS: Final = 64
 """Digests in one request."""
+
+MAX_REPORTS: Final = 200
+"""Observations in one request."""
+
+MAX_REPORT_BYTES: Final = 2 << 20
+"""Size of one request with observations, unless it holds a single one."""
 
 
 class Sample(Struct, frozen=True, kw_only=True):
@@ -78,3 +87,20 @@ class BlobsWanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     digests: tuple[str, ...]
     as_of: int = 0
+
+
+class Reported(Struct, frozen=True, kw_only=True):
+    """Observations, oldest first; the hub gives them their place on the log."""
+
+    events: tuple[WorkObserved, ...]
+
+
+class ReportedAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of observations: all are stored but those in `refused` (index and reason), which never will be.
+
+    With `problem` nothing was stored and the agent asks again, `retry_seconds` later.
+    """
+
+    problem: str = ""
+    refused: tuple[tuple[int, str], ...] = ()
+    retry_seconds: float = 0.0

@@ -1,7 +1,11 @@
 """Says who may talk to the log: one account for the hub, one for every agent, and the few subjects between them.
 
 An agent's account sees the hub through service imports only. The server rewrites the reply subject of every request
-that crosses such an import, so an agent cannot make it write on a subject of its choosing.
+that crosses such an import, so an agent cannot make it write on a subject of its choosing. No stream's subject is
+among them: the hub looks at what an agent reports before it stores it.
+
+The server (2.15.1) connects the imports of an account that appears with a reload only at the reload after that one:
+who adds an agent asks for two. A removed agent is cut off by the first, and no other connection notices either.
 """
 
 from __future__ import annotations
@@ -49,13 +53,27 @@ def next_subject(cluster: str) -> str:
     return f"$JS.API.CONSUMER.MSG.NEXT.{_STREAM}.{agent_consumer(cluster)}"
 
 
+def hello_subject(cluster: str) -> str:
+    """Subject of an agent's greetings and heartbeats."""
+    return f"hello.{escape(cluster)}"
+
+
+def reports_subject(cluster: str) -> str:
+    """Subject on which an agent hands over observations."""
+    return f"reports.{escape(cluster)}"
+
+
+def blobs_subject(cluster: str) -> str:
+    """Subject on which an agent asks for manifest bytes."""
+    return f"blobs.{escape(cluster)}"
+
+
 def agent_exports(cluster: str) -> tuple[Export, ...]:
     """Everything the hub offers one agent; there is nothing else (architecture, section 8)."""
-    token = escape(cluster)
     return (
-        Export(f"observed.{token}.>"),
-        Export(f"hello.{token}"),
-        Export(f"blobs.{token}", stream=True),
+        Export(hello_subject(cluster)),
+        Export(reports_subject(cluster)),
+        Export(blobs_subject(cluster), stream=True),
         Export(next_subject(cluster), stream=True),
     )
 
