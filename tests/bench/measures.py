@@ -15,6 +15,7 @@ from services._kit.kube import KubeClient, resource_path
 from services.cli.layout import CONTROL, Layout
 from tests.bench.logcount import OBJECTS, LogCount
 from tests.bench.observing import Observer, Seen, Wanted
+from tests.bench.playing import Player
 from tests.bench.processes import Meter, pss_mib, running
 
 Manifest = dict[str, Any]
@@ -94,8 +95,11 @@ def _any(_: Seen) -> bool:
 class Bench:
     """One installation under measurement."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, *, play: bool = False) -> None:
+        """`play` makes the bench write the status of Deployments in members, where nobody else does."""
         self.layout = layout
+        self._play = play
+        self._players: list[Player] = []
         installation = layout.load()
         assert installation is not None
         self.members = [member.name for member in installation.members]
@@ -117,9 +121,15 @@ class Bench:
         for observer in namespaces.values():
             await observer.all("exists", [NAMESPACE])
             await observer.stop()
+        if self._play:
+            self._players = [Player(self.clients[name], DEPLOYMENTS) for name in self.members]
+            for player in self._players:
+                await player.start()
 
     async def close(self) -> None:
         """Disconnect."""
+        for player in self._players:
+            await player.stop()
         for client in self.clients.values():
             await client.close()
         await self.count.close()

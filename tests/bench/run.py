@@ -29,6 +29,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--bindings", type=int, default=1000, help="bindings of the restart measure")
     parser.add_argument("--control-kubeconfig", default="", help="a real API server as the control plane")
     parser.add_argument("--member", action="append", default=[], help="name=kubeconfig of a real member")
+    parser.add_argument("--play", action="store_true", help="play the Deployment controller of members without one")
     parser.add_argument("--write-doc", action="store_true", help="write the figures into docs/performance.md")
     parser.add_argument("--dir", default="", help="keep the installation in this directory")
     return parser.parse_args(arguments)
@@ -73,7 +74,7 @@ class Run:
 
     def _with(self, work: Callable[[Bench], Awaitable[None]]) -> None:
         async def body() -> None:
-            bench = Bench(self._fleet.layout)
+            bench = Bench(self._fleet.layout, play=self._asked.play)
             await bench.open()
             try:
                 await work(bench)
