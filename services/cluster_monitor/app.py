@@ -32,6 +32,7 @@ from services.cluster_monitor.metrics import register
 from services.cluster_monitor.probing import Prober
 from services.cluster_monitor.settings import MonitorSettings
 from services.cluster_monitor.state import MonitorState, Probe
+from services.cluster_monitor.taint_policies import TaintPolicies
 
 Manifest = dict[str, Any]
 _GROUP, _VERSION, _RESOURCE = "cluster.karmada.io", "v1alpha1", "clusters"
@@ -60,6 +61,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         self._emptying: dict[str, Emptying] = {}
         self._writes: Background[tuple[str, str]] = Background(concurrency=8, retry=(Retry,))
         self._watch: asyncio.Task[None] | None = None
+        self._taint_policies: TaintPolicies | None = None
         self._leading = False
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -122,6 +124,15 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         )
         self._reflector = reflector
         self._watch = asyncio.create_task(reflector.run())
+        if self._settings.gates()["Failover"]:
+            assert self._context is not None
+            state = self._context.projection.state
+            self._taint_policies = TaintPolicies(self._client, state.taint_policies, self._policies_changed)
+
+    def _policies_changed(self) -> None:
+        """What taints clusters is another set of policies now."""
+        assert self._context is not None
+        self._context.mark(list(self._context.projection.state.clusters))
 
     async def _not_served(self) -> None:
         """The definition of Cluster is not installed (yet): try again until it is."""
@@ -148,6 +159,8 @@ class ClusterMonitor(BaseService[MonitorState, str]):
     async def stop(self) -> None:
         """Close everything."""
         await self.on_following()
+        if self._taint_policies is not None:
+            await self._taint_policies.close()
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)

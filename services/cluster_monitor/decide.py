@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
+from services._rules.failover.taint_policies import apply_policies
 from services._rules.patch import merge_difference
 from services._rules.quantity import parse
 from services.cluster_monitor.readiness import apis_condition, condition, filter_ready, find_condition, taints_for
@@ -93,6 +94,9 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     ready_status = ready["status"] if ready else None
     spec = manifest["spec"]
     taints = taints_for(ready_status, spec.get("taints") or [], _time(now))
+    if state.taint_policies and not deleting:
+        judged = {**manifest, "spec": {**spec, "taints": taints}, "status": status}
+        taints = apply_policies(judged, list(state.taint_policies.values()), _time(now))
     if taints != (spec.get("taints") or []):
         effects.append(WriteSpec(name, metadata.get("resourceVersion", ""), taints))
         spec = {**spec, "taints": taints}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from services._kit.settings import Settings
+from services._kit.settings import Settings, SettingsError
+from services._rules.feature_gates import FeatureGateError, feature_gates
 
 
 class MonitorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -12,3 +13,16 @@ class MonitorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields
     cluster_status_update_frequency: float = 10.0
     cluster_success_threshold: float = 30.0
     cluster_failure_threshold: float = 30.0
+    feature_gates: tuple[str, ...] = ()
+    """Entries such as `Failover=true`: with that gate ClusterTaintPolicies taint clusters."""
+
+    def __post_init__(self) -> None:
+        """Refuse gates that do not exist."""
+        self.gates()
+
+    def gates(self) -> dict[str, bool]:
+        """Every feature gate; raises SettingsError for one that does not exist."""
+        try:
+            return feature_gates(self.feature_gates)
+        except FeatureGateError as error:
+            raise SettingsError(f"FLEETLOG_FEATURE_GATES: {error}") from None

@@ -50,6 +50,8 @@ class MonitorState(Struct):
     """All members by name; `listed` is true once a complete list of Cluster objects was seen."""
 
     clusters: dict[str, ClusterState] = field(default_factory=dict)
+    taint_policies: dict[str, Manifest] = field(default_factory=dict)
+    """ClusterTaintPolicies by name; none where they do not count."""
     listed: bool = False
 
     def of(self, name: str) -> ClusterState:
