@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from services._kit.log import Delivery, Log, Message
+from services._kit.log import Delivery, Log, Message, Pump
 from services._kit.outbox import stream_of
 from services._kit.project import Projection
 
@@ -43,6 +43,12 @@ class Follower(Generic[S, K]):
         self._filters = filters
         self._window = window
         self._on_fed = on_fed
+        self._pumps: dict[str, Pump] = {}
+
+    def behind(self, stream: str) -> int:
+        """Messages of a stream that were not handed to the projection yet."""
+        pump = self._pumps.get(stream)
+        return pump.behind if pump is not None else 0
 
     async def run(self) -> None:
         """Follow every stream until cancelled; raises LogReplaced when the projection has to be built anew."""
@@ -57,7 +63,7 @@ class Follower(Generic[S, K]):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, stream: str) -> None:
-        pump = self._logs[stream].pump(self._filters[stream], window=self._window)
+        pump = self._pumps[stream] = self._logs[stream].pump(self._filters[stream], window=self._window)
         deliveries = pump.__aiter__()
         try:
             async for delivery in deliveries:

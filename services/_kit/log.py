@@ -81,6 +81,10 @@ class Pump(Protocol):
     async def close(self) -> None:
         """Stop reading; the iteration ends."""
 
+    @property
+    def behind(self) -> int:
+        """Messages between the last one handed over and the end of the log, as far as is known."""
+
 
 class Log(Protocol):
     """One stream."""

@@ -177,12 +177,13 @@ class MemoryPump:
         self._filters = tuple(filters)
         self._start = start
         self._window = window
+        self._scanned = 0
         self._closed = asyncio.Event()
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
         """Deliveries in log order; raises LogReplaced when the stream is another one."""
         identity = await self._log.identity()
-        scanned = identity.last_seq
+        scanned = self._scanned = identity.last_seq
         if self._start is None:
             messages = self._log.last_of(self._filters)
             position = messages[-1].seq if messages else 0
@@ -192,7 +193,7 @@ class MemoryPump:
             if not messages:
                 yield Delivery([], True, 0)
         else:
-            position = scanned = self._start - 1
+            position = scanned = self._scanned = self._start - 1
             if identity.last_seq < position:
                 raise LogReplaced(f"stream {self._log.name} ends at {identity.last_seq}, {position} was read before")
             yield Delivery([], self._log.last_seq <= scanned, position)
@@ -201,7 +202,7 @@ class MemoryPump:
             if present.id != identity.id:
                 raise LogReplaced(f"stream {self._log.name} was made anew")
             found = self._log.since(scanned, self._filters, self._window)
-            scanned = found[-1].seq if len(found) == self._window else self._log.last_seq
+            scanned = self._scanned = found[-1].seq if len(found) == self._window else self._log.last_seq
             if found:
                 position = found[-1].seq
                 yield Delivery(found, scanned == self._log.last_seq, position)
@@ -211,6 +212,11 @@ class MemoryPump:
     async def close(self) -> None:
         """Stop reading; the iteration ends."""
         self._closed.set()
+
+    @property
+    def behind(self) -> int:
+        """Messages between the last one handed over and the end of the log."""
+        return len(self._log.since(self._scanned, self._filters, self._log.last_seq + 1))
 
     async def _wait(self, scanned: int) -> None:
         waits = {asyncio.ensure_future(self._log.grown(scanned)), asyncio.ensure_future(self._closed.wait())}

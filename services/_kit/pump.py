@@ -82,6 +82,7 @@ class JetStreamPump:
         self._target = 0  # the stream's end when the consumer was made
         self._received = self._position  # last stream sequence put into the buffer
         self._on_way = 0  # requested and not yet received
+        self._pending = 0  # not yet received, asked for or not
         self._quiet = 0
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
@@ -117,6 +118,11 @@ class JetStreamPump:
         """Stop reading; the iteration ends."""
         self._closed = True
         self._wake.set()
+
+    @property
+    def behind(self) -> int:
+        """Messages between the last one handed over and the end of the log, as the server last told."""
+        return self._pending + len(self._buffer)
 
     def _lose(self) -> None:
         self._restart = True
@@ -201,6 +207,7 @@ class JetStreamPump:
         if created.error is not None:
             raise from_api(created.error.code, created.error.err_code, created.error.description)
         self.stats.consumers += 1
+        self._pending = created.num_pending
         self._caught_up = created.num_pending == 0
 
     def _receiver(self, inbox: str) -> Callable[[Msg], Any]:
@@ -224,6 +231,7 @@ class JetStreamPump:
             return
         self._expected += 1
         self._received = seq
+        self._pending = pending
         self._buffer.append(Message(message.subject, seq, stored / NANOSECOND, message.headers or {}, message.data))
         if not self._caught_up and (pending == 0 or seq >= self._target):
             self._caught_up = True
