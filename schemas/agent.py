@@ -1,8 +1,7 @@
-"""What an agent and the hub say to each other beside facts: greetings, heartbeats with a sample, manifest bytes,
-observations.
+"""What an agent and the hub say to each other: greetings, heartbeats with a sample, manifest bytes, observations.
 
-Requests go to `hello.<cluster>`, `blobs.<cluster>` and `reports.<cluster>`; the cluster is the one in the subject, which only that cluster's
-account reaches, never the one in the body.
+Requests go to `hello.<cluster>`, `blobs.<cluster>` and `reports.<cluster>`. The cluster is the one in the subject,
+which only that cluster's account reaches, never the one in the body.
 """
 
 from __future__ import annotations

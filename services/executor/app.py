@@ -14,7 +14,7 @@ from schemas.keys import ObjectKey
 from schemas.subjects import activity
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.parts import LaneSettings, WorkSource
-from services._kit.delivery.reports import Reports
+from services._kit.delivery.reports import Appending, Reports
 from services._kit.errors import LogError
 from services._kit.kube import KubeClient
 from services._kit.log import Message
@@ -22,7 +22,7 @@ from services._kit.member_access import open_member
 from services._kit.service import BaseService, Context
 from services.executor.metrics import register_lane
 from services.executor.settings import ExecutorSettings
-from services.executor.state import Access, ExecutorState, LaneKey, fold, unfinished
+from services.executor.state import Access, ExecutorState, LaneKey, fold
 
 _LOOK_BACK = 8
 
@@ -61,7 +61,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         """Open the control plane, which holds the members' credentials."""
         self._context = context
         self._control = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig, connections=4)
-        self._reports = Reports(context.appender, self._hint)
+        self._reports = Reports(Appending(context.appender, self._hint))
 
     async def _hint(self, cluster: str) -> None:
         """Tell who wants to know that something changed in a cluster; nobody depends on hearing it."""
@@ -132,7 +132,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._lanes[cluster] = (access, lane)
         register_lane(self._context.metrics.reads, lane)
         lane.start()
-        for key in unfinished(state.of(cluster)):
+        for key in state.of(cluster).unfinished():
             lane.look_at(key)
 
     def _opener(self, access: Access) -> Callable[[], Awaitable[KubeClient]]:
@@ -155,10 +155,9 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             return reports.latest(cluster, key) or works.observed.get(key)
 
         async def previous(key: ObjectKey, current: WorkRendered) -> bytes | None:
-            seen = works.observed.get(key)
-            if seen is None or not seen.digest or seen.digest == current.digest:
-                return None
-            before = works.applied.get(key) or await self._recall(current, seen.digest)
+            before, digest = works.before(key, current)
+            if before is None and digest:
+                before = await self._recall(current, digest)
             return None if before is None else await self._bytes(before)
 
         return WorkSource(

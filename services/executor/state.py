@@ -11,8 +11,9 @@ from msgspec import Struct, field
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
-from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
+from services._rules.cluster_works import ClusterWorks
 
 Manifest = dict[str, Any]
 LaneKey = tuple[str, ObjectKey | None]
@@ -70,14 +71,6 @@ def access_of(event: ClusterChanged) -> Access:
     )
 
 
-class ClusterWorks(Struct):
-    """One cluster's works with their positions, the last report on each, and the works that were applied before."""
-
-    works: dict[ObjectKey, tuple[WorkEvent, int]] = field(default_factory=dict)
-    observed: dict[ObjectKey, WorkObserved] = field(default_factory=dict)
-    applied: dict[ObjectKey, WorkRendered] = field(default_factory=dict)
-
-
 class ExecutorState(Struct):
     """The projection of the executor."""
 
@@ -97,19 +90,11 @@ def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable
     """Apply one event; the lanes and objects it concerns."""
     match event:
         case WorkRendered() | WorkWithdrawn():
-            works = state.of(event.cluster)
-            before, seen = works.works.get(event.key), works.observed.get(event.key)
-            if before is not None and isinstance(before[0], WorkRendered) and _applied(before[0], seen):
-                works.applied[event.key] = before[0]
-            works.works[event.key] = (event, seq)
+            state.of(event.cluster).take_work(event, seq)
             return ((event.cluster, event.key),)
         case WorkObserved():
             state.subjects[subject] = seq
-            works = state.of(event.cluster)
-            works.observed[event.key] = event
-            current = works.works.get(event.key)
-            if current is not None and isinstance(current[0], WorkRendered) and _applied(current[0], event):
-                works.applied.pop(event.key, None)
+            state.of(event.cluster).take_observation(event)
             return ()
         case ClusterChanged():
             access = access_of(event)
@@ -122,19 +107,3 @@ def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable
             return ((event.name, None),)
         case _:
             return ()
-
-
-def _applied(work: WorkRendered, seen: WorkObserved | None) -> bool:
-    """Whether the last report says that the cluster holds this very manifest."""
-    return seen is not None and seen.applied and seen.digest == work.digest
-
-
-def unfinished(works: ClusterWorks) -> list[ObjectKey]:
-    """Objects of a cluster that have to be looked at after a start: all but those known to be gone."""
-    found = []
-    for key, (work, _) in works.works.items():
-        seen = works.observed.get(key)
-        done = isinstance(work, WorkWithdrawn) and seen is not None and seen.absent and seen.uid == work.uid
-        if not done:
-            found.append(key)
-    return found

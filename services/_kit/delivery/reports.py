@@ -1,10 +1,10 @@
-"""Puts observations on the log: the newest per object and cluster, many in one batch."""
+"""Hands observations on: the newest per object and cluster, many in one batch."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -22,13 +22,36 @@ LEAVING: Final = "Terminating"
 _BATCH = 400
 
 
+class Publisher(Protocol):
+    """Where observations go."""
+
+    async def publish(self, events: Sequence[WorkObserved]) -> bool:
+        """Store them, however long it takes; false when this instance has to stop reporting."""
+
+
+class Appending:
+    """Appends observations to the log; afterwards calls `hint` with every cluster that something new was said of."""
+
+    def __init__(self, appender: Appender[Any], hint: Callable[[str], Awaitable[None]]) -> None:
+        self._appender = appender
+        self._hint = hint
+
+    async def publish(self, events: Sequence[WorkObserved]) -> bool:
+        """Append in batches."""
+        try:
+            await self._appender.append([KeyedEvents((event.cluster, event.key), (event,)) for event in events])
+        except FenceLost:
+            return False
+        for cluster in {event.cluster for event in events}:
+            await self._hint(cluster)
+        return True
+
+
 class Reports:
     """Pending observations; a newer one of the same object replaces an older one that has not been sent."""
 
-    def __init__(self, appender: Appender[Any], hint: Callable[[str], Awaitable[None]] | None = None) -> None:
-        """`hint` is called with the name of every cluster that something new was reported of."""
-        self._appender = appender
-        self._hint = hint
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
         self._pending: dict[tuple[str, ObjectKey], WorkObserved] = {}
         self._sent: dict[tuple[str, ObjectKey], WorkObserved] = {}
         self._some = asyncio.Event()
@@ -53,6 +76,11 @@ class Reports:
         self._pending[place] = instead_of(self._pending.pop(place, None), event)
         self._some.set()
 
+    @property
+    def backlog(self) -> int:
+        """Observations not yet sent."""
+        return len(self._pending)
+
     def latest(self, cluster: str, key: ObjectKey) -> WorkObserved | None:
         """The observation that is on its way, if any: it counts as said."""
         place = (cluster, key)
@@ -72,12 +100,6 @@ class Reports:
                 batch: dict[tuple[str, ObjectKey], WorkObserved] = {}
                 for place in list(self._pending)[:_BATCH]:
                     batch[place] = self._sent[place] = self._pending.pop(place)
-                groups = [KeyedEvents(place, (event,)) for place, event in batch.items()]
-                try:
-                    await self._appender.append(groups)
-                except FenceLost:
+                if not await self._publisher.publish(list(batch.values())):
                     log.info("reports_stopped", reason="another instance leads")
                     return
-                if self._hint is not None:
-                    for cluster in {cluster for cluster, _ in batch}:
-                        await self._hint(cluster)

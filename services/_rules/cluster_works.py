@@ -1,0 +1,53 @@
+"""Keeps what one cluster shall hold beside what was last seen there, as executor and agent fold it."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from schemas.events.observed import WorkObserved
+from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey
+
+
+class ClusterWorks(Struct):
+    """One cluster's works with their positions, the last report on each, and the works that were applied before."""
+
+    works: dict[ObjectKey, tuple[WorkEvent, int]] = field(default_factory=dict)
+    observed: dict[ObjectKey, WorkObserved] = field(default_factory=dict)
+    applied: dict[ObjectKey, WorkRendered] = field(default_factory=dict)
+
+    def take_work(self, event: WorkEvent, seq: int) -> None:
+        """A work as it is from position `seq` on; the one before is kept while the cluster holds its manifest."""
+        before, seen = self.works.get(event.key), self.observed.get(event.key)
+        if before is not None and isinstance(before[0], WorkRendered) and holds(before[0], seen):
+            self.applied[event.key] = before[0]
+        self.works[event.key] = (event, seq)
+
+    def take_observation(self, event: WorkObserved) -> None:
+        """The newest report on an object."""
+        self.observed[event.key] = event
+        current = self.works.get(event.key)
+        if current is not None and isinstance(current[0], WorkRendered) and holds(current[0], event):
+            self.applied.pop(event.key, None)
+
+    def unfinished(self) -> list[ObjectKey]:
+        """Objects that have to be looked at after a start: all but those known to be gone."""
+        found = []
+        for key, (work, _) in self.works.items():
+            seen = self.observed.get(key)
+            done = isinstance(work, WorkWithdrawn) and seen is not None and seen.absent and seen.uid == work.uid
+            if not done:
+                found.append(key)
+        return found
+
+    def before(self, key: ObjectKey, current: WorkRendered) -> tuple[WorkRendered | None, str]:
+        """The work that was applied before this one as far as it is kept, and its digest; ("" when there is none)."""
+        seen = self.observed.get(key)
+        if seen is None or not seen.digest or seen.digest == current.digest:
+            return None, ""
+        return self.applied.get(key), seen.digest
+
+
+def holds(work: WorkRendered, seen: WorkObserved | None) -> bool:
+    """Whether the last report says that the cluster holds this very manifest."""
+    return seen is not None and seen.applied and seen.digest == work.digest
