@@ -6,27 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-import structlog
-from msgspec import Struct
-
 from services._kit.clock import Clock
-from services._kit.kube import ApiError, KubeClient, Unreachable, decode, resource_path
+from services._kit.kube import ApiError, KubeClient, Unreachable
 from services._kit.member_access import open_member
-from services._rules.quantity import QuantityError
+from services._kit.member_sample import look
 from services.cluster_monitor.state import Probe
-from services.cluster_monitor.summary import summarise
-
-log = structlog.get_logger("cluster_monitor.probing")
 
 Manifest = dict[str, Any]
-_PAGE = "1000"
 QUIET_SECONDS: Final = 0.7
 LONGEST_RESTLESS_SECONDS: Final = 5.0
-
-
-class _Version(Struct, rename="camel"):
-    git_version: str = ""
 
 
 class Prober:
@@ -106,49 +94,9 @@ class Prober:
             client = await self._open()
         except (ApiError, Unreachable, ValueError, OSError) as error:
             return Probe(at=now, error=str(error))
-        try:
-            answer = await self._health(client)
-        except ApiError:
-            return Probe(at=now, online=False)
-        except Unreachable as error:
-            log.info("probe_failed", cluster=self._name, error=str(error))
-            return Probe(at=now, online=False)
-        try:
-            summary = await self._collect(client)
-        except (ApiError, Unreachable, QuantityError, msgspec.MsgspecError) as error:
-            log.warning("summary_failed", cluster=self._name, error=str(error))
-            return Probe(at=now, online=True, healthy=answer, summary=None)
-        return Probe(at=now, online=True, healthy=answer, summary=summary)
-
-    async def _health(self, client: KubeClient) -> bool:
-        try:
-            await client.request("GET", "/readyz", accept="*/*", timeout=10.0)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            await client.request("GET", "/healthz", accept="*/*", timeout=10.0)
-        return True
+        return await look(client, self._name, self._spec.get("resourceModels") or [], now)
 
     async def _open(self) -> KubeClient:
         if self._client is None:
             self._client = await open_member(self._control, self._spec)
         return self._client
-
-    async def _collect(self, client: KubeClient) -> Manifest:
-        version = msgspec.json.decode(await client.request("GET", "/version"), type=_Version)
-        resources = await client.discover(preferred=False)
-        nodes = await _all(client, "nodes")
-        pods = await _all(client, "pods")
-        return summarise(version.git_version, resources, nodes, pods, self._spec.get("resourceModels") or [])
-
-
-async def _all(client: KubeClient, resource: str) -> list[Manifest]:
-    items: list[Manifest] = []
-    params = {"limit": _PAGE}
-    while True:
-        page = decode(await client.request("GET", resource_path("", "v1", resource), params=params))
-        items.extend(page.get("items") or ())
-        following = (page.get("metadata") or {}).get("continue")
-        if not following:
-            return items
-        params = {"limit": _PAGE, "continue": following}

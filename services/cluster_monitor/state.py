@@ -6,23 +6,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from schemas.agent import Sample
 from schemas.events.cluster import ClusterChanged
 
 Manifest = dict[str, Any]
 
 
-class Probe(Struct, frozen=True, kw_only=True):
-    """One look at a member. `summary` holds version, apiEnablements, nodeSummary and resourceSummary when healthy.
-
-    `error` tells why no client could be built; `apis_complete` is None when nothing was collected.
-    """
-
-    at: float
-    online: bool = False
-    healthy: bool = False
-    error: str = ""
-    summary: Manifest | None = None
-    apis_complete: bool = True
+Probe = Sample
+"""One look at a member, by the prober of a push member or by the agent of a pull member."""
 
 
 class ReadyMemory(Struct):
