@@ -1,0 +1,173 @@
+"""Failover as a user meets it: a member dies, a member is tainted, and services are killed in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+from urllib.request import Request, urlopen
+
+import msgspec
+import pytest
+
+from tests.e2e.fleet import Fleet, until, until_equal
+from tests.e2e.kubectls import current_kubectl
+from tests.e2e.space import Space
+
+SETTINGS = {
+    "FLEETLOG_FEATURE_GATES": "Failover=true",
+    "FLEETLOG_ENABLE_NO_EXECUTE_TAINT_EVICTION": "true",
+    "FLEETLOG_CLUSTER_STATUS_UPDATE_FREQUENCY": "0.3",
+    "FLEETLOG_CLUSTER_FAILURE_THRESHOLD": "0.5",
+    "FLEETLOG_CLUSTER_SUCCESS_THRESHOLD": "0.5",
+}
+TAINT_THE_DEAD = {
+    "apiVersion": "policy.karmada.io/v1alpha1",
+    "kind": "ClusterTaintPolicy",
+    "metadata": {"name": "taint-the-dead"},
+    "spec": {
+        "taints": [{"key": "example/failed", "effect": "NoExecute"}],
+        "addOnConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"]}],
+        "removeOnConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["True"]}],
+    },
+}
+EVENLY = {
+    "replicaScheduling": {
+        "replicaSchedulingType": "Divided",
+        "replicaDivisionPreference": "Weighted",
+        "weightPreference": {
+            "staticWeightList": [
+                {"targetCluster": {"clusterNames": [name]}, "weight": 1} for name in ("member1", "member2", "member3")
+            ]
+        },
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """An installation that notices dead members soon and evicts."""
+    if not current_kubectl():
+        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
+    made = Fleet(tmp_path_factory.mktemp("failover"), environment=SETTINGS).start()
+    try:
+        yield made
+    finally:
+        made.stop()
+    assert made.failures() == []
+
+
+@pytest.fixture
+def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
+    """A namespace of its own, present in every member."""
+    made = Space(fleet, f"t{abs(hash(request.node.name)) % 16**8:08x}")
+    made.control.run("create", "namespace", made.name)
+    for member in made.member.values():
+        until(f"namespace {made.name}", lambda m=member: m.get("namespace", made.name))
+    yield made
+    made.control.run("delete", "namespace", made.name, "--wait=false")
+
+
+def api_fault(fleet: Fleet, member: str, mode: str) -> None:
+    """Make the API of a simulated member answer otherwise; `stop` closes its port, `none` opens it again."""
+    url = (fleet.layout.data(member) / "admin.url").read_text().strip()
+    request = Request(
+        f"{url}/faults",
+        data=msgspec.json.encode({"mode": mode}),
+        headers={"Authorization": f"Bearer {fleet.installation.token}", "Content-Type": "application/json"},
+    )
+    with urlopen(request, timeout=10) as answer:
+        assert answer.status == 200
+
+
+def karmadactl(fleet: Fleet, *arguments: str) -> None:
+    """Run the command against the control plane."""
+    code = "from services.cli.karmadactl import main; main()"
+    command = [sys.executable, "-c", code, *arguments, "--kubeconfig", str(fleet.layout.kubeconfig("control"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def binding(space: Space, name: str) -> dict[str, Any]:
+    return space.control.get("rb", f"{name}-deployment", space.name) or {}
+
+
+def assigned(space: Space, name: str) -> dict[str, int]:
+    """Replicas by cluster, as the binding says."""
+    clusters = binding(space, name).get("spec", {}).get("clusters") or []
+    return {target["name"]: target.get("replicas", 0) for target in clusters}
+
+
+def leaving(space: Space, name: str) -> list[str]:
+    """Clusters with a graceful eviction task."""
+    tasks = binding(space, name).get("spec", {}).get("gracefulEvictionTasks") or []
+    return [task["fromCluster"] for task in tasks]
+
+
+def ready(space: Space, name: str) -> int:
+    held = space.control.get("deployment", name, space.name) or {}
+    return int((held.get("status") or {}).get("readyReplicas") or 0)
+
+
+def deployed(space: Space, name: str, placement: dict[str, Any]) -> None:
+    web = space.load("web.yaml")
+    web["metadata"]["name"] = name
+    web["spec"]["replicas"] = 6
+    for part in (web["spec"]["selector"]["matchLabels"], web["spec"]["template"]["metadata"]["labels"]):
+        part["app"] = name
+    space.apply(web)
+    space.policy(web, placement)
+    until_equal(f"replicas of {name}", lambda: assigned(space, name), {"member1": 2, "member2": 2, "member3": 2})
+
+
+def test_replicas_leave_a_dead_member_and_its_copy_goes_when_it_is_back(space: Space, fleet: Fleet) -> None:
+    space.control.apply(TAINT_THE_DEAD)
+    deployed(space, "web", EVENLY)
+    until_equal("ready replicas", lambda: ready(space, "web"), 6)
+    # The scheduler must not answer yet: what an eviction looks like is seen meanwhile.
+    os.kill(fleet.pid("scheduler"), signal.SIGSTOP)
+    api_fault(fleet, "member1", "stop")
+    until_equal("clusters being left", lambda: leaving(space, "web"), ["member1"])
+    assert assigned(space, "web") == {"member2": 2, "member3": 2}
+    (task,) = binding(space, "web")["spec"]["gracefulEvictionTasks"]
+    assert (task["reason"], task["producer"], task["replicas"]) == ("TaintUntolerated", "TaintManager", 2)
+    fleet.kill("failover")
+    fleet.kill("scheduler")
+    until_equal("replicas elsewhere", lambda: assigned(space, "web"), {"member2": 3, "member3": 3})
+    until_equal("clusters being left", lambda: leaving(space, "web"), [])
+    for member in ("member2", "member3"):
+        space.until_field(member, "deployment", "web", "status.readyReplicas", 3)
+    api_fault(fleet, "member1", "none")
+    space.until_in("deployment", "web", ("member2", "member3"))
+    until_equal("taints of member1", lambda: taints(space, "member1"), [])
+    assert assigned(space, "web") == {"member2": 3, "member3": 3}
+    told = [message for _, reason, message in space.events("web") if reason == "EvictWorkloadFromClusterSucceed"]
+    assert told == ["Evict from cluster member1 succeed."]
+
+
+def taints(space: Space, member: str) -> list[str]:
+    spec = (space.control.get("cluster", member) or {}).get("spec") or {}
+    return [f"{taint['key']}:{taint['effect']}" for taint in spec.get("taints") or []]
+
+
+def test_a_taint_drives_out_what_does_not_tolerate_it(space: Space, fleet: Fleet) -> None:
+    tolerated = {"key": "x", "operator": "Equal", "value": "y", "effect": "NoExecute"}
+    deployed(space, "plain", EVENLY)
+    deployed(space, "patient", {**EVENLY, "clusterTolerations": [{**tolerated, "tolerationSeconds": 4}]})
+    deployed(space, "steady", {**EVENLY, "clusterTolerations": [tolerated]})
+    karmadactl(fleet, "taint", "clusters", "member2", "x=y:NoExecute")
+    until_equal("plain", lambda: assigned(space, "plain"), {"member1": 3, "member3": 3})
+    assert assigned(space, "patient") == {"member1": 2, "member2": 2, "member3": 2}
+    # The toleration ends at a time that facts name, whoever decides then.
+    fleet.kill("failover")
+    until_equal("patient", lambda: assigned(space, "patient"), {"member1": 3, "member3": 3})
+    for name in ("plain", "patient"):
+        space.until_in("deployment", name, ("member1", "member3"))
+        until_equal(f"clusters {name} is leaving", lambda name=name: leaving(space, name), [])
+    assert assigned(space, "steady") == {"member1": 2, "member2": 2, "member3": 2}
+    karmadactl(fleet, "taint", "clusters", "member2", "x:NoExecute-")
+    assert taints(space, "member2") == []
+    assert assigned(space, "plain") == {"member1": 3, "member3": 3}
