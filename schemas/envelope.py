@@ -17,13 +17,15 @@ HEADER_TRACEPARENT = "traceparent"
 class Provenance(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Why and from what a fact was decided.
 
-    `as_of` is the log position of the deciding projection; `causes` are the one to three facts that made the key
-    dirty; `own` maps a facet of the same key to the sequence that was seen; `inputs` is a digest of everything else
-    the decision read; `decided_at` is the `now` it was given, in seconds since 1970.
+    `as_of` is the log position of the deciding projection; `causes` and `observed` are the one to three facts and
+    observations that made the key dirty, by their positions in FACTS and in OBSERVED; `own` maps a facet of the same
+    key to the sequence that was seen; `inputs` is a digest of everything else the decision read; `decided_at` is the
+    `now` it was given, in seconds since 1970.
     """
 
     as_of: int = 0
     causes: tuple[int, ...] = ()
+    observed: tuple[int, ...] = ()
     own: dict[str, int] = {}
     inputs: str = ""
     decided_at: float = 0.0

@@ -231,7 +231,16 @@ class Deciding(Generic[S, K]):
         self.in_flight.add(key)
         if decision.events:
             groups.append(
-                KeyedEvents(key, decision.events, cause.seqs, cause.correlation, cause.traceparent, as_of, now)
+                KeyedEvents(
+                    key,
+                    decision.events,
+                    cause.facts,
+                    cause.correlation,
+                    cause.traceparent,
+                    as_of,
+                    now,
+                    cause.observed,
+                )
             )
         if decision.effects:
             effects.append((key, decision.effects))
@@ -308,7 +317,7 @@ class Deciding(Generic[S, K]):
         first = not self.troubles.seen(key)
         parked = self.troubles.failed(key, reason, now)
         if parked:
-            self._parked(key, reason, cause.seqs[-1] if cause.seqs else 0, record=True)
+            self._parked(key, reason, abs(cause.seqs[-1]) if cause.seqs else 0, record=True)
         elif first:
             self._on_problem("decision failed", key, reason)
 

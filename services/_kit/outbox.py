@@ -26,7 +26,7 @@ def stream_of(subject: str) -> str:
 class KeyedEvents(Struct, Generic[K]):
     """Events of one key, stored together; the other fields say what they were decided from.
 
-    `as_of`, `causes` and `decided_at` replace what the events' provenance has, unless they are empty.
+    `as_of`, `causes`, `observed` and `decided_at` replace what the events' provenance has, unless they are empty.
     """
 
     key: K
@@ -36,6 +36,7 @@ class KeyedEvents(Struct, Generic[K]):
     traceparent: str = ""
     as_of: int = 0
     decided_at: float = 0.0
+    observed: tuple[int, ...] = ()
 
 
 class Piece(Struct, Generic[K]):
@@ -83,8 +84,12 @@ def _message(group: KeyedEvents[K], index: int, event: Known, subject: str, prev
     provenance = event.provenance
     if group.as_of:
         # After a takeover nothing marked the key; the newest facets that the decision saw stand for the cause.
-        causes = group.causes or provenance.causes or tuple(sorted(provenance.own.values())[-1:])
-        provenance = replace(provenance, as_of=group.as_of, causes=causes, decided_at=group.decided_at)
+        causes, observed = group.causes or provenance.causes, group.observed or provenance.observed
+        if not causes and not observed:
+            causes = tuple(sorted(provenance.own.values())[-1:])
+        provenance = replace(
+            provenance, as_of=group.as_of, causes=causes, observed=observed, decided_at=group.decided_at
+        )
     event = replace(event, prev=prev, provenance=provenance)
     data = encode(event)
     # The content is part of the cause: what is said anew with other words is another event, not a repetition.

@@ -22,17 +22,31 @@ S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
 
 MAX_CAUSES = 3
+OBSERVED = "OBSERVED"
 _LEASES = "lease."
 
 
 class Cause(Struct):
-    """Why a key is dirty: one to three positions, and the trace of the first."""
+    """Why a key is dirty: one to three positions, and the trace of the first.
+
+    Positions in stream OBSERVED are negative, so that those of two streams keep their order and are told apart.
+    """
 
     seqs: tuple[int, ...] = ()
     correlation: str = ""
     traceparent: str = ""
     since: float = 0.0
     attempts: int = 0
+
+    @property
+    def facts(self) -> tuple[int, ...]:
+        """Positions in FACTS."""
+        return tuple(seq for seq in self.seqs if seq > 0)
+
+    @property
+    def observed(self) -> tuple[int, ...]:
+        """Positions in OBSERVED."""
+        return tuple(-seq for seq in self.seqs if seq < 0)
 
     def add(self, seq: int) -> None:
         """Remember one more cause; the first and the two latest are kept."""
@@ -85,6 +99,7 @@ class Projection(Generic[S, K]):
     def feed(self, delivery: Delivery, stream: str = "FACTS") -> None:
         """Fold a delivery and mark what it touches; one broken event never stops the rest."""
         service, state, fold = self.service, self.state, self.service.fold
+        sign = -1 if stream == OBSERVED else 1
         marked = False
         for message in delivery.messages:
             if self._skip_leases and message.subject.startswith(_LEASES):
@@ -99,7 +114,7 @@ class Projection(Generic[S, K]):
                 keys = fold(state, message, event)
                 if self.marking:
                     for key in keys:
-                        self._mark(key, message)
+                        self._mark(key, message, sign * message.seq)
                         marked = True
                 elif keys is not None:
                     # A fold may be a generator: it works only while it is consumed.
@@ -117,15 +132,15 @@ class Projection(Generic[S, K]):
         if marked and self.on_marked is not None:
             self.on_marked()
 
-    def mark(self, keys: Iterable[K], cause: Cause | None = None) -> None:
-        """Mark keys dirty for a reason outside the log."""
+    def mark(self, keys: Iterable[K], cause: Cause | None = None, since: float = 0.0) -> None:
+        """Mark keys dirty for a reason outside the log that came up at `since` (0: nobody knows when)."""
         if not self.marking:
             return
         marked = False
         for key in keys:
             marked = True
             if key not in self.dirty:
-                self.dirty[key] = Cause() if cause is None else cause
+                self.dirty[key] = Cause(since=since) if cause is None else cause
         if marked and self.on_marked is not None:
             self.on_marked()
 
@@ -151,18 +166,18 @@ class Projection(Generic[S, K]):
         for item in later:
             heappush(self._waiters, item)
 
-    def _mark(self, key: K, message: Message) -> None:
+    def _mark(self, key: K, message: Message, seq: int) -> None:
         cause = self.dirty.get(key)
         if cause is None:
             headers = message.headers
             self.dirty[key] = Cause(
-                (message.seq,),
+                (seq,),
                 headers.get(HEADER_CORRELATION, ""),
                 headers.get(HEADER_TRACEPARENT, ""),
                 message.time,
             )
         else:
-            cause.add(message.seq)
+            cause.add(seq)
 
     def _readable(self, subject: str) -> None:
         for key in self._unread.pop(subject, ()):

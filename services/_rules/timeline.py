@@ -109,7 +109,8 @@ def timeline(facts: Iterable[Fact], others: Iterable[Fact] = ()) -> list[Entry]:
 
 def foreign_causes(entries: Sequence[Entry]) -> list[int]:
     """Positions in FACTS of causes that are facts of other objects, in order."""
-    return sorted({cause.position for entry in entries for cause in entry.causes if not cause.event})
+    causes = (cause for entry in entries for cause in entry.causes)
+    return sorted({cause.position for cause in causes if not cause.event and cause.stream == FACTS})
 
 
 def line(entry: Entry) -> str:
@@ -121,8 +122,14 @@ def line(entry: Entry) -> str:
 def because(entry: Entry) -> str:
     """The causes of a step in words: other facts by position, or what outside of the log started it."""
     if entry.causes:
-        return "because " + ", ".join(f"#{cause.position} {cause.event}".rstrip() for cause in entry.causes)
+        return "because " + ", ".join(_named(cause) for cause in entry.causes)
     return _ORIGINS.get(entry.subject.partition(".")[0], "")
+
+
+def _named(cause: Cause) -> str:
+    """A cause as people read it; observations are counted in their own stream."""
+    stream = "" if cause.stream == FACTS else f"{cause.stream} "
+    return f"{stream}#{cause.position} {cause.event}".rstrip()
 
 
 def offset(milliseconds: float) -> str:
@@ -173,12 +180,9 @@ def _causes(
         # A report that follows a write names the work it acted upon; any other follows a change in the member.
         if not event.work_seq or not (event.operation or event.absent or not event.applied):
             return ()
-        step = known.get((FACTS, event.work_seq))
-        if step is None:
-            return (Cause(event.work_seq),)
-        after = round((fact.time - step.fact.time) * 1000, 3)
-        return (Cause(event.work_seq, step.name, step.fact.subject, FACTS, after),)
-    return tuple(_cause(fact, seq, known) for seq in provenance.causes)
+        return (_cause(fact, event.work_seq, FACTS, known),)
+    facts = (_cause(fact, seq, FACTS, known) for seq in provenance.causes)
+    return (*facts, *(_cause(fact, seq, OBSERVED, known) for seq in provenance.observed))
 
 
 def _cluster(subject: str) -> str:
@@ -191,15 +195,13 @@ def _cluster(subject: str) -> str:
         return ""
 
 
-def _cause(fact: Fact, seq: int, known: Mapping[tuple[str, int], _Read]) -> Cause:
-    """A cause as a link. A position alone does not tell its stream: sums of status look at observations first."""
-    rollup = fact.subject.startswith("rollup.")
-    for stream in (OBSERVED, FACTS) if rollup or fact.stream == OBSERVED else (FACTS,):
-        step = known.get((stream, seq))
-        if step is not None and step.fact.time <= fact.time and step.fact != fact:
-            after = round((fact.time - step.fact.time) * 1000, 3)
-            return Cause(seq, step.name, step.fact.subject, stream, after)
-    return Cause(seq)
+def _cause(fact: Fact, seq: int, stream: str, known: Mapping[tuple[str, int], _Read]) -> Cause:
+    """A cause as a link; one that is not at hand any more is a position alone."""
+    step = known.get((stream, seq))
+    if step is None or step.fact.time > fact.time:
+        return Cause(seq, stream=stream)
+    after = round((fact.time - step.fact.time) * 1000, 3)
+    return Cause(seq, step.name, step.fact.subject, stream, after)
 
 
 __all__ = ["Cause", "Entry", "Fact", "because", "foreign_causes", "line", "offset", "subjects_of", "timeline"]

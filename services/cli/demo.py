@@ -17,13 +17,14 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.keys import ObjectKey
+from services._kit.history import story
 from services._kit.kube import ApiError, KubeClient, resource_path
 from services._kit.member_access import open_member
 from services.cli.applying import read_manifests, write
 from services.cli.control import Target, open_control
 from services.cli.kinds import discover
 from services.cli.layout import CONTROL, Layout
-from services.cli.logbook import log_access, open_log, story
+from services.cli.logbook import log_access, open_log, streams
 from services.cli.printing import table
 from services.cli.running import Failed, patience
 from services.cli.steps import NotReady, until
@@ -154,7 +155,7 @@ async def show(layout: Layout) -> None:
 
 async def _story(layout: Layout) -> None:
     async with open_log(log_access(layout.directory)) as connection:
-        entries = await story(connection, KEY)
+        entries = await story(streams(connection), KEY)
     if not entries:
         print("The log holds no fact about it yet.", file=sys.stderr)
         return

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from schemas.codec import DecodeError, Known, decode
-from schemas.topology import FACTS, HISTORY, STREAMS, Stream
+from schemas.topology import FACTS, HISTORY, OBSERVED, STREAMS, Stream
 from services._kit.jetstream_log import JetStreamLog
 from services._kit.log import Message
 from services._rules.timeline_words import words
@@ -97,7 +97,9 @@ class Teller:
             return self._plain(message, error)
         name = type(event).__name__
         before = self._latest.get(message.subject) or await self._previous(message, event)
-        causes = tuple([await self._cause(message.subject, position) for position in event.provenance.causes])
+        provenance = event.provenance
+        facts = [await self._cause(position) for position in provenance.causes]
+        causes = (*facts, *(f"{OBSERVED.name} #{position}" for position in provenance.observed))
         for memory in (self._latest, self._names):
             if len(memory) > REMEMBERED:
                 memory.clear()
@@ -111,7 +113,7 @@ class Teller:
             name,
             words(event, before),
             causes,
-            event.provenance.as_of,
+            provenance.as_of,
             Raw(message.data),
         )
 
@@ -138,12 +140,9 @@ class Teller:
         except DecodeError:
             return None
 
-    async def _cause(self, subject: str, position: int) -> str:
-        """A cause with its name, as far as it is known for sure.
-
-        Sums of status and observations may name a position of the other stream; those of HISTORY are other ones.
-        """
-        if self._stream.name != FACTS.name or subject.startswith("rollup."):
+    async def _cause(self, position: int) -> str:
+        """A fact that is a cause, with its name as far as it is at hand."""
+        if self._stream.name != FACTS.name:
             return f"#{position}"
         if position not in self._names:
             stored = await self._log.get(position)

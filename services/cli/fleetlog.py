@@ -167,6 +167,8 @@ def events(
 fleetlog history deployment nginx
 fleetlog history deploy/nginx -n web -o wide
 fleetlog history guestbooks.webapp.my.domain sample -o json
+fleetlog history deployment nginx --at 10m          # how everything about it stood ten minutes ago
+fleetlog history deployment nginx --at 2026-11-21T12:00:00Z -o yaml
 """
 )
 def history(
@@ -175,7 +177,8 @@ def history(
     directory: Directory = DEFAULT_DIRECTORY,
     nats: Nats = "",
     kubeconfig: Kubeconfig = "",
-    output: Annotated[str, typer.Option("--output", "-o", help="wide or json.")] = "",
+    output: Annotated[str, typer.Option("--output", "-o", help="wide or json; with --at also yaml.")] = "",
+    at: Annotated[str, typer.Option("--at", help="Its state at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
 ) -> None:
     """Tell what happened to one object, in order, with the cause and the time of each step."""
     from services.cli.kinds import one_object
@@ -187,7 +190,7 @@ def history(
     except Failed as error:
         fail(str(error))
     access, target = _access(directory, nats), _control(directory, kubeconfig)
-    run(tell(access, target, kind, name, namespace, output))
+    run(tell(access, target, kind, name, namespace, output, at))
 
 
 @app.command()

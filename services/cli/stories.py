@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from schemas.keys import ObjectKey
+from services._kit.history import story
 from services._kit.kube import ApiResource, Unreachable
 from services._rules.timeline import Entry, because, line, offset
 from services.cli.control import Target, open_control
 from services.cli.kinds import discover, find
-from services.cli.logbook import LogAccess, open_log, story
+from services.cli.log_times import moment
+from services.cli.logbook import LogAccess, open_log, streams
 from services.cli.printing import aligned, as_json
 from services.cli.running import Failed, complain, patience
+
+_OUTPUTS: Final = ("", "wide", "json", "yaml")
 
 
 def clock_time(seconds: float) -> str:
@@ -51,12 +56,19 @@ def document(key: ObjectKey, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 async def history(
-    access: LogAccess, target: Target, kind: str, name: str, namespace: str = "", output: str = ""
+    access: LogAccess, target: Target, kind: str, name: str, namespace: str = "", output: str = "", at: str = ""
 ) -> int:
-    """Print the story of one object; raises Failed when the log knows nothing of it."""
+    """Print the story of one object, or its state at a moment; raises Failed when the log knows nothing of it."""
+    if output not in _OUTPUTS or (output == "yaml" and not at):
+        raise Failed(f"unsupported output {output!r}; use wide or json, or yaml together with --at")
+    moment_wanted = moment(at, "--at", time.time()) if at else None
     key = await key_of(target, kind, name, namespace)
+    if moment_wanted is not None:
+        from services.cli.log_states import state_at
+
+        return await state_at(access, key, moment_wanted, output)
     async with patience("reading the log"), open_log(access) as connection:
-        entries = await story(connection, key)
+        entries = await story(streams(connection), key)
     if not entries:
         raise Failed(f"the log holds no fact about {key}; a policy has to claim it (kubectl get propagationpolicies)")
     print(as_json(document(key, entries)) if output == "json" else shown(entries, wide=output == "wide"), end="")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
 
 from msgspec import to_builtins
 
 from schemas.keys import ObjectKey
-from services._kit.log import Log, Message
-from services._rules.timeline import FACTS, OBSERVED, Entry, Fact, foreign_causes, line, subjects_of, timeline
+from services._kit.history import story
+from services._kit.log import Log
+from services._rules.timeline import Entry, line
 from services.gateway.answers import Failure, bad_request
 from services.gateway.shapes import Manifest, encode, time_text
-
-HISTORY: Final = "HISTORY"
-SOURCE_HEADER: Final = "Nats-Stream-Source"
-FOREIGN: Final = 100
-"""Causes of other objects that are looked up for one answer."""
 
 
 class Histories:
@@ -28,7 +23,7 @@ class Histories:
     async def document(self, resource: str, namespace: str, name: str) -> bytes:
         """The history of an object as JSON; raises Failure 404 when the log knows nothing of it."""
         key = key_of(resource, namespace, name)
-        entries = await self.entries(key)
+        entries = await story(self._logs, key)
         if not entries:
             raise Failure(404, "NotFound", f"the log holds no fact about {key}; is it claimed by a policy?")
         body: Manifest = {
@@ -39,44 +34,6 @@ class Histories:
             "entries": [_shown(entry) for entry in entries],
         }
         return encode(body)
-
-    async def entries(self, key: ObjectKey) -> list[Entry]:
-        """The steps of an object's story."""
-        subjects = subjects_of(key)
-        facts = await self._facts(subjects[FACTS])
-        facts += [
-            Fact(message.seq, message.time, message.subject, message.data, OBSERVED)
-            async for message in self._logs[OBSERVED].read(subjects[OBSERVED])
-        ]
-        entries = timeline(facts)
-        foreign = foreign_causes(entries)[-FOREIGN:]
-        if not foreign:
-            return entries
-        return timeline(facts, await self._at(foreign))
-
-    async def _facts(self, subjects: Sequence[str]) -> list[Fact]:
-        """Facts of the tail, and the older ones that only the history holds, each once under its own position."""
-        found = {message.seq: _fact(message, message.seq) async for message in self._logs[FACTS].read(subjects)}
-        async for message in self._logs[HISTORY].read(subjects):
-            seq = origin(message)
-            if seq not in found:
-                found[seq] = _fact(message, seq)
-        return list(found.values())
-
-    async def _at(self, positions: Iterable[int]) -> list[Fact]:
-        messages = [await self._logs[FACTS].get(position) for position in positions]
-        return [_fact(message, message.seq) for message in messages if message is not None]
-
-
-def _fact(message: Message, seq: int) -> Fact:
-    return Fact(seq, message.time, message.subject, message.data)
-
-
-def origin(message: Message) -> int:
-    """Position in FACTS of a message of HISTORY: its own position there is another one."""
-    stream, _, rest = message.headers.get(SOURCE_HEADER, "").partition(" ")
-    number = rest.partition(" ")[0]
-    return int(number) if stream.partition(":")[0] == FACTS and number.isdecimal() else message.seq
 
 
 def _shown(entry: Entry) -> Manifest:

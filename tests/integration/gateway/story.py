@@ -110,5 +110,5 @@ def rolled_up(*names, key=NGINX, uid="u1", cause=0):
         for name in names
     )
     return StatusRolledUp(
-        key=key, uid=uid, items=items, fully_applied=True, provenance=Provenance(causes=(cause,) if cause else ())
+        key=key, uid=uid, items=items, fully_applied=True, provenance=Provenance(observed=(cause,) if cause else ())
     )

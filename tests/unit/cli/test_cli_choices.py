@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from services._kit.history import origin
 from services._kit.kube import ApiError, ApiResource, Unreachable
 from services._kit.log import Message
 from services.cli.control import kubeconfig_path, namespace_of, read_kubeconfig
@@ -13,7 +14,7 @@ from services.cli.durations import seconds_of
 from services.cli.events import EventQuery, filters_of, stream_of
 from services.cli.getting import Query, check, scope_of
 from services.cli.layout import Layout, new_installation
-from services.cli.logbook import LogAccess, log_access, origin
+from services.cli.logbook import LogAccess, log_access
 from services.cli.membership import check_name
 from services.cli.running import Failed, explain
 from services.cli.tables import Look

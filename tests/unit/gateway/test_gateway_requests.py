@@ -7,13 +7,14 @@ import os
 import pytest
 from multidict import CIMultiDict
 
+from services._kit.history import origin
 from services._kit.log import Message
 from services._kit.settings import SettingsError
 from services.gateway import openapi, resources
 from services.gateway.answers import Failure, Form, discovery_version, form_of
 from services.gateway.api import target_of
 from services.gateway.auth import Authenticator, parse_tokens, tls_of
-from services.gateway.history import key_of, origin
+from services.gateway.history import key_of
 from services.gateway.selecting import options_of
 from services.gateway.settings import GatewaySettings
 from services.gateway.shapes import age
