@@ -48,6 +48,7 @@ SERVICES: Final[tuple[str, ...]] = (
     "failover",
     "override_renderer",
     "executor",
+    "registrar",
     "status_aggregator",
     "gateway",
     "janitor",
@@ -145,6 +146,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
             "failover",
             "override_renderer",
             "executor",
+            "registrar",
             "status_aggregator",
             "gateway",
             "janitor",
@@ -183,7 +185,15 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         pattern="work.<cluster>.<key>",
         stream="FACTS",
         writer="override_renderer",
-        readers=("override_renderer", "executor", "status_aggregator", "cluster_monitor", "gateway", "janitor"),
+        readers=(
+            "override_renderer",
+            "executor",
+            "registrar",
+            "status_aggregator",
+            "cluster_monitor",
+            "gateway",
+            "janitor",
+        ),
         events=("WorkRendered", "WorkWithdrawn"),
     ),
     Subject(
@@ -203,8 +213,8 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
     Subject(
         pattern="observed.<cluster>.<key>",
         stream="OBSERVED",
-        writer="executor",
-        readers=("executor", "status_aggregator", "cluster_monitor", "gateway", "janitor"),
+        writer="executor (push members), registrar (for the agents of pull members)",
+        readers=("executor", "registrar", "status_aggregator", "cluster_monitor", "gateway", "janitor"),
         events=("WorkObserved",),
     ),
     Subject(

@@ -29,6 +29,7 @@ SERVICES: Final = (
     "failover",
     "override_renderer",
     "executor",
+    "registrar",
     "status_aggregator",
     "gateway",
     "janitor",

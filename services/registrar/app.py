@@ -1,0 +1,101 @@
+"""Runs the registrar: folds facts, and while leading answers agents, each at a desk of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final
+
+from nats.aio.msg import Msg
+
+from schemas.codec import Known
+from schemas.subjects import SubjectError, unescape
+from services._kit.log import Message
+from services._kit.service import BaseService, Context
+from services.registrar.desk import Desk
+from services.registrar.metrics import DeskStats, register
+from services.registrar.settings import RegistrarSettings
+from services.registrar.state import RegistrarState, fold
+
+FAMILIES: Final = ("hello", "blobs", "reports")
+
+
+class Registrar(BaseService[RegistrarState, str]):
+    """Agents' requests in, consumers, bytes and observations out; keys are cluster names."""
+
+    name = "registrar"
+    filters = ("work.>", "cluster.*", "observed.>")
+
+    def __init__(self, settings: RegistrarSettings) -> None:
+        self.stats = DeskStats()
+        self._settings = settings
+        self._context: Context[RegistrarState, str] | None = None
+        self._desks: dict[str, Desk] = {}
+        self._subscriptions: list[Any] = []
+        self._forgetting: set[asyncio.Task[None]] = set()
+
+    def new_state(self) -> RegistrarState:
+        """An empty projection."""
+        return RegistrarState()
+
+    def fold(self, state: RegistrarState, message: Message, event: Known) -> Iterable[str]:
+        """Apply one event."""
+        return fold(state, message.seq, message.subject, event)
+
+    def last_seq(self, state: RegistrarState, subject: str) -> int:
+        """Position of the last observation of a subject."""
+        return state.observed.get(subject, (0, 0.0))[0]
+
+    async def start(self, context: Context[RegistrarState, str]) -> None:
+        """Offer the metrics."""
+        self._context = context
+        register(context.metrics.reads, context.projection.state, self.stats)
+
+    async def on_leading(self) -> None:
+        """Answer agents from now on."""
+        assert self._context is not None
+        connection = self._context.connection
+        if connection is None:
+            return
+        for family in FAMILIES:
+            self._subscriptions.append(await connection.subscribe(f"{family}.*", partial(self._take, family)))
+
+    async def on_following(self) -> None:
+        """Another instance answers now."""
+        subscriptions, self._subscriptions = self._subscriptions, []
+        desks, self._desks = self._desks, {}
+        connection = self._context.connection if self._context is not None else None
+        if connection is not None and not connection.nc.is_closed:
+            for subscription in subscriptions:
+                await subscription.unsubscribe()
+        await asyncio.gather(*(desk.close() for desk in desks.values()), *self._forgetting, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self.on_following()
+
+    def on_dirty(self, keys: Iterable[str]) -> None:
+        """A cluster that is no pull member any more needs no consumer."""
+        assert self._context is not None
+        members = self._context.projection.state.members
+        for cluster in keys:
+            member = members.get(cluster)
+            desk = self._desks.get(cluster)
+            if desk is not None and (member is None or member.mode != "Pull"):
+                task = asyncio.create_task(desk.forget())
+                self._forgetting.add(task)
+                task.add_done_callback(self._forgetting.discard)
+
+    async def _take(self, family: str, message: Msg) -> None:
+        """One request; its cluster is what the account it came from may say."""
+        assert self._context is not None
+        try:
+            cluster = unescape(message.subject.partition(".")[2])
+        except SubjectError:
+            self.stats.refused += 1
+            return
+        desk = self._desks.get(cluster)
+        if desk is None:
+            desk = self._desks[cluster] = Desk(cluster, self._context, self._settings, self.stats)
+        desk.take(family, message)

@@ -1,0 +1,244 @@
+"""Answers the requests of one cluster one after the other, at a bounded pace, so that no agent can hold up another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+from nats.aio.msg import Msg
+
+from schemas.agent import (
+    BLOB_DIGEST,
+    BLOB_END,
+    BLOB_OFFSET,
+    BLOB_PROBLEM,
+    BLOB_SIZE,
+    MAX_BLOBS,
+    MAX_REPORTS,
+    BlobsWanted,
+    Hello,
+    HelloAnswer,
+    Reported,
+    ReportedAnswer,
+)
+from services._kit.append import KeyedEvents
+from services._kit.batch import ApiError
+from services._kit.connection import Connection
+from services._kit.errors import LogError, Refused, from_api
+from services._kit.service import Context
+from services._rules.accounts import agent_consumer
+from services.registrar.decide import Turned, consumer_config, examine, is_stored, may_have, welcome
+from services.registrar.metrics import DeskStats
+from services.registrar.pace import Bucket
+from services.registrar.settings import RegistrarSettings
+from services.registrar.state import RegistrarState
+
+log = structlog.get_logger("registrar.desk")
+
+NO_CONSUMER: Final = 10014
+CATCH_UP_SECONDS: Final = 2.0
+CHUNK: Final = 1 << 20
+_BURST_SECONDS: Final = 2.0
+_LARGEST: Final = 6 << 20
+_FACTS: Final = "FACTS"
+
+T = TypeVar("T")
+
+
+class _Made(msgspec.Struct):
+    error: ApiError | None = None
+
+
+class Malformed(Exception):
+    """A request that cannot be read; the message says why."""
+
+
+class Desk:
+    """The requests of one cluster."""
+
+    def __init__(
+        self,
+        cluster: str,
+        context: Context[RegistrarState, str],
+        settings: RegistrarSettings,
+        stats: DeskStats,
+    ) -> None:
+        assert context.connection is not None
+        self._cluster = cluster
+        self._context = context
+        self._connection: Connection = context.connection
+        self._state = context.projection.state
+        self._settings = settings
+        self._stats = stats
+        self._hellos = Bucket(settings.hellos_per_second, settings.hellos_per_second * _BURST_SECONDS)
+        self._reports = Bucket(settings.reports_per_second, settings.reports_per_second * _BURST_SECONDS)
+        self._bytes = Bucket(settings.blob_bytes_per_second, settings.blob_bytes_per_second * _BURST_SECONDS)
+        self._queue: asyncio.Queue[Callable[[], Awaitable[float]]] = asyncio.Queue(settings.waiting_requests)
+        self._task = asyncio.create_task(self._run())
+
+    def take(self, family: str, message: Msg) -> None:
+        """Put a request in line, or drop it when too many wait; the agent asks again."""
+        handler = {"hello": self._hello, "blobs": self._blobs, "reports": self._report}[family]
+        try:
+            self._queue.put_nowait(partial(handler, message))
+        except asyncio.QueueFull:
+            self._stats.dropped += 1
+
+    async def close(self) -> None:
+        """Stop answering."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def forget(self) -> None:
+        """Delete the consumer: the cluster has no agent any more."""
+        try:
+            await self._call(f"DELETE.{_FACTS}.{agent_consumer(self._cluster)}", b"")
+        except Refused as error:
+            if error.err_code != NO_CONSUMER:
+                log.warning("consumer_kept", cluster=self._cluster, reason=str(error))
+        except LogError as error:
+            log.warning("consumer_kept", cluster=self._cluster, reason=str(error))
+
+    async def _run(self) -> None:
+        while True:
+            work = await self._queue.get()
+            try:
+                pause = await work()
+            except Malformed as error:
+                self._stats.refused += 1
+                pause = self._hellos.take(1, self._context.clock.monotonic())
+                log.info("request_malformed", cluster=self._cluster, reason=str(error))
+            except LogError as error:
+                self._stats.failed += 1
+                pause = 0.0
+                log.info("request_failed", cluster=self._cluster, reason=str(error))
+            except Exception:
+                # A bug concerns one request of one cluster.
+                self._stats.failed += 1
+                pause = 0.0
+                log.exception("request_failed", cluster=self._cluster)
+            if pause:
+                await asyncio.sleep(pause)
+
+    async def _hello(self, message: Msg) -> float:
+        hello = _read(message, Hello)
+        self._stats.hellos += 1
+        answer = await self._greet(hello)
+        await self._answer(message, msgspec.json.encode(answer))
+        return self._hellos.take(1, self._context.clock.monotonic())
+
+    async def _greet(self, hello: Hello) -> HelloAnswer:
+        identity = await self._context.logs[_FACTS].identity()
+        found = welcome(self._state, self._cluster, hello, identity.id, identity.last_seq)
+        if isinstance(found, Turned):
+            self._stats.refused += 1
+            return HelloAnswer(problem=found.problem, heartbeat_seconds=self._settings.agent_heartbeat)
+        if hello.fresh:
+            await self._make_consumer(found.start)
+        member = self._state.members[self._cluster]
+        return HelloAnswer(
+            uid=member.uid,
+            stream=_FACTS,
+            consumer=agent_consumer(self._cluster),
+            log=identity.id,
+            start=found.start,
+            heartbeat_seconds=self._settings.agent_heartbeat,
+            models=member.models,
+        )
+
+    async def _make_consumer(self, start: int) -> None:
+        """Replace the consumer: whoever read from the old one is told that it is gone."""
+        await self.forget()
+        config = consumer_config(self._cluster, start)
+        body = msgspec.json.encode({"stream_name": _FACTS, "config": config, "action": "create"})
+        await self._call(f"CREATE.{_FACTS}.{config['durable_name']}.{config['filter_subject']}", body)
+        self._stats.consumers += 1
+
+    async def _call(self, call: str, body: bytes) -> None:
+        answer = await self._connection.request(f"$JS.API.CONSUMER.{call}", body, timeout=5.0)
+        error = msgspec.json.decode(answer.data, type=_Made).error
+        if error is not None:
+            raise from_api(error.code, error.err_code, error.description)
+
+    async def _blobs(self, message: Msg) -> float:
+        wanted = _read(message, BlobsWanted)
+        await self._catch_up(wanted.as_of)
+        sent = 0
+        for digest in wanted.digests[:MAX_BLOBS]:
+            # What is too much for one request is left out, and asked for with the next.
+            if sent > _LARGEST:
+                break
+            sent += await self._send_blob(message, digest)
+        await self._answer(message, b"", {BLOB_END: "1"})
+        return self._bytes.take(sent, self._context.clock.monotonic())
+
+    async def _send_blob(self, message: Msg, digest: str) -> int:
+        """Send the bytes of one digest in pieces; their size."""
+        if not may_have(self._state, self._cluster, digest):
+            self._stats.refused += 1
+            problem = f"no current work of {self._cluster} names it"
+            await self._answer(message, b"", {BLOB_DIGEST: digest[:128], BLOB_PROBLEM: problem})
+            return 0
+        try:
+            data = await self._context.blobs.get(digest)
+        except LogError as error:
+            await self._answer(message, b"", {BLOB_DIGEST: digest, BLOB_PROBLEM: str(error)})
+            return 0
+        for offset in range(0, max(1, len(data)), CHUNK):
+            headers = {BLOB_DIGEST: digest, BLOB_SIZE: str(len(data)), BLOB_OFFSET: str(offset)}
+            await self._answer(message, data[offset : offset + CHUNK], headers)
+        self._stats.blobs += 1
+        self._stats.blob_bytes += len(data)
+        return len(data)
+
+    async def _report(self, message: Msg) -> float:
+        reported = _read(message, Reported).events[:MAX_REPORTS]
+        await self._catch_up(max((event.work_seq for event in reported), default=0))
+        position, now = self._context.projection.position[_FACTS], self._context.clock.now()
+        refused: list[tuple[int, str]] = []
+        groups: list[KeyedEvents[str]] = []
+        places: list[int] = []
+        for index, event in enumerate(reported):
+            found = examine(self._state, self._cluster, event, position, now)
+            if isinstance(found, str):
+                refused.append((index, found))
+            elif not is_stored(self._state, found):
+                groups.append(KeyedEvents(str(index), (found,)))
+                places.append(index)
+        if groups:
+            outcome = await self._context.appender.append(groups)
+            refused += [(index, str(outcome.parked[str(index)])) for index in places if str(index) in outcome.parked]
+        self._stats.reports += len(reported) - len(refused)
+        self._stats.refused += len(refused)
+        await self._answer(message, msgspec.json.encode(ReportedAnswer(refused=tuple(refused))))
+        return self._reports.take(len(reported), self._context.clock.monotonic())
+
+    async def _catch_up(self, position: int) -> None:
+        """Wait a moment for a fact that the agent has read already; what it made up is not waited for."""
+        projection = self._context.projection
+        if projection.position[_FACTS] >= position:
+            return
+        if (await self._context.logs[_FACTS].identity()).last_seq < position:
+            return
+        try:
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                await projection.wait_for(position)
+        except TimeoutError:
+            return
+
+    async def _answer(self, message: Msg, data: bytes, headers: dict[str, str] | None = None) -> None:
+        if message.reply:
+            await self._connection.publish(message.reply, data, headers)
+
+
+def _read(message: Msg, kind: type[T]) -> T:
+    if len(message.data) > _LARGEST:
+        raise Malformed(f"{len(message.data)} bytes on {message.subject}, at most {_LARGEST} are read")
+    try:
+        return msgspec.json.decode(message.data, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Malformed(f"{message.subject}: {error}") from None

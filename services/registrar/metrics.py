@@ -1,0 +1,34 @@
+"""The catalogue of the registrar's metrics; the runtime's own are in services/_kit/metrics.py."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from services._kit.metrics import ReadCollector
+from services.registrar.state import RegistrarState
+
+
+class DeskStats(Struct):
+    """Counters over all agents."""
+
+    hellos: int = 0
+    consumers: int = 0
+    blobs: int = 0
+    blob_bytes: int = 0
+    reports: int = 0
+    refused: int = 0
+    dropped: int = 0
+    failed: int = 0
+
+
+def register(reads: ReadCollector, state: RegistrarState, stats: DeskStats) -> None:
+    """Offer what agents asked for and what they got."""
+    reads.gauge("agent_clusters", "Pull members", lambda: sum(m.mode == "Pull" for m in state.members.values()))
+    reads.counter("agent_hellos", "Greetings of agents", lambda: stats.hellos)
+    reads.counter("agent_consumers", "Consumers made for agents", lambda: stats.consumers)
+    reads.counter("agent_blobs", "Manifests handed to agents", lambda: stats.blobs)
+    reads.counter("agent_blob_bytes", "Bytes of those manifests", lambda: stats.blob_bytes)
+    reads.counter("agent_reports", "Observations stored for agents", lambda: stats.reports)
+    reads.counter("agent_refused", "What agents asked for and must not have", lambda: stats.refused)
+    reads.counter("agent_dropped", "Requests dropped because too many waited", lambda: stats.dropped)
+    reads.counter("agent_failures", "Requests that could not be answered", lambda: stats.failed)

@@ -1,0 +1,18 @@
+"""Settings of the registrar: how much one agent may ask for; whatever is above waits, and only that agent."""
+
+from __future__ import annotations
+
+from schemas.agent import HEARTBEAT_SECONDS
+from services._kit.settings import Settings
+
+
+class RegistrarSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds per cluster; rates per second."""
+
+    agent_heartbeat: float = HEARTBEAT_SECONDS
+    """Seconds between an agent's greetings."""
+    hellos_per_second: float = 5.0
+    reports_per_second: float = 5000.0
+    blob_bytes_per_second: float = 64e6
+    waiting_requests: int = 32
+    """Requests of one cluster that wait; more are dropped, and asked again."""

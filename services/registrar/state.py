@@ -1,0 +1,98 @@
+"""What the registrar knows: which clusters are pull members, which manifests their works name, what they reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from schemas.codec import Known
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.observed import WorkObserved
+from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey
+
+Manifest = dict[str, Any]
+
+
+class Member(Struct, frozen=True):
+    """What of a Cluster object concerns its agent."""
+
+    uid: str
+    mode: str
+    models: tuple[Manifest, ...] = ()
+
+
+class Works(Struct):
+    """Digest by object of one cluster (empty: withdrawn), and how many works name each digest."""
+
+    digests: dict[ObjectKey, str] = field(default_factory=dict)
+    named: dict[str, int] = field(default_factory=dict)
+
+    def name(self, key: ObjectKey, digest: str) -> None:
+        """The work of an object names this digest now, and no other."""
+        before = self.digests.get(key, "")
+        self.digests[key] = digest
+        if digest == before:
+            return
+        if before:
+            left = self.named[before] - 1
+            if left:
+                self.named[before] = left
+            else:
+                del self.named[before]
+        if digest:
+            self.named[digest] = self.named.get(digest, 0) + 1
+
+
+class RegistrarState(Struct):
+    """The projection; `observed` holds position and time of the last report on every subject."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    works: dict[str, Works] = field(default_factory=dict)
+    observed: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def of(self, cluster: str) -> Works:
+        """Works of one cluster, made on first mention."""
+        works = self.works.get(cluster)
+        if works is None:
+            works = self.works[cluster] = Works()
+        return works
+
+
+class _Spec(Struct, rename="camel"):
+    sync_mode: str = ""
+    resource_models: tuple[Manifest, ...] | None = None
+
+
+class _Cluster(Struct):
+    spec: _Spec = field(default_factory=_Spec)
+
+
+_cluster = msgspec.json.Decoder(_Cluster)
+
+
+def fold(state: RegistrarState, seq: int, subject: str, event: Known) -> Iterable[str]:
+    """Apply one event; clusters whose membership changed."""
+    match event:
+        case WorkRendered():
+            state.of(event.cluster).name(event.key, event.digest)
+        case WorkWithdrawn():
+            state.of(event.cluster).name(event.key, "")
+        case WorkObserved():
+            state.observed[subject] = (seq, event.at)
+        case ClusterChanged():
+            spec = _cluster.decode(event.manifest).spec
+            member = Member(event.uid, spec.sync_mode, spec.resource_models or ())
+            if state.members.get(event.name) != member:
+                state.members[event.name] = member
+                return (event.name,)
+        case ClusterRemoved():
+            state.works.pop(event.name, None)
+            if state.members.pop(event.name, None) is not None:
+                return (event.name,)
+        case _:
+            pass
+    return ()
