@@ -11,12 +11,14 @@ from schemas.codec import Known, decode
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.events.work import WorkWithdrawn
 from schemas.subjects import object_key, split
-from services import detector, executor, override_renderer, scheduler, status_aggregator
+from services import detector, executor, failover, override_renderer, scheduler, status_aggregator
 from services._kit.log import Message
 from services.detector.state import DetectorState
 from services.detector.state import fold as fold_detector
 from services.executor.state import ExecutorState
 from services.executor.state import fold as fold_executor
+from services.failover.state import FailoverState
+from services.failover.state import fold as fold_failover
 from services.gateway.state import GatewayState
 from services.gateway.state import fold as fold_gateway
 from services.override_renderer.state import RendererState
@@ -87,6 +89,12 @@ _FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
         lambda state, message, event: fold_scheduler(state, message.seq, message.subject, event),
     ),
     (
+        failover.__name__,
+        FailoverState,
+        ("binding", "cluster", "eviction", "placement", "rollup"),
+        lambda state, message, event: fold_failover(state, message.seq, message.subject, event),
+    ),
+    (
         override_renderer.__name__,
         RendererState,
         ("template", "policy", "binding", "placement", "eviction", "cluster", "work"),
@@ -112,7 +120,7 @@ _FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
     ),
 )
 
-_TELL_TIMES = frozenset({"services.gateway", executor.__name__})
+_TELL_TIMES = frozenset({"services.gateway", executor.__name__, failover.__name__})
 """Their folds remember since when something holds and what was applied before: a fresh start looks that up."""
 
 
