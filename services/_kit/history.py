@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from schemas.keys import ObjectKey
 from services._kit.log import Log, Message
 from services._rules.timeline import FACTS, OBSERVED, Entry, Fact, foreign_causes, subjects_of, timeline
@@ -17,6 +19,7 @@ HISTORY: Final = "HISTORY"
 SOURCE_HEADER: Final = "Nats-Stream-Source"
 HEADER_STORED_AT: Final = "Fleetlog-Stored-At"
 """When an imported event was stored first, in seconds since 1970: the log it came from knew it."""
+_LOOK: Final = 0.05
 FOREIGN: Final = 200
 """Causes of other objects that are looked up for one story."""
 
@@ -44,6 +47,68 @@ async def held(history: Log) -> int:
     return origin(last) if last is not None else 0
 
 
+class Place(Struct, frozen=True):
+    """One position of FACTS: the message there, the one that HISTORY keeps of it, or both."""
+
+    seq: int
+    tail: Message | None
+    older: Message | None
+
+    @property
+    def message(self) -> Message:
+        """What stands at the position; the tail knows best when it was stored."""
+        message = self.tail or self.older
+        assert message is not None
+        return message
+
+
+async def until_held(history: Log, position: int, patience: float = 5.0) -> int:
+    """Wait until HISTORY holds a position, or no longer than it goes on coming closer; the last it holds."""
+    last, quiet = await held(history), 0.0
+    while last < position and quiet < patience:
+        await asyncio.sleep(_LOOK)
+        now = await held(history)
+        quiet, last = (quiet + _LOOK, last) if now == last else (0.0, now)
+    return last
+
+
+async def walk(
+    logs: Mapping[str, Log], filters: Sequence[str], start: int = 1, stop: int | None = None
+) -> AsyncIterator[Place]:
+    """Every known fact in the order of positions, from `start` up to `stop` (None: the end now), from both streams."""
+    facts, history = logs[FACTS], logs[HISTORY]
+    if stop is None:
+        stop = (await facts.identity()).last_seq
+    await until_held(history, stop)
+    older, tail = history.read(filters), facts.read(filters, start, stop)
+    try:
+        old, new = await _next(older, start), await anext(tail, None)
+        while old is not None or new is not None:
+            left = origin(old) if old is not None else stop + 1
+            right = new.seq if new is not None else stop + 1
+            seq = min(left, right)
+            if seq > stop:
+                return
+            yield Place(seq, new if right == seq else None, old if left == seq else None)
+            if left == seq:
+                old = await _next(older, start)
+            if right == seq:
+                new = await anext(tail, None)
+    finally:
+        for reader in (older, tail):
+            close = getattr(reader, "aclose", None)
+            if close is not None:
+                await close()
+
+
+async def _next(messages: AsyncIterator[Message], start: int) -> Message | None:
+    """The next message of HISTORY whose position in FACTS is not before `start`."""
+    async for message in messages:
+        if origin(message) >= start:
+            return message
+    return None
+
+
 async def facts_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> list[Fact]:
     """Every fact and observation of an object that was stored up to a time, each once under its own position."""
     subjects = subjects_of(key)
@@ -54,11 +119,11 @@ async def facts_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None 
 
 
 async def merged(logs: Mapping[str, Log], subjects: Sequence[str]) -> dict[int, Message]:
-    """Messages of the tail, and the older ones that only the history holds, by their position in FACTS."""
+    """Messages of the tail, and the older ones that only the history holds, by their position in FACTS, in order."""
     found = {message.seq: message async for message in logs[FACTS].read(subjects)}
     async for message in logs[HISTORY].read(subjects):
         found.setdefault(origin(message), message)
-    return found
+    return dict(sorted(found.items()))
 
 
 async def story(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> list[Entry]:

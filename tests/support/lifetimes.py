@@ -140,7 +140,7 @@ class World:
         for name, works in state.by_cluster.items():
             if name in self.down or name not in state.clusters:
                 continue
-            for key in executor.unfinished(works):
+            for key in works.unfinished():
                 event = self._obeyed(name, key, *works.works[key])
                 before = works.observed.get(key)
                 if before is None or _content(before) != _content(event):

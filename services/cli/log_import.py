@@ -1,0 +1,171 @@
+"""The command `fleetlog log import`: fills the empty log of another installation so that every position is the same.
+
+Facts name one another by position (`prev`, `as_of`, `own`, `causes`), so a position must not move. The stream is told
+to begin where the file begins; what stood between two messages of the file and is not in it is replaced by fillers,
+which are purged at the end. The time of a message is kept in a header: the log only knows when it stored it itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from schemas.topology import BLOBS, FACTS, HISTORY, OBSERVED, STREAMS
+from services._kit import topology
+from services._kit.connection import Connection
+from services._kit.history import HEADER_STORED_AT, until_held
+from services._kit.jetstream_log import JetStreamLog
+from services._kit.log import Log, NewMessage
+from services.cli.log_files import IMPORTED, Record, inspect, read, stream_config
+from services.cli.logbook import LogAccess, open_log, streams
+from services.cli.running import Failed, complain, patience
+
+FILLERS: Final = {FACTS.name: "lease._filler", OBSERVED.name: "observed._filler"}
+_BATCH: Final = 500
+_BATCH_BYTES: Final = 3 << 20
+_STRIDE: Final = 500
+"""Messages of one subject after which HISTORY is waited for: FACTS itself drops the oldest of 1,024."""
+
+
+class Filling:
+    """Writes one stream from its first position on, without moving any."""
+
+    def __init__(self, log: Log, history: Log | None) -> None:
+        self.next = 1
+        self._log = log
+        self._history = history
+        self._filler = FILLERS[log.name]
+        self._batch: list[NewMessage] = []
+        self._size = 0
+        self._filled = False
+        self._counts: dict[str, int] = {}
+
+    async def take(self, item: Record) -> None:
+        """Store a message at its position; raises Failed when somebody else writes there, too."""
+        if self.next == 1 and item.seq > 1:
+            await self._log.purge(">", item.seq - 1)
+            self.next = item.seq
+        while self.next < item.seq:
+            self._filled = True
+            await self._put(NewMessage(self._filler, b"", {}))
+        headers = {**item.headers, HEADER_STORED_AT: item.headers.get(HEADER_STORED_AT, repr(item.time))}
+        await self._put(NewMessage(item.subject, item.data, headers))
+
+    async def finish(self) -> None:
+        """Store what is left, let HISTORY follow, and remove the fillers from both."""
+        await self._flush()
+        last = self.next - 1
+        if self._history is not None:
+            await self._follow(last)
+        if self._filled:
+            await self._log.purge(self._filler, last)
+            if self._history is not None:
+                await self._history.purge(self._filler, (await self._history.identity()).last_seq)
+
+    async def _put(self, message: NewMessage) -> None:
+        size = len(message.data)
+        if self._batch and (len(self._batch) == _BATCH or self._size + size > _BATCH_BYTES):
+            await self._flush()
+        self._batch.append(message)
+        self._size += size
+        self.next += 1
+        count = self._counts[message.subject] = self._counts.get(message.subject, 0) + 1
+        if count % _STRIDE == 0 and self._history is not None:
+            await self._flush()
+            await self._follow(self.next - 1)
+
+    async def _flush(self) -> None:
+        batch, self._batch, self._size = self._batch, [], 0
+        if not batch:
+            return
+        first = self.next - len(batch)
+        stored = await self._log.append(batch)
+        if stored.first != first:
+            raise Failed(
+                f"{self._log.name}: a message landed on #{stored.first} instead of #{first}; somebody else writes to "
+                "this log. Stop the services, remove its streams, and import again"
+            )
+
+    async def _follow(self, position: int) -> None:
+        assert self._history is not None
+        if await until_held(self._history, position, patience=30.0) < position:
+            raise Failed(f"stream {HISTORY.name} does not follow {self._log.name}; look at the log's server")
+
+
+class Manifests:
+    """Writes manifest bytes; their positions mean nothing."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._batch: list[NewMessage] = []
+        self._size = 0
+
+    async def take(self, item: Record) -> None:
+        """Store one manifest with the next batch."""
+        data = item.data
+        if self._batch and (len(self._batch) == _BATCH or self._size + len(data) > _BATCH_BYTES):
+            await self.finish()
+        self._batch.append(NewMessage(item.subject, data, dict(item.headers)))
+        self._size += len(data)
+
+    async def finish(self) -> None:
+        """Store what is left."""
+        batch, self._batch, self._size = self._batch, [], 0
+        if batch:
+            await self._log.append(batch)
+
+
+async def import_log(access: LogAccess, path: Path) -> int:
+    """Fill the log from a file; raises Failed when the file is not whole or the log is not empty."""
+    header, end = inspect(path)
+    async with patience("importing"), open_log(access) as connection:
+        await topology.apply(connection)
+        await _refuse_used(connection, access.url)
+        logs = streams(connection)
+        fillings = {
+            FACTS.name: Filling(logs[FACTS.name], logs[HISTORY.name]),
+            OBSERVED.name: Filling(logs[OBSERVED.name], None),
+        }
+        blobs, last = Manifests(logs[BLOBS.name]), 0
+        for line in read(path):
+            if not isinstance(line, Record):
+                continue
+            if line.stream == FACTS.name:
+                last = line.seq
+            if line.stream in fillings:
+                await fillings[line.stream].take(line)
+            elif line.stream == BLOBS.name:
+                await blobs.take(line)
+            else:
+                raise Failed(f"{path} holds messages of stream {line.stream!r}; a newer version wrote it")
+        await blobs.finish()
+        for filling in fillings.values():
+            await filling.finish()
+        await _remember(connection, last)
+    told = ", ".join(f"{count:,} of {name}" for name, count in end.messages.items()) or "no messages"
+    origin = header.streams[FACTS.name].id if FACTS.name in header.streams else "?"
+    complain(f"{told}, as they stood on log {origin}; `fleetlog log verify` checks them")
+    return 0
+
+
+async def _refuse_used(connection: Connection, url: str) -> None:
+    """Raises Failed when any stream of the log ever held something: positions could not be the same."""
+    for stream in STREAMS:
+        last = (await JetStreamLog(connection, stream.name).identity()).last_seq
+        if last:
+            raise Failed(
+                f"the log at {url.rpartition('@')[2]} is not empty: {stream.name} ends at #{last}. Import into a new "
+                "nats-server that no service has used"
+            )
+
+
+async def _remember(connection: Connection, last: int) -> None:
+    """Note on the stream up to where another log's positions go; nobody depends on it but `log verify`."""
+    config = await stream_config(connection, FACTS.name)
+    config["metadata"] = {**(config.get("metadata") or {}), IMPORTED: str(last)}
+    answer = await connection.request(f"$JS.API.STREAM.UPDATE.{FACTS.name}", msgspec.json.encode(config), timeout=10.0)
+    error = msgspec.json.decode(answer.data).get("error")
+    if error:
+        raise Failed(f"{FACTS.name} does not take its note on the import: {error.get('description')}")
