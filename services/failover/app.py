@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import structlog
-from msgspec.structs import replace
 
 from schemas.codec import Known
 from schemas.keys import ObjectKey
@@ -28,8 +27,6 @@ class Failover(BaseService[FailoverState, ObjectKey]):
 
     def __init__(self, settings: FailoverSettings) -> None:
         self._rules = settings.rules()
-        # What holds while an object waits for its turn: nothing new, but what is under way goes on.
-        self._waiting = replace(self._rules, taint_eviction=False)
         self._pace = Pace(settings.resource_eviction_rate)
         self._problems: dict[ObjectKey, str] = {}
         self._log: Any = structlog.get_logger()
@@ -69,7 +66,7 @@ class Failover(BaseService[FailoverState, ObjectKey]):
         if not verdict.by_taint:
             self._pace.forget(key)
         elif (turn := self._pace.turn(key, now, state.last_eviction)) > now:
-            verdict = decide(state, key, now, self._waiting)
+            verdict = decide(state, key, now, self._rules, in_turn=False)
             wake_at = turn if verdict.wake_at is None else min(turn, verdict.wake_at)
         self._remember(key, verdict.problem)
         return Decision(events=() if verdict.event is None else (verdict.event,), wake_at=wake_at)

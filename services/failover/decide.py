@@ -21,10 +21,10 @@ from services._rules.failover.evicting import Target, evict
 from services._rules.failover.preserved import StateError, preserved_state
 from services._rules.failover.replaced import health_by_cluster
 from services._rules.failover.tainted import AppliedPlacementError, cluster_purge_mode, stay, tolerations_of
-from services._rules.failover.tasks import assess, next_look
+from services._rules.failover.tasks import Assessment, assess, expires_at, next_look
 from services._rules.scheduling.ladder import placement_changed
 from services._rules.scheduling.read import binding_view
-from services._rules.taints import Toleration
+from services._rules.taints import Toleration, matching_tolerations
 from services.failover.state import FailoverState, Moving
 
 Manifest = dict[str, Any]
@@ -69,8 +69,11 @@ class _Draft:
 _NOTHING: Final = Verdict()
 
 
-def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules) -> Verdict:
-    """What shall be said of the evictions of one object; no event where what was said still holds."""
+def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in_turn: bool = True) -> Verdict:
+    """What shall be said of the evictions of one object; no event where what was said still holds.
+
+    Out of turn nothing leaves a tainted cluster that is not leaving yet; what is under way goes on.
+    """
     moving = state.objects.get(key)
     if moving is None or moving.binding is None:
         return _NOTHING
@@ -95,19 +98,51 @@ def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules) -> Ve
             targets=[target.name for target in where.targets],
             health=health_by_cluster(_items(moving, binding), where.targets),
         )
-        draft.tasks, ended = assessment.kept, assessment.ended
-    if rules.taint_eviction:
+        ended = assessment.ended
+        draft.tasks = _held_back(before, assessment, state, moving, now, rules)
+    if rules.taint_eviction and in_turn:
         _leave_tainted(draft, state, moving, binding, now, rules)
     if moving.cares_for_health:
         _leave_unhealthy(draft, moving, binding, now, rules)
-    expires = next_look(draft.tasks, rules.timeout)
+    # What is held back has expired: no time ends it.
+    expires = next_look([task for task in draft.tasks if expires_at(task, rules.timeout) >= now], rules.timeout)
     if expires is not None:
         draft.wake.append(expires + _SOON)
     wake_at = min(draft.wake, default=None)
     if draft.tasks == before:
+        # Nothing ended, or what did is held back as it is.
         return Verdict(wake_at=wake_at, problem=draft.problem)
     event = _event(moving, binding, draft.tasks, ended)
     return Verdict(event=event, wake_at=wake_at, by_taint=draft.by_taint, problem=draft.problem)
+
+
+def _held_back(
+    before: Tasks, assessment: Assessment, state: FailoverState, moving: Moving, now: float, rules: Rules
+) -> Tasks:
+    """Tasks that go on, with those that are over but without which the object would come right back.
+
+    The scheduler takes a toleration for one without end. Where its seconds are over, the cluster would be chosen again
+    and left again, at once and for ever: the task stays until the taint is gone, but no longer keeps the copy.
+    """
+    if not assessment.ended or not rules.taint_eviction:
+        return assessment.kept
+    kept = {task.from_cluster: task for task in assessment.kept}
+    for task in before:
+        if task.from_cluster in assessment.ended and _would_return(task, state, moving, now):
+            kept[task.from_cluster] = replace(task, purge_mode="Directly")
+    return tuple(kept[task.from_cluster] for task in before if task.from_cluster in kept)
+
+
+def _would_return(task: EvictionTask, state: FailoverState, moving: Moving, now: float) -> bool:
+    taints = state.clusters.get(task.from_cluster, ())
+    if task.reason != const.EVICTION_REASON_TAINT_UNTOLERATED or not taints:
+        return False
+    try:
+        tolerations = tolerations_of(_applied(moving) or b"")
+    except AppliedPlacementError:
+        return False
+    tolerated, _ = matching_tolerations(taints, tolerations)
+    return tolerated and stay(taints, tolerations, now).leave
 
 
 def _event(moving: Moving, binding: BindingRequested, tasks: Tasks, ended: tuple[str, ...]) -> EvictionEvent:

@@ -210,6 +210,22 @@ def test_a_failed_placement_is_no_answer() -> None:
     assert world.decide(NOW + 1).event is None
 
 
+def test_a_cluster_whose_toleration_ran_out_is_not_chosen_again_while_the_taint_lasts() -> None:
+    requested, placed = tolerating({"operator": "Exists", "tolerationSeconds": 60})
+    world = World().add(tainted("m1", ("x", "NoExecute")), cluster("m2"), cluster("m3"), requested, placed)
+    world.step(NOW + 60)
+    world.add(replace(placed, clusters=placement(m2=2).clusters, provenance=Provenance(as_of=world.position)))
+    world.healthy(m2=2)
+    event = world.step(NOW + 61)
+    assert isinstance(event, EvictionRequested), "without a task the scheduler would take the toleration for endless"
+    assert ([task.purge_mode for task in event.tasks], event.left) == (["Directly"], ("m1",))
+    assert world.decide(NOW + 10_000) == Verdict()
+    world.add(cluster("m1"))
+    event = world.step(NOW + 10_001)
+    assert isinstance(event, EvictionFinished)
+    assert world.decide(NOW + 10_002) == Verdict()
+
+
 def test_the_policy_says_how_the_copy_goes() -> None:
     cluster_failover = {"cluster": {"purgeMode": "Directly"}}
     world = start().add(binding(failover=cluster_failover), tainted("m1", ("x", "NoExecute")))
