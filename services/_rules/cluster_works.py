@@ -31,12 +31,12 @@ class ClusterWorks(Struct):
             self.applied.pop(event.key, None)
 
     def unfinished(self) -> list[ObjectKey]:
-        """Objects that have to be looked at after a start: all but those known to be gone."""
+        """Objects that have to be looked at after a start: all but those whose withdrawal is confirmed."""
         found = []
-        for key, (work, _) in self.works.items():
+        for key, (work, seq) in self.works.items():
             seen = self.observed.get(key)
-            done = isinstance(work, WorkWithdrawn) and seen is not None and seen.absent and seen.uid == work.uid
-            if not done:
+            gone = seen is not None and seen.absent and seen.uid == work.uid and seen.work_seq >= seq
+            if not (gone and isinstance(work, WorkWithdrawn)):
                 found.append(key)
         return found
 

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from schemas.codec import Known, subject_of
@@ -16,6 +15,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.template import TemplateDeleted
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
+from services._kit.delivery.parts import says_the_same
 from services._kit.log import match
 from services._rules.end_of_life import Purge
 from services.executor import state as executor
@@ -143,7 +143,7 @@ class World:
             for key in works.unfinished():
                 event = self._obeyed(name, key, *works.works[key])
                 before = works.observed.get(key)
-                if before is None or _content(before) != _content(event):
+                if before is None or not says_the_same(before, event):
                     news.append(event)
         return news
 
@@ -161,7 +161,3 @@ class World:
             health="Healthy" if held else "Unknown",
             at=self.now,
         )
-
-
-def _content(event: WorkObserved) -> bytes:
-    return msgspec.json.encode(replace(event, prev=0, at=0.0, provenance=Provenance()))

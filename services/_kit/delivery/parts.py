@@ -67,7 +67,12 @@ class Settled(Struct, frozen=True):
 
 
 def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:
-    """Whether an observation repeats the one before it; positions and times do not count."""
+    """Whether an observation repeats the one before it; positions and times do not count.
+
+    But each withdrawal is confirmed on its own: what was gone before it was asked for again proves nothing afterwards.
+    """
+    if event.absent and before.work_seq < event.work_seq:
+        return False
     return (
         before.uid == event.uid
         and before.digest == event.digest

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
+from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
+from services._kit.delivery.parts import says_the_same
 from services._rules.end_of_life import cut
 from services.janitor.decide import Verdict, decide
 from services.janitor.state import Tail, fold, forget_object, unreadable
@@ -155,6 +157,29 @@ def test_a_confirmation_of_an_earlier_withdrawal_does_not_count() -> None:
     seen = remains.observed["m1"]
     remains.observed["m1"] = replace(seen, work_seq=remains.works["m1"].seq - 1)
     assert decide(state, KEY, OVER, RETENTION).waits == "cluster m1 has not confirmed that its copy is gone"
+
+
+def test_a_copy_withdrawn_twice_while_its_member_was_away_is_confirmed_when_it_is_back() -> None:
+    world = World("m1")
+    world.create()
+    world.settle()
+    world.delete()
+    world.settle()
+    world.down = {"m1"}
+    world.create(uid="u1")
+    world.settle()
+    world.delete(uid="u1")
+    world.settle()
+    assert verdict(world).waits == "cluster m1 has not confirmed that its copy is gone"
+    world.down = set()
+    world.settle()
+    assert verdict(world).purges
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_member_confirms_each_withdrawal_on_its_own(later: bool) -> None:
+    seen = WorkObserved(cluster="m1", key=KEY, uid="u1", work_seq=4, absent=True)
+    assert says_the_same(seen, replace(seen, work_seq=9 if later else 4, at=7.0)) is not later
 
 
 def test_a_copy_that_is_still_there_keeps_the_object() -> None:
