@@ -52,9 +52,13 @@ class Connection:
         name: str = "fleetlog",
         on_error: Callable[[Exception], None] | None = None,
         tls: ssl.SSLContext | None = None,
+        retry_seconds: float = 0.1,
         **options: Any,
     ) -> Connection:
-        """Connect to a server (comma-separated URLs or a list); raises the client's error when none answers."""
+        """Connect to a server (comma-separated URLs or a list); raises the client's error when none answers.
+
+        `retry_seconds` is the pause between two attempts, at first and after every loss.
+        """
         self = cls(on_error)
         if isinstance(servers, str):
             servers = [server.strip() for server in servers.split(",") if server.strip()]
@@ -65,7 +69,7 @@ class Connection:
             servers=servers,
             name=name,
             max_reconnect_attempts=-1,
-            reconnect_time_wait=0.1,
+            reconnect_time_wait=retry_seconds,
             connect_timeout=5,
             ping_interval=10,
             max_outstanding_pings=2,

@@ -16,8 +16,8 @@ class AgentSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=T
     cluster_concurrency: int = 24
     """Objects under way at once."""
     longest_backoff: float = 30.0
-    sample_interval: float = 10.0
-    """How often the member's readiness, APIs and capacity are looked at."""
     agent_lease: bool = True
     """Whether a Lease object in the member keeps a second agent of the same cluster from acting."""
     agent_lease_namespace: str = "kube-system"
+    agent_lease_seconds: float = 15.0
+    """How long a silent agent keeps its place."""

@@ -1,0 +1,37 @@
+"""Starts the agent: `python -m services.agent`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from services._kit import logs
+from services._kit.ids import default_instance
+from services._kit.main import BAD_SETTINGS, FAILED, OK
+from services._kit.settings import SettingsError, load
+from services.agent.app import NAME, run_until_signal
+from services.agent.settings import AgentSettings
+
+
+def main() -> int:
+    """Run until asked to stop; the exit code of the process."""
+    try:
+        settings = load(AgentSettings)
+        logger = logs.configure(NAME, settings.instance or default_instance(NAME), settings.log_level)
+    except (SettingsError, ValueError) as error:
+        print(f"fleetlog: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
+        return BAD_SETTINGS
+    try:
+        asyncio.run(run_until_signal(settings))
+    except SettingsError as error:
+        logger.error("settings", reason=str(error))
+        return BAD_SETTINGS
+    except OSError as error:
+        logger.error("stopped", reason=str(error))
+        return FAILED
+    logger.info("stopped")
+    return OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

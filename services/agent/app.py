@@ -1,0 +1,133 @@
+"""Runs the agent: connects in the background, waits for its turn in the member, and acts while it has it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from services._kit import logs
+from services._kit.clock import SystemClock
+from services._kit.health import Health, HealthServer
+from services._kit.ids import default_instance
+from services._kit.kube import KubeClient
+from services._kit.metrics import KitMetrics, process_metrics
+from services._kit.settings import SettingsError
+from services.agent.holding import Holding
+from services.agent.link import Link
+from services.agent.metrics import register
+from services.agent.settings import AgentSettings
+from services.agent.term import Term
+
+NAME = "agent"
+
+
+class Agent:
+    """One agent process; `run` until cancelled."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self.settings = settings
+        self.instance = settings.instance or default_instance(f"{NAME}-{settings.agent_cluster}")
+        self.health = Health()
+        self.term: Term | None = None
+        """What acts right now; None while it is not this agent's turn."""
+        self.link = Link(settings, f"{NAME}/{self.instance}")
+        self._clock = SystemClock()
+        self._logger: Any = logs.get(service=NAME, instance=self.instance, cluster=settings.agent_cluster)
+        if not Path(settings.agent_kubeconfig).is_file():
+            raise SettingsError(f"FLEETLOG_AGENT_KUBECONFIG: {settings.agent_kubeconfig} does not exist")
+
+    async def run(self) -> None:
+        """Serve the cluster; returns only by cancellation."""
+        metrics = KitMetrics(NAME)
+        process_metrics(metrics.registry)
+        self._checks()
+        server: HealthServer | None = None
+        client = await self._open_member()
+        holding = Holding(
+            client,
+            self.settings.agent_lease_namespace,
+            self.instance,
+            self.settings.agent_lease_seconds,
+            self._clock,
+        )
+        tasks = [asyncio.create_task(self.link.run())]
+        try:
+            if self.settings.http_port >= 0:
+                server = HealthServer(self.health, metrics.registry, self.settings.http_host, self.settings.http_port)
+                await server.start()
+                self._logger.info("listening", host=server.host, port=server.port)
+            if self.settings.agent_lease:
+                self.health.check("turn", lambda: holding.trouble)
+                tasks.append(asyncio.create_task(holding.run()))
+            else:
+                holding.lost.clear()
+                holding.held.set()
+            tasks.append(asyncio.create_task(self._terms(holding, client, metrics)))
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in reversed(tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self.settings.agent_lease:
+                await holding.resign()
+            if server is not None:
+                await server.stop()
+            await client.close()
+
+    async def _terms(self, holding: Holding, client: KubeClient, metrics: KitMetrics) -> None:
+        while True:
+            await holding.held.wait()
+            self.term = Term(self.link, self.settings, self.instance, client, self._open_member, self._clock)
+            register(metrics.reads, self.term)
+            self._logger.info("acting", works=len(self.term.state.works.works), position=self.term.state.position)
+            acting = asyncio.create_task(self.term.run())
+            ended = asyncio.create_task(holding.lost.wait())
+            try:
+                await asyncio.wait({acting, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if acting.done():
+                    acting.result()
+            finally:
+                for task in (acting, ended):
+                    task.cancel()
+                await asyncio.gather(acting, ended, return_exceptions=True)
+                self.term = None
+                metrics.reads.forget()
+
+    def _checks(self) -> None:
+        """Readiness: it works on while the hub is away, but says so."""
+
+        def of(trouble: Callable[[Term], str]) -> Callable[[], str]:
+            return lambda: trouble(self.term) if self.term is not None else ""
+
+        self.health.check("hub", lambda: self.link.trouble)
+        self.health.check("works", of(lambda term: term.follower.trouble))
+        self.health.check("member", of(lambda term: term.lane.trouble))
+        self.health.check("storage", of(lambda term: term.storage.trouble))
+        self.health.fact("acting", lambda: self.term is not None)
+        self.health.fact("position", lambda: self.term.state.position if self.term is not None else 0)
+
+    def _open_member(self) -> Awaitable[KubeClient]:
+        return KubeClient.from_kubeconfig(self.settings.agent_kubeconfig)
+
+
+async def run_until_signal(settings: AgentSettings) -> None:
+    """Run one agent until SIGTERM or SIGINT; raises SettingsError and OSError."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    agent = Agent(settings)
+    running, stopped = asyncio.create_task(agent.run()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        for task in (running, stopped):
+            task.cancel()
+        await asyncio.gather(running, stopped, return_exceptions=True)

@@ -1,0 +1,214 @@
+"""Reads the works of the agent's cluster: says hello, reads from the consumer it is given, and says hello again.
+
+The consumer is the hub's. Its numbering must be without gaps; a gap, silence or the consumer's end lead to a new one
+that starts behind what was read. Nothing is acknowledged: the agent's own position is what counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import structlog
+from msgspec import Struct
+from nats.aio.msg import Msg
+
+from schemas.agent import HelloAnswer
+from schemas.codec import DecodeError, decode
+from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey
+from services._kit.errors import LogError
+from services._rules.accounts import next_subject
+from services.agent.link import Hub, unlisten
+from services.agent.state import AgentState
+
+log = structlog.get_logger("agent.following")
+
+IDLE: Final = 2.0
+MISSED: Final = 3
+EXPIRES: Final = 60.0
+WINDOW: Final = 1024
+PULL_BYTES: Final = 4 << 20
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 3.0
+NANOSECOND: Final = 1_000_000_000
+
+
+class FollowStats(Struct):
+    """Counters for metrics and tests."""
+
+    consumers: int = 0
+    works: int = 0
+    gaps: int = 0
+    silences: int = 0
+    unreadable: int = 0
+
+
+class Follower:
+    """The reader; `greet` asks for a consumer and takes the answer in, `take` is called with every object touched."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        state: AgentState,
+        greet: Callable[[], Any],
+        take: Callable[[ObjectKey], None],
+    ) -> None:
+        self.stats = FollowStats()
+        self.trouble = "no works were read from the hub yet"
+        """Why works do not come; empty while they do."""
+        self.reading = False
+        """Whether a consumer is being read; heartbeats are said only then."""
+        self._hub = hub
+        self._state = state
+        self._greet = greet
+        self._take = take
+        self._again = asyncio.Event()
+        self._inbox = ""
+        self._subscription: Any = None
+        self._expected = 1
+        self._received = 0
+        self._on_way = 0
+        self._quiet = 0
+        self._why = ""
+        hub.on_lost(partial(self.restart, "the connection was lost"))
+
+    def restart(self, why: str) -> None:
+        """Ask for a new consumer."""
+        self._why = self._why or why
+        self._again.set()
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        pause = FIRST_PAUSE
+        try:
+            while True:
+                await self._hub.wait_connected()
+                problem = await self._begin()
+                if problem:
+                    self._set_trouble(problem)
+                    await asyncio.sleep(pause * (0.5 + random.random()))
+                    pause = min(pause * 2, LONGEST_PAUSE)
+                    continue
+                began = self._received
+                self._set_trouble("")
+                self.reading = True
+                await self._watch()
+                self.reading = False
+                log.info("works_interrupted", reason=self._why, position=self._state.position)
+                if self._received == began and pause > FIRST_PAUSE:
+                    # A consumer that ends at once, again and again, is not asked for without a break.
+                    await asyncio.sleep(pause * (0.5 + random.random()))
+                pause = FIRST_PAUSE if self._received > began else min(pause * 2, LONGEST_PAUSE)
+        finally:
+            self.reading = False
+            await self._drop()
+
+    def _set_trouble(self, problem: str) -> None:
+        if problem and problem != self.trouble:
+            log.warning("works_do_not_come", reason=problem)
+        self.trouble = problem
+
+    async def _begin(self) -> str:
+        """Get a consumer and ask it for works; why that did not work."""
+        await self._drop()
+        self._again.clear()
+        self._why = ""
+        try:
+            answer: HelloAnswer = await self._greet()
+            if answer.problem:
+                return answer.problem
+            self._expected, self._on_way, self._quiet = 1, 0, 0
+            self._received = self._state.position
+            self._inbox, self._subscription = await self._hub.listen(self._answer)
+            self.stats.consumers += 1
+            await self._ask()
+        except (LogError, msgspec.MsgspecError) as error:
+            return str(error)
+        return ""
+
+    async def _drop(self) -> None:
+        subscription, self._subscription, self._inbox = self._subscription, None, ""
+        if subscription is not None:
+            await unlisten(subscription)
+
+    async def _watch(self) -> None:
+        """Return once a new consumer is needed; ticks count heartbeats that did not come."""
+        while not self._again.is_set():
+            try:
+                async with asyncio.timeout(IDLE):
+                    await self._again.wait()
+            except TimeoutError:
+                self._quiet += 1
+                if self._quiet > MISSED:
+                    self.stats.silences += 1
+                    self.restart("the hub was silent")
+
+    async def _answer(self, message: Msg) -> None:
+        # The server puts a request's answers on a subject of the inbox; what a former consumer still sends is not ours.
+        if not self._inbox or self._again.is_set():
+            return
+        self._quiet = 0
+        reply = message.reply
+        if reply.startswith("$JS.ACK."):
+            self._message(message, reply)
+        else:
+            self._status(message)
+        await self._ask()
+
+    def _message(self, message: Msg, reply: str) -> None:
+        tokens = reply.split(".")
+        at = 4 if len(tokens) == 9 else 6
+        seq, number = int(tokens[at + 1]), int(tokens[at + 2])
+        self._on_way -= 1
+        if number != self._expected or seq <= self._received:
+            self.stats.gaps += 1
+            self.restart(f"message {number} came where {self._expected} was expected")
+            return
+        self._expected += 1
+        self._received = seq
+        try:
+            event = decode(message.subject, message.data)
+        except DecodeError as error:
+            # A newer hub says something this version cannot read; what was said before stays in force.
+            self.stats.unreadable += 1
+            log.warning("work_unreadable", position=seq, reason=str(error))
+            return
+        if isinstance(event, WorkRendered | WorkWithdrawn):
+            self.stats.works += 1
+            key = self._state.fold(event, seq)
+            if key is not None:
+                self._take(key)
+
+    def _status(self, message: Msg) -> None:
+        headers = message.headers or {}
+        status = headers.get("Status", "")
+        if status == "100":
+            return
+        text = headers.get("Description", "").lower()
+        if status == "503" or (status == "409" and ("deleted" in text or "leadership" in text or "shutdown" in text)):
+            self.restart(f"the consumer ended: {text or 'nobody answers for it'}")
+            return
+        left = headers.get("Nats-Pending-Messages")
+        self._on_way = max(0, self._on_way - int(left)) if left else 0
+
+    async def _ask(self) -> None:
+        """Request more once half of the window is free."""
+        room = WINDOW - self._on_way
+        if room < WINDOW // 2 or self._again.is_set() or not self._inbox:
+            return
+        self._on_way += room
+        request = {
+            "batch": room,
+            "max_bytes": PULL_BYTES,
+            "expires": int(EXPIRES * NANOSECOND),
+            "idle_heartbeat": int(IDLE * NANOSECOND),
+        }
+        try:
+            await self._hub.publish(next_subject(self._state.cluster), msgspec.json.encode(request), self._inbox)
+        except LogError as error:
+            self.restart(str(error))

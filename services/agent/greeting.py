@@ -1,0 +1,121 @@
+"""Says hello to the hub: for a consumer, and again and again with a fresh look at the member."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from schemas.agent import HEARTBEAT_SECONDS, Hello, HelloAnswer, Sample
+from services._kit.clock import Clock
+from services._kit.errors import LogError
+from services._kit.kube import KubeClient
+from services._kit.member_sample import look
+from services._rules.accounts import hello_subject
+from services.agent.link import Hub
+from services.agent.state import AgentState, take_answer
+
+log = structlog.get_logger("agent.greeting")
+
+QUIET_SECONDS: Final = 0.7
+
+
+class Greeter:
+    """The one who says hello; `on_other_log` is called when the hub's log or the membership is another one."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        state: AgentState,
+        instance: str,
+        member: KubeClient,
+        clock: Clock,
+        on_other_log: Callable[[], None],
+    ) -> None:
+        self.hellos = 0
+        self.problem = ""
+        """Why the hub does not serve this agent, in its own words."""
+        self._hub = hub
+        self._state = state
+        self._instance = instance
+        self._member = member
+        self._clock = clock
+        self._on_other_log = on_other_log
+        self._interval = HEARTBEAT_SECONDS
+        self._models: tuple[dict[str, object], ...] = ()
+        self._sample: Sample | None = None
+        self._early = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def for_consumer(self) -> HelloAnswer:
+        """Ask for a consumer behind what was read; raises LogError or a msgspec error."""
+        if self._sample is None:
+            await self._look()
+        answer = await self._say(fresh=True)
+        if not answer.problem and take_answer(self._state, answer):
+            log.warning("joined_anew", cluster=self._state.cluster, uid=answer.uid)
+        return answer
+
+    def something_changed(self) -> None:
+        """Say how the member is doing once it has been quiet for a moment."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._early.set()
+
+    async def run(self) -> None:
+        """Look and say hello at the interval the hub asked for, until cancelled."""
+        try:
+            while True:
+                await self._look()
+                if self._hub.is_connected:
+                    await self._beat()
+                self._early.clear()
+                try:
+                    async with asyncio.timeout(self._interval):
+                        await self._early.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def _beat(self) -> None:
+        try:
+            answer = await self._say(fresh=False)
+        except (LogError, msgspec.MsgspecError) as error:
+            log.info("hello_unanswered", reason=str(error))
+            return
+        known = self._state
+        if not answer.problem and known.log and (answer.log, answer.uid) != (known.log, known.uid):
+            self._on_other_log()
+
+    async def _look(self) -> None:
+        now = self._clock.now()
+        self._sample = await look(self._member, self._state.cluster, list(self._models), now)
+
+    async def _say(self, *, fresh: bool) -> HelloAnswer:
+        state = self._state
+        hello = Hello(
+            cluster=state.cluster,
+            instance=self._instance,
+            at=self._clock.now(),
+            uid=state.uid,
+            fresh=fresh,
+            log=state.log,
+            after=state.position,
+            sample=self._sample,
+        )
+        self.hellos += 1
+        message = await self._hub.request(hello_subject(state.cluster), msgspec.json.encode(hello))
+        answer = msgspec.json.decode(message.data, type=HelloAnswer)
+        self.problem = answer.problem
+        self._interval = answer.heartbeat_seconds
+        if not answer.problem:
+            self._models = answer.models
+        return answer

@@ -1,0 +1,114 @@
+"""One stretch of acting: the lane into the member, the reader of works, the reports, the greetings, the saved state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from msgspec import UnsetType
+
+from schemas.events.observed import WorkObserved
+from schemas.events.work import WorkEvent, WorkRendered
+from schemas.keys import ObjectKey
+from services._kit.clock import Clock
+from services._kit.delivery.lane import Lane
+from services._kit.delivery.parts import LaneSettings, WorkSource
+from services._kit.delivery.reports import Reports
+from services._kit.errors import LogError
+from services._kit.kube import KubeClient
+from services.agent.following import Follower
+from services.agent.greeting import Greeter
+from services.agent.link import Hub
+from services.agent.manifests import Manifests
+from services.agent.publishing import HubPublisher
+from services.agent.settings import AgentSettings
+from services.agent.storage import Storage
+
+
+class Term:
+    """Everything that acts; made when this agent's turn comes, closed when it ends."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        settings: AgentSettings,
+        instance: str,
+        member: KubeClient,
+        open_member: Callable[[], Awaitable[KubeClient]],
+        clock: Clock,
+    ) -> None:
+        cluster, directory = settings.agent_cluster, Path(settings.agent_data_dir)
+        self.storage = Storage(directory, cluster, self._saved)
+        self.state = self.storage.state
+        self.manifests = Manifests(hub, cluster, directory / "manifests", lambda: self.state.position)
+        self.publisher = HubPublisher(hub, cluster, self._stored)
+        self.reports = Reports(self.publisher)
+        self.greeter = Greeter(hub, self.state, instance, member, clock, self._other_log)
+        self.follower = Follower(hub, self.state, self.greeter.for_consumer, self._touched)
+        lane = LaneSettings(concurrency=settings.cluster_concurrency, longest_backoff=settings.longest_backoff)
+        self.lane = Lane(cluster, open_member, self._source(clock), lane)
+
+    async def run(self) -> None:
+        """Act until cancelled; what was known before is kept true at once, whether the hub answers or not."""
+        self.lane.start()
+        self.reports.start()
+        for key in self.state.works.unfinished():
+            self.lane.look_at(key)
+        parts = (self.storage.run, self.manifests.run, self.follower.run, self.greeter.run)
+        tasks = [asyncio.create_task(part()) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            await self.lane.close()
+            await self.reports.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _touched(self, key: ObjectKey) -> None:
+        self.storage.changed()
+        self.lane.look_at(key)
+
+    def _stored(self, event: WorkObserved) -> None:
+        """The hub has an observation: it counts as said."""
+        self.state.works.take_observation(event)
+        self.reports.folded(event)
+        self.storage.changed()
+
+    def _saved(self) -> None:
+        self.manifests.keep_only(self.state.digests())
+
+    def _other_log(self) -> None:
+        self.follower.restart("the hub speaks of another log or membership")
+
+    def _source(self, clock: Clock) -> WorkSource:
+        state, cluster = self.state, self.state.cluster
+
+        def work(key: ObjectKey) -> tuple[WorkEvent, int] | None:
+            return state.works.works.get(key)
+
+        def observed(key: ObjectKey) -> WorkObserved | None:
+            return self.reports.latest(cluster, key) or state.works.observed.get(key)
+
+        async def previous(key: ObjectKey, current: WorkRendered) -> bytes | None:
+            before, _ = state.works.before(key, current)
+            if before is None:
+                return None
+            if not isinstance(before.manifest, UnsetType):
+                return bytes(before.manifest)
+            try:
+                return await self.manifests.get(before.digest)
+            except LogError:
+                # What only the old manifest had is then left alone.
+                return None
+
+        def report(event: WorkObserved) -> None:
+            self.reports.report(event)
+            self.greeter.something_changed()
+
+        return WorkSource(
+            work=work, observed=observed, blob=self.manifests.get, previous=previous, report=report, now=clock.now
+        )
