@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from services._rules.timeline_state import standing
 from services.cli.log_export import Choice, export
 from services.cli.log_import import import_log
 from services.cli.log_verify import check, verify
-from services.cli.logbook import LogAccess, streams
+from services.cli.logbook import LogAccess, open_log, streams
 from services.cli.running import Failed
 from tests.natsserver import Server, make_server
 from tests.support.facts import KEY, binding, cluster, template
@@ -77,41 +78,43 @@ async def everything(log: Log, *patterns: str) -> list[tuple[int, str, bytes]]:
     return [(message.seq, message.subject, message.data) async for message in log.read(patterns or (">",))]
 
 
-async def opened(server: Server, connect: Callable[..., Any]) -> dict[str, Log]:
-    connection: Connection = await connect(server.url)
-    await topology.apply(connection)
-    return streams(connection)
+@asynccontextmanager
+async def opened(server: Server) -> AsyncIterator[dict[str, Log]]:
+    """The log of a server, closed again before the server stops."""
+    async with open_log(LogAccess(server.url)) as connection:
+        await topology.apply(connection)
+        yield streams(connection)
 
 
 async def test_an_imported_log_has_the_same_positions_and_tells_the_same_stories(
-    connection: Connection, nats_server: Server, other_server: Server, connect: Any, tmp_path: Path
+    connection: Connection, nats_server: Server, other_server: Server, tmp_path: Path
 ) -> None:
     logs = streams(connection)
     await lifetimes(logs)
     file = tmp_path / "log.gz"
     assert await export(LogAccess(nats_server.url), file, Choice()) == 0
     assert await import_log(LogAccess(other_server.url), file) == 0
-    copies = await opened(other_server, connect)
-    assert await everything(copies["OBSERVED"]) == await everything(logs["OBSERVED"])
-    assert sorted(await everything(copies["BLOBS"])) == sorted(await everything(logs["BLOBS"]))
-    present = {subject: seq for seq, subject, _ in await everything(logs["FACTS"])}
-    assert present.items() <= {subject: seq for seq, subject, _ in await everything(copies["FACTS"])}.items()
-    assert len(await everything(copies["HISTORY"])) == len(await everything(logs["HISTORY"]))
-    for name in ("app-0", "app-1"):
-        ours, theirs = await facts_of(logs, named(name)), await facts_of(copies, named(name))
-        assert [(fact.seq, fact.subject, fact.data, fact.stream) for fact in theirs] == [
-            (fact.seq, fact.subject, fact.data, fact.stream) for fact in ours
-        ]
-        # Facts that only HISTORY holds were stored there a moment later.
-        assert [fact.time for fact in theirs] == pytest.approx([fact.time for fact in ours], abs=5e-6)
-        assert [entry.summary for entry in await story(copies, named(name))] == [
-            entry.summary for entry in await story(logs, named(name))
-        ]
+    async with opened(other_server) as copies:
+        assert await everything(copies["OBSERVED"]) == await everything(logs["OBSERVED"])
+        assert sorted(await everything(copies["BLOBS"])) == sorted(await everything(logs["BLOBS"]))
+        present = {subject: seq for seq, subject, _ in await everything(logs["FACTS"])}
+        assert present.items() <= {subject: seq for seq, subject, _ in await everything(copies["FACTS"])}.items()
+        assert len(await everything(copies["HISTORY"])) == len(await everything(logs["HISTORY"]))
+        for name in ("app-0", "app-1"):
+            ours, theirs = await facts_of(logs, named(name)), await facts_of(copies, named(name))
+            assert [(fact.seq, fact.subject, fact.data, fact.stream) for fact in theirs] == [
+                (fact.seq, fact.subject, fact.data, fact.stream) for fact in ours
+            ]
+            # Facts that only HISTORY holds were stored there a moment later.
+            assert [fact.time for fact in theirs] == pytest.approx([fact.time for fact in ours], abs=5e-6)
+            assert [entry.summary for entry in await story(copies, named(name))] == [
+                entry.summary for entry in await story(logs, named(name))
+            ]
     assert await verify(LogAccess(other_server.url)) == 0
 
 
 async def test_a_part_of_a_log_keeps_its_positions(
-    connection: Connection, nats_server: Server, other_server: Server, connect: Any, tmp_path: Path
+    connection: Connection, nats_server: Server, other_server: Server, tmp_path: Path
 ) -> None:
     logs = streams(connection)
     world = await lifetimes(logs)
@@ -119,12 +122,12 @@ async def test_a_part_of_a_log_keeps_its_positions(
     last = world.ends["FACTS"]
     await export(LogAccess(nats_server.url), file, Choice(since="8", until=str(last - 2), subject="placement.>"))
     await import_log(LogAccess(other_server.url), file)
-    copies = await opened(other_server, connect)
-    wanted = [item for item in await everything(logs["HISTORY"], "placement.>") if 8 <= item[0] <= last - 2]
-    assert await everything(copies["FACTS"]) == wanted
-    assert len(wanted) == 4
-    assert len(await everything(copies["HISTORY"])) == 4
-    assert await everything(copies["OBSERVED"]) == []
+    async with opened(other_server) as copies:
+        wanted = [item for item in await everything(logs["HISTORY"], "placement.>") if 8 <= item[0] <= last - 2]
+        assert await everything(copies["FACTS"]) == wanted
+        assert len(wanted) == 4
+        assert len(await everything(copies["HISTORY"])) == 4
+        assert await everything(copies["OBSERVED"]) == []
     assert await verify(LogAccess(other_server.url)) == 0
 
 
@@ -154,7 +157,7 @@ async def test_a_used_log_takes_no_import(connection: Connection, nats_server: S
 
 
 async def test_a_damaged_file_changes_nothing(
-    connection: Connection, nats_server: Server, other_server: Server, connect: Any, tmp_path: Path
+    connection: Connection, nats_server: Server, other_server: Server, tmp_path: Path
 ) -> None:
     await lifetimes(streams(connection))
     file = tmp_path / "log.gz"
@@ -174,9 +177,9 @@ async def test_a_damaged_file_changes_nothing(
         file.write_bytes(data)
         with pytest.raises(Failed, match=words):
             await import_log(LogAccess(other_server.url), file)
-    copies = await opened(other_server, connect)
-    assert [(await log.identity()).last_seq for log in copies.values()] == [0] * len(copies)
-    assert BLOBS.name in copies
+    async with opened(other_server) as copies:
+        assert [(await log.identity()).last_seq for log in copies.values()] == [0] * len(copies)
+        assert BLOBS.name in copies
 
 
 async def test_a_sound_log_has_no_problem_even_after_purges(connection: Connection) -> None:
