@@ -105,7 +105,9 @@ def _outcome(
     decision = attempt.decision
     if decision.error is None:
         wanted = _targets(decision, counts=binding.workload)
-        if isinstance(placed, PlacementDecided) and _stands(placed, wanted, placement, replicas, attempt):
+        # An evicted cluster that is chosen again comes back only by a placement that has seen the eviction.
+        whole = placed is not None and targets == placed.clusters
+        if isinstance(placed, PlacementDecided) and whole and _stands(placed, wanted, placement, replicas, attempt):
             return None
         return PlacementDecided(
             key=binding.key,
