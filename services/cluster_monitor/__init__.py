@@ -1,7 +1,7 @@
 """Keeps the facts about member clusters true.
 
-Consumes: Cluster objects of the control plane, probes and summaries of push members.
+Consumes: Cluster objects of the control plane, probes and summaries of push members, greetings of agents (`hello.*`).
 Produces: `cluster.<name>` (ClusterChanged, ClusterRemoved), Cluster status, taints by condition, execution namespaces.
-Owns: the Ready condition of push clusters, the finalizer of Cluster objects.
+Owns: the Ready condition of clusters, the finalizer of Cluster objects.
 Never: decides where anything runs; a heartbeat or a raw sample never becomes a fact.
 """

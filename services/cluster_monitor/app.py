@@ -1,4 +1,4 @@
-"""Runs the cluster monitor: watches Cluster objects, probes push members, keeps facts and statuses in step."""
+"""Runs the cluster monitor: watches Cluster objects, probes push members, listens to agents, keeps facts in step."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import structlog
+
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
-from schemas.subjects import EVERY_ACTIVITY, cluster_of, escape
+from schemas.subjects import EVERY_ACTIVITY, SubjectError, cluster_of, escape, unescape
 from services._kit.background import Background
 from services._kit.kube import MERGE_PATCH, ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube_watch import Reflector
@@ -28,11 +30,15 @@ from services.cluster_monitor.decide import (
     decide,
 )
 from services.cluster_monitor.emptying import Emptying
+from services.cluster_monitor.heartbeats import Malformed, Pace, heard
 from services.cluster_monitor.metrics import register
 from services.cluster_monitor.probing import Prober
 from services.cluster_monitor.settings import MonitorSettings
+from services.cluster_monitor.silence import Graces
 from services.cluster_monitor.state import MonitorState, Probe
 from services.cluster_monitor.taint_policies import TaintPolicies
+
+log = structlog.get_logger("cluster_monitor")
 
 Manifest = dict[str, Any]
 _GROUP, _VERSION, _RESOURCE = "cluster.karmada.io", "v1alpha1", "clusters"
@@ -54,10 +60,12 @@ class ClusterMonitor(BaseService[MonitorState, str]):
 
     def __init__(self, settings: MonitorSettings) -> None:
         self._settings = settings
-        self._thresholds = Thresholds(settings.cluster_success_threshold, settings.cluster_failure_threshold)
+        graces = Graces(settings.cluster_monitor_grace_period, settings.cluster_startup_grace_period)
+        self._thresholds = Thresholds(settings.cluster_success_threshold, settings.cluster_failure_threshold, graces)
         self._context: Context[MonitorState, str] | None = None
         self._client: KubeClient | None = None
         self._probers: dict[str, Prober] = {}
+        self._paces: dict[str, Pace] = {}
         self._emptying: dict[str, Emptying] = {}
         self._writes: Background[tuple[str, str]] = Background(concurrency=8, retry=(Retry,))
         self._watch: asyncio.Task[None] | None = None
@@ -107,6 +115,8 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
         if context.connection is not None:
             await context.connection.subscribe(EVERY_ACTIVITY, self._active)
+            await context.connection.subscribe("hello.*", self._greeted)
+            context.connection.on_regained(self._listen_anew)
         register(context.metrics.reads, context.projection.state)
         context.health.check("clusters", lambda: "" if context.projection.state.listed else "no list of clusters yet")
 
@@ -115,6 +125,37 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         prober = self._probers.get(cluster_of(message.subject))
         if prober is not None:
             prober.look_when_quiet()
+
+    async def _greeted(self, message: Any) -> None:
+        """The agent of a pull member is there; its registrar answers, here only what it says of the member counts."""
+        assert self._context is not None
+        try:
+            cluster = self._context.projection.state.clusters.get(unescape(message.subject.partition(".")[2]))
+        except SubjectError:
+            return
+        if cluster is None or cluster.manifest is None or cluster.manifest["spec"].get("syncMode") != "Pull":
+            return
+        now = self._context.clock.now()
+        if not self._paces.setdefault(cluster.name, Pace()).allows(now):
+            return
+        try:
+            sample = heard(message.data, now)
+        except Malformed as error:
+            log.info("greeting_malformed", cluster=cluster.name, reason=str(error)[:300])
+            return
+        # After a silence the last sample is too old to speak for the member.
+        if sample is not None or now - cluster.heard_at > self._settings.cluster_monitor_grace_period:
+            cluster.probe = sample
+        cluster.heard_at = now
+        self._context.mark((cluster.name,))
+
+    def _listen_anew(self) -> None:
+        """While the log's server was away no agent could be heard: silence counts from now on."""
+        assert self._context is not None
+        now = self._context.clock.now()
+        for cluster in self._context.projection.state.clusters.values():
+            if cluster.heard_at:
+                cluster.heard_at = now
 
     async def on_caught_up(self) -> None:
         """Watch Cluster objects from now on."""
@@ -184,11 +225,12 @@ class ClusterMonitor(BaseService[MonitorState, str]):
     def _take(self, name: str, manifest: Manifest | None) -> None:
         assert self._context is not None
         cluster = self._context.projection.state.of(name)
-        if cluster.manifest is not None and manifest is not None and _uid(cluster.manifest) != _uid(manifest):
-            cluster.probe, cluster.empty = None, False
+        if manifest is None or (cluster.manifest is not None and _kind(cluster.manifest) != _kind(manifest)):
+            cluster.probe, cluster.empty, cluster.heard_at = None, False, 0.0
+            self._paces.pop(name, None)
         cluster.manifest = manifest
-        if manifest is None:
-            cluster.probe, cluster.empty = None, False
+        if manifest is not None and not cluster.heard_at and manifest["spec"].get("syncMode") == "Pull":
+            cluster.heard_at = self._context.clock.now()
         if self._leading:
             self._attend(name, manifest)
         self._context.mark((name,))
@@ -295,5 +337,6 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         await client.patch(_path(name), {"metadata": {"resourceVersion": version, "finalizers": finalizers}})
 
 
-def _uid(manifest: Manifest) -> str:
-    return str(manifest["metadata"].get("uid", ""))
+def _kind(manifest: Manifest) -> tuple[str, str]:
+    """Which cluster it is, and how it is looked at: a sample of another one says nothing."""
+    return str(manifest["metadata"].get("uid", "")), str(manifest["spec"].get("syncMode", ""))

@@ -7,12 +7,14 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
 from services._rules.failover.taint_policies import apply_policies
 from services._rules.patch import merge_difference
 from services._rules.quantity import parse
 from services.cluster_monitor.readiness import apis_condition, condition, filter_ready, find_condition, taints_for
+from services.cluster_monitor.silence import Graces, silence, silent_at
 from services.cluster_monitor.state import ClusterState, MonitorState
 
 Manifest = dict[str, Any]
@@ -61,10 +63,11 @@ class Verdict(Struct, frozen=True):
 
 
 class Thresholds(Struct, frozen=True):
-    """Seconds that a change of readiness has to last before it is published."""
+    """Seconds that a change of readiness has to last before it is published, and that an agent may be silent."""
 
     success: float = 30.0
     failure: float = 30.0
+    graces: Graces = Graces()
 
 
 DEFAULTS: Final = Thresholds()
@@ -85,8 +88,12 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     if FINALIZER not in metadata.get("finalizers", ()) and not deleting:
         effects.append(AddFinalizer(name))
     status = manifest.get("status") or {}
-    if cluster.probe is not None and manifest["spec"].get("syncMode") == "Push":
+    mode = manifest["spec"].get("syncMode")
+    if mode == "Pull":
+        status, wake_at = _heard_status(cluster, metadata, status, now, thresholds)
+    elif cluster.probe is not None and mode == "Push":
         status, wake_at = _status(cluster, status, thresholds)
+    if status is not manifest.get("status"):
         patch = merge_difference(manifest.get("status") or {}, status)
         if patch:
             effects.append(WriteStatus(name, patch))
@@ -124,6 +131,31 @@ def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds) -> 
     kept = [fresh.pop(entry["type"], entry) for entry in conditions]
     result["conditions"] = [*kept, *fresh.values()]
     return result, wake_at
+
+
+def _heard_status(
+    cluster: ClusterState, metadata: Manifest, status: Manifest, now: float, thresholds: Thresholds
+) -> tuple[Manifest, float | None]:
+    """The status of a pull cluster: what its agent says, or that it says nothing any more."""
+    conditions = status.get("conditions") or []
+    published = find_condition(conditions, "Ready")
+    if not cluster.heard_at:
+        return status, None
+    ends = silent_at(published, str(metadata.get("creationTimestamp") or ""), cluster.heard_at, thresholds.graces)
+    if now < ends:
+        if cluster.probe is None:
+            return status, ends
+        if published is not None and published.get("status") == "Unknown":
+            # An agent that is back is believed at once.
+            thresholds = replace(thresholds, success=0.0)
+        status, wake_at = _status(cluster, status, thresholds)
+        return status, min(ends, wake_at or ends)
+    wanted = silence(published)
+    if wanted is None:
+        return status, None
+    fresh = condition("Ready", wanted, published, _time(now))
+    kept = [fresh if entry["type"] == "Ready" else entry for entry in conditions]
+    return {**status, "conditions": kept if published is not None else [*kept, fresh]}, None
 
 
 def _facts(

@@ -1,4 +1,4 @@
-"""Decides the Ready condition of a push cluster and the taints it leads to (reference 03 §6.4, §6.5)."""
+"""Decides the Ready condition of a cluster and the taints it leads to (reference 03 §6.4, §6.5)."""
 
 from __future__ import annotations
 

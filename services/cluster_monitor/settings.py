@@ -13,6 +13,10 @@ class MonitorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields
     cluster_status_update_frequency: float = 10.0
     cluster_success_threshold: float = 30.0
     cluster_failure_threshold: float = 30.0
+    cluster_monitor_grace_period: float = 40.0
+    """How long the agent of a pull cluster may be silent before its readiness is unknown."""
+    cluster_startup_grace_period: float = 60.0
+    """The same, before its first report."""
     feature_gates: tuple[str, ...] = ()
     """Entries such as `Failover=true`: with that gate ClusterTaintPolicies taint clusters."""
 

@@ -34,7 +34,8 @@ class ClusterState(Struct, kw_only=True):
     fact_seq: int = 0
     subject_seq: int = 0
     empty: bool = False
-    probed_at: float = 0.0
+    heard_at: float = 0.0
+    """When the agent of a pull member said anything; at first, when somebody began to listen."""
 
 
 class MonitorState(Struct):

@@ -1,0 +1,50 @@
+"""Decides when the agent of a pull cluster counts as silent, and what is published then (reference 03 §6.7)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec import Struct
+
+from services.cluster_monitor.readiness import Observed
+
+Manifest = dict[str, Any]
+
+STOPPED: Final = Observed(
+    "Unknown", "ClusterStatusUnknown", "Cluster status controller stopped posting cluster status."
+)
+NEVER: Final = Observed(
+    "Unknown", "ClusterStatusNeverUpdated", "Cluster status controller never posted cluster status."
+)
+
+
+class Graces(Struct, frozen=True):
+    """Seconds an agent may be silent: once it has reported, and before its first report."""
+
+    running: float = 40.0
+    starting: float = 60.0
+
+
+def silent_at(published: Manifest | None, created: str, heard_at: float, graces: Graces) -> float:
+    """Time from which on an agent that was last heard at `heard_at` counts as silent; seconds since 1970.
+
+    Before the first report that is counted from the Cluster's creation, at the earliest from when anybody listened.
+    """
+    if published is not None:
+        return heard_at + graces.running
+    return max(_seconds(created), heard_at) + graces.starting
+
+
+def silence(published: Manifest | None) -> Observed | None:
+    """The Ready condition of a cluster whose agent is silent; None when it is Unknown already."""
+    if published is None:
+        return NEVER
+    return None if published.get("status") == "Unknown" else STOPPED
+
+
+def _seconds(time: str) -> float:
+    try:
+        return datetime.fromisoformat(time).timestamp()
+    except ValueError:
+        return 0.0
