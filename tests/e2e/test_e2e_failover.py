@@ -73,12 +73,12 @@ def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
     made.control.run("delete", "namespace", made.name, "--wait=false")
 
 
-def api_fault(fleet: Fleet, member: str, mode: str) -> None:
-    """Make the API of a simulated member answer otherwise; `stop` closes its port, `none` opens it again."""
+def fault(fleet: Fleet, member: str, kind: str, **fault: object) -> None:
+    """Set a fault of a simulated member: of its API (`mode` stop closes its port, none opens it) or of its pods."""
     url = (fleet.layout.data(member) / "admin.url").read_text().strip()
     request = Request(
-        f"{url}/faults",
-        data=msgspec.json.encode({"mode": mode}),
+        f"{url}/faults{kind}",
+        data=msgspec.json.encode(fault),
         headers={"Authorization": f"Bearer {fleet.installation.token}", "Content-Type": "application/json"},
     )
     with urlopen(request, timeout=10) as answer:
@@ -131,7 +131,7 @@ def test_replicas_leave_a_dead_member_and_its_copy_goes_when_it_is_back(space: S
     until_equal("ready replicas", lambda: ready(space, "web"), 6)
     # The scheduler must not answer yet: what an eviction looks like is seen meanwhile.
     os.kill(fleet.pid("scheduler"), signal.SIGSTOP)
-    api_fault(fleet, "member1", "stop")
+    fault(fleet, "member1", "", mode="stop")
     until_equal("clusters being left", lambda: leaving(space, "web"), ["member1"])
     assert assigned(space, "web") == {"member2": 2, "member3": 2}
     (task,) = binding(space, "web")["spec"]["gracefulEvictionTasks"]
@@ -142,7 +142,7 @@ def test_replicas_leave_a_dead_member_and_its_copy_goes_when_it_is_back(space: S
     until_equal("clusters being left", lambda: leaving(space, "web"), [])
     for member in ("member2", "member3"):
         space.until_field(member, "deployment", "web", "status.readyReplicas", 3)
-    api_fault(fleet, "member1", "none")
+    fault(fleet, "member1", "", mode="none")
     space.until_in("deployment", "web", ("member2", "member3"))
     until_equal("taints of member1", lambda: taints(space, "member1"), [])
     assert assigned(space, "web") == {"member2": 3, "member3": 3}
@@ -193,3 +193,20 @@ def test_a_taint_drives_out_what_does_not_tolerate_it(space: Space, fleet: Fleet
     space.until_in("configmap", "settings", EVERYWHERE)
     until_equal("clusters patient is leaving", lambda: leaving(space, "patient"), [])
     assert assigned(space, "plain") == assigned(space, "patient") == {"member1": 3, "member3": 3}
+
+
+def test_an_application_leaves_the_member_where_it_keeps_crashing(space: Space, fleet: Fleet) -> None:
+    web = space.load("web.yaml")
+    web["spec"]["replicas"] = 2
+    space.apply(web)
+    anywhere = {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}
+    moving = {"decisionConditions": {"tolerationSeconds": 3}, "purgeMode": "Gracefully", "gracePeriodSeconds": 600}
+    space.policy(web, anywhere, propagateDeps=True, failover={"application": moving})
+    until_equal("ready replicas", lambda: ready(space, "web"), 2)
+    (first,) = assigned(space, "web")
+    fault(fleet, first, "/pods", namespace=space.name, name="web")
+    until(f"a placement elsewhere than in {first}", lambda: set(assigned(space, "web")) - {first})
+    until_equal("ready replicas", lambda: ready(space, "web"), 2)
+    until_equal("clusters being left", lambda: leaving(space, "web"), [])
+    (second,) = assigned(space, "web")
+    space.until_in("deployment", "web", (second,))
