@@ -36,10 +36,11 @@ def words(event: Known, before: Known | None = None) -> str:
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             return _placement(event, before)
         case EvictionRequested():
-            return "; ".join(
+            tasks = (
                 _joined(f"leave {task.from_cluster}: {task.reason}", task.purge_mode, _short(task.message))
                 for task in event.tasks
             )
+            return "; ".join([*([f"left {', '.join(event.left)}"] if event.left else []), *tasks])
         case EvictionFinished():
             return f"left {', '.join(event.left)}" if event.left else "no eviction under way"
         case WorkRendered() | WorkWithdrawn():

@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from schemas.codec import Known, subject_of
 from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from services._rules.failover.evicting import carried_labels
+from services._rules.timeline_words import words
 from services.gateway.bindings import build
 from services.gateway.state import GatewayState
 from services.gateway.state import fold as fold_gateway
@@ -134,3 +136,9 @@ def test_bindings_show_their_tasks() -> None:
             "clustersBeforeFailover": ["m1", "m2"],
         }
     ]
+
+
+def test_a_history_tells_what_is_being_left_and_what_was() -> None:
+    going_on = replace(leave("m2"), left=("m1",))
+    assert words(going_on) == "left m1; leave m2: TaintUntolerated, Gracefully"
+    assert words(leave("m1", "Directly")) == "leave m1: TaintUntolerated, Directly"
