@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from schemas.codec import encode, subject_of
 from schemas.envelope import HEADER_EVENT_ID, HEADER_PRODUCER, event_id
 from schemas.events.parked import KeyParked
+from services._kit import fault_points
 from services._kit.clock import Clock, SystemClock
 from services._kit.errors import Ambiguous, Conflict, Duplicate, FenceLost, LogError, Refused, StreamFull, Unavailable
 from services._kit.log import MAX_BATCH, MAX_BATCH_BYTES, Appended, Fence, Log, NewMessage
@@ -149,7 +150,10 @@ class Appender(Generic[K]):
                     stored = await self._find(log, messages)
                     if stored is not None:
                         return self._done(messages, stored, began)
-                return self._done(messages, await log.append(messages, fence), began)
+                fault_points.reach("before_append")
+                appended = await log.append(messages, fence)
+                fault_points.reach("after_append")
+                return self._done(messages, appended, began)
             except Duplicate:
                 unsure = True
                 self.trouble = ""

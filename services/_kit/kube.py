@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 import msgspec
 
+from services._kit import fault_points
 from services._kit.kube_api import (
     JSON,
     JSON_PATCH,
@@ -206,6 +207,8 @@ class KubeClient:
         data = encode(body) if isinstance(body, dict) else body
         if data is not None:
             headers["Content-Type"] = content_type
+        if method != "GET":
+            fault_points.reach("before_act")
         try:
             async with self._open().request(
                 method,
@@ -218,6 +221,8 @@ class KubeClient:
                 answer = await response.read()
                 if response.status >= 400:
                     raise _refused(response, answer)
+                if method != "GET":
+                    fault_points.reach("after_act")
                 return answer
         except TimeoutError as error:
             raise Unreachable(f"{method} {self.server}{path}: no answer within {timeout:g} s") from error

@@ -50,6 +50,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data_dir: str = ""
     takeover_after: float = 2.0
     """Seconds of silence after which a standby takes over."""
+    fault_points: str = ""
+    """Directory in which tests order the process to die at a point; empty: none."""
     apply_topology: bool = False
     """Create missing streams at start; otherwise missing ones are an error."""
 

@@ -1,0 +1,55 @@
+"""Points at which a process ends itself as by kill -9 because a test asked for it; nothing but one look otherwise.
+
+A test names a directory in the setting `fault_points` and writes `<point> <n>` into the file of a service there: the
+n-th time that the service comes to this point it removes the file, so that its successor lives, and is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Final, Literal
+
+Point = Literal["before_append", "after_append", "before_act", "after_act"]
+POINTS: Final[tuple[Point, ...]] = ("before_append", "after_append", "before_act", "after_act")
+"""Around storing events in the log; around a request to a cluster or to the control plane."""
+
+
+class _Armed:
+    """The file of one service and how often its point was reached."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._order = ""
+        self._reached = 0
+
+    def reach(self, point: Point) -> None:
+        try:
+            order = self._file.read_text()
+        except FileNotFoundError:
+            return
+        if order != self._order:
+            self._order, self._reached = order, 0
+        wanted, _, count = order.partition(" ")
+        if wanted != point:
+            return
+        self._reached += 1
+        if self._reached >= int(count):
+            self._file.unlink(missing_ok=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+_armed: _Armed | None = None
+
+
+def arm(directory: str, service: str) -> None:
+    """Look into this directory from now on; an empty name disarms."""
+    global _armed
+    _armed = _Armed(Path(directory) / service) if directory else None
+
+
+def reach(point: Point) -> None:
+    """Come to a point; does not return where a test wants the process to end."""
+    if _armed is not None:
+        _armed.reach(point)
