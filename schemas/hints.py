@@ -7,12 +7,19 @@ from msgspec import Struct
 from schemas.keys import ObjectKey, PolicyKey
 
 
+class Gone(Struct, frozen=True, array_like=True):
+    """An object, and the position in FACTS up to which everything about it is gone."""
+
+    key: ObjectKey
+    position: int
+
+
 class Purged(Struct, frozen=True, omit_defaults=True):
     """What the janitor removed from the log: whoever remembers tombstones of it may forget them.
 
     A service that does not hear it holds on to them until its next start.
     """
 
-    objects: tuple[ObjectKey, ...] = ()
+    objects: tuple[Gone, ...] = ()
     policies: tuple[PolicyKey, ...] = ()
     clusters: tuple[str, ...] = ()

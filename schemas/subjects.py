@@ -8,6 +8,7 @@ from functools import lru_cache
 from schemas.keys import ObjectKey, PolicyKey
 
 NO_NAMESPACE = "_"
+_FACETS = ("template", "binding", "estimate", "placement", "eviction", "rollup")
 EVERY_ACTIVITY = "active.*"
 PURGED = "purged"
 """Core NATS subject on which the janitor tells what is gone from the log; a hint that may be lost."""
@@ -69,6 +70,11 @@ def key_tokens(key: ObjectKey) -> str:
 def facet(aggregate: str, key: ObjectKey) -> str:
     """Subject of a sharded facet (`template`, `binding`, `placement`, …) of one object."""
     return f"{aggregate}.{key.shard}.{key_tokens(key)}"
+
+
+def facets(key: ObjectKey) -> tuple[str, ...]:
+    """Subjects of every sharded facet of an object in FACTS."""
+    return tuple(facet(aggregate, key) for aggregate in _FACETS)
 
 
 def template(key: ObjectKey) -> str:

@@ -12,10 +12,14 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+import msgspec
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from schemas.hints import Purged
+from schemas.subjects import PURGED
 from schemas.topology import STREAMS
-from services._kit import logs, topology
+from services._kit import fault_points, logs, topology
 from services._kit.blobs import Blobs
 from services._kit.bus import NatsBus
 from services._kit.clock import SystemClock
@@ -92,6 +96,7 @@ async def serve(
     connection = await connect(settings, f"{service.name}/{instance}", logger, stop)
     if connection is None:
         return
+    fault_points.arm(settings.fault_points, service.name)
     server: HealthServer | None = None
     try:
         if settings.apply_topology:
@@ -134,6 +139,7 @@ async def serve(
             metrics=metrics,
             appender=runner.appender,
         )
+        await _hear_purges(connection, runner)
         await service.start(context)
         try:
             await _run_until(runner, stop, connection, ready)
@@ -143,6 +149,19 @@ async def serve(
         if server is not None:
             await server.stop()
         await connection.close()
+
+
+async def _hear_purges(connection: Connection, runner: Runner[Any, Any]) -> None:
+    """Let the service forget what the janitor announces to be gone."""
+
+    async def hear(message: Msg) -> None:
+        try:
+            purged = msgspec.json.decode(message.data, type=Purged)
+        except msgspec.MsgspecError:
+            return  # A newer version says it in another way; the next start forgets as well.
+        runner.service.forget(runner.projection.state, purged)
+
+    await connection.subscribe(PURGED, hear)
 
 
 async def _run_until(

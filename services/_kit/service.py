@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from schemas.codec import Known
+from schemas.hints import Purged
 from services._kit.log import Log, Message
 
 if TYPE_CHECKING:
@@ -129,6 +130,13 @@ class BaseService(ABC, Generic[S, K]):
         """Keys that must wait because a newer version wrote this message."""
         del state, message
         return ()
+
+    def forget(self, state: S, purged: Purged) -> None:
+        """Drop what the state remembers of things that are gone from the log; whatever is not at its end stays.
+
+        It may come before or after the events of a new object of the same name, or not at all.
+        """
+        del state, purged
 
     async def start(self, context: Context[S, K]) -> None:
         """Before the first event is folded: open connections, register metrics."""

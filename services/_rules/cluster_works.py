@@ -40,6 +40,18 @@ class ClusterWorks(Struct):
                 found.append(key)
         return found
 
+    def forget(self, key: ObjectKey, position: int) -> bool:
+        """Drop what is known of an object whose works are gone up to a position; whether anything was.
+
+        A later work stays, also one that withdraws the object anew: it has to be carried out first.
+        """
+        work = self.works.get(key)
+        if work is not None and work[1] > position:
+            return False
+        for known in (self.works, self.observed, self.applied):
+            known.pop(key, None)
+        return True
+
     def before(self, key: ObjectKey, current: WorkRendered) -> tuple[WorkRendered | None, str]:
         """The work that was applied before this one as far as it is kept, and its digest; ("" when there is none)."""
         seen = self.observed.get(key)

@@ -49,6 +49,11 @@ def closes(event: Known) -> bool:
     return isinstance(event, _CLOSED) or (isinstance(event, StatusRolledUp) and event.closed)
 
 
+def over(*events: Known | None) -> bool:
+    """Whether facets that a service remembers say nothing but their end: then it may forget them."""
+    return all(event is None or closes(event) for event in events)
+
+
 class Facet(Struct, frozen=True, gc=False):
     """The last event of a subject: its position, when it was stored (seconds since 1970), whether it is an end."""
 

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.codec import Known
+from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.background import Background
 from services._kit.blobs import digest_of
@@ -19,7 +20,7 @@ from services._rules.skip_rules import compile_skip_rules
 from services.detector.decide import WriteClaim, WritePolicyId, decide_policy, decide_template
 from services.detector.metrics import register
 from services.detector.settings import DetectorSettings
-from services.detector.state import DetectorState, Key, fold
+from services.detector.state import DetectorState, Key, fold, forget
 from services.detector.watching import PLURALS, Watching
 
 # A write that raced with another, or found no server, is worth another try; a refused one is decided anew.
@@ -59,6 +60,10 @@ class Detector(BaseService[DetectorState, Key]):
     def fold(self, state: DetectorState, message: Message, event: Known) -> Iterable[Key]:
         """Take in one of the detector's own facts."""
         return fold(state, message.seq, message.subject, event)
+
+    def forget(self, state: DetectorState, purged: Purged) -> None:
+        """Drop the tombstones of what is gone."""
+        forget(state, purged)
 
     def last_seq(self, state: DetectorState, subject: str) -> int:
         """Position of the last event of a subject."""

@@ -13,9 +13,14 @@ from schemas.envelope import NAMESPACE
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
+from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.subjects import binding as binding_subject
+from schemas.subjects import policy as policy_subject
+from schemas.subjects import template as template_subject
 from services._rules import constants as const
 from services._rules.claims import read_claim
+from services._rules.end_of_life import over
 from services._rules.policy_match import Policy, compile_policy, template_of
 from services._rules.skip_rules import SkipRules, compile_skip_rules
 
@@ -238,3 +243,17 @@ def claimed_policy(manifest: Manifest) -> PolicyKey | None:
         return None
     kind = "ClusterPropagationPolicy" if claim.cluster_wide else "PropagationPolicy"
     return PolicyKey(kind, claim.namespace, claim.name)
+
+
+def forget(state: DetectorState, purged: Purged) -> None:
+    """Drop facts that are gone from the log, unless something new was said of the same name."""
+    for key in (gone.key for gone in purged.objects):
+        if over(state.template_facts.get(key), state.binding_facts.get(key)):
+            state.template_facts.pop(key, None)
+            state.binding_facts.pop(key, None)
+            state.subjects.pop(template_subject(key), None)
+            state.subjects.pop(binding_subject(key), None)
+    for policy in purged.policies:
+        if over(state.policy_facts.get(policy)):
+            state.policy_facts.pop(policy, None)
+            state.subjects.pop(policy_subject(policy), None)

@@ -10,6 +10,7 @@ from msgspec import UnsetType
 from schemas.codec import Known, decode
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import activity
 from services._kit.delivery.lane import Lane
@@ -22,7 +23,7 @@ from services._kit.member_access import open_member
 from services._kit.service import BaseService, Context
 from services.executor.metrics import register_lane
 from services.executor.settings import ExecutorSettings
-from services.executor.state import Access, ExecutorState, LaneKey, fold
+from services.executor.state import Access, ExecutorState, LaneKey, fold, forget
 
 _LOOK_BACK = 8
 
@@ -52,6 +53,10 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         if isinstance(event, WorkObserved) and self._reports is not None:
             self._reports.folded(event)
         return touched
+
+    def forget(self, state: ExecutorState, purged: Purged) -> None:
+        """Drop the tombstones of what is gone."""
+        forget(state, purged)
 
     def last_seq(self, state: ExecutorState, subject: str) -> int:
         """Position of the last observation of a subject."""

@@ -12,7 +12,9 @@ from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
+from schemas.subjects import observed
 from services._rules.cluster_works import ClusterWorks
 
 Manifest = dict[str, Any]
@@ -107,3 +109,17 @@ def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable
             return ((event.name, None),)
         case _:
             return ()
+
+
+def forget(state: ExecutorState, purged: Purged) -> None:
+    """Drop works and reports that are gone from the log, and whatever is left of clusters that were removed."""
+    for name, works in state.by_cluster.items():
+        for gone in purged.objects:
+            if works.forget(gone.key, gone.position):
+                state.subjects.pop(observed(name, gone.key), None)
+    for name in purged.clusters:
+        left = state.by_cluster.get(name)
+        if left is not None and name not in state.clusters:
+            del state.by_cluster[name]
+            for key in left.observed:
+                state.subjects.pop(observed(name, key), None)

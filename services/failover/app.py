@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 
 from schemas.codec import Known
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.log import Message
@@ -16,7 +17,7 @@ from services.failover.decide import decide
 from services.failover.metrics import register
 from services.failover.pace import Pace
 from services.failover.settings import FailoverSettings
-from services.failover.state import FailoverState, fold
+from services.failover.state import FailoverState, fold, forget
 
 
 class Failover(BaseService[FailoverState, ObjectKey]):
@@ -46,6 +47,10 @@ class Failover(BaseService[FailoverState, ObjectKey]):
     def fold(self, state: FailoverState, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one fact."""
         return fold(state, message.seq, message.subject, event)
+
+    def forget(self, state: FailoverState, purged: Purged) -> None:
+        """Drop the tombstones of what is gone."""
+        forget(state, purged)
 
     def last_seq(self, state: FailoverState, subject: str) -> int:
         """Position of the last eviction of a subject."""

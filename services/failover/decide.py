@@ -17,7 +17,7 @@ from schemas.keys import ObjectKey
 from services._rules import constants as const
 from services._rules.effective import effective
 from services._rules.failover import application
-from services._rules.failover.evicting import Target, evict
+from services._rules.failover.evicting import Target, evict, removed
 from services._rules.failover.preserved import StateError, preserved_state
 from services._rules.failover.replaced import health_by_cluster
 from services._rules.failover.tainted import AppliedPlacementError, cluster_purge_mode, stay, tolerations_of
@@ -100,6 +100,8 @@ def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in
         )
         ended = assessment.ended
         draft.tasks = _held_back(before, assessment, state, moving, now, rules)
+        if moving.rollup is not None and moving.rollup.uid == binding.uid:
+            draft.tasks = removed(draft.tasks, moving.rollup.cleared)
     if rules.taint_eviction and in_turn:
         _leave_tainted(draft, state, moving, binding, now, rules)
     if moving.cares_for_health:
@@ -129,7 +131,7 @@ def _held_back(
     kept = {task.from_cluster: task for task in assessment.kept}
     for task in before:
         if task.from_cluster in assessment.ended and _would_return(task, state, moving, now):
-            kept[task.from_cluster] = replace(task, purge_mode="Directly")
+            kept[task.from_cluster] = replace(task, purge_mode="Directly", removed=True)
     return tuple(kept[task.from_cluster] for task in before if task.from_cluster in kept)
 
 

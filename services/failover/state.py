@@ -14,7 +14,10 @@ from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.events.rollup import StatusRolledUp
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
+from schemas.subjects import eviction as eviction_subject
+from services._rules.end_of_life import over
 from services._rules.failover.application import UNHEALTHY
 from services._rules.failover.tainted import no_execute
 from services._rules.taints import Taint
@@ -149,3 +152,12 @@ def _concerned(state: FailoverState, cluster: str) -> list[ObjectKey]:
         if any(task.from_cluster == cluster for task in moving.tasks)
         or ((placed := moving.placed) is not None and any(target.name == cluster for target in placed.clusters))
     ]
+
+
+def forget(state: FailoverState, purged: Purged) -> None:
+    """Drop objects that are gone from the log, unless something new was said of them."""
+    for key in (gone.key for gone in purged.objects):
+        moving = state.objects.get(key)
+        if moving is not None and over(moving.binding, moving.placement, moving.eviction, moving.rollup):
+            del state.objects[key]
+            state.subjects.pop(eviction_subject(key), None)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import structlog
 
 from schemas.codec import Known
+from schemas.hints import Purged
 from services._kit.log import Message
 from services._kit.service import BaseService, Context
 from services.gateway.api import Api
@@ -18,7 +19,7 @@ from services.gateway.history import Histories
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.reading import Reader
 from services.gateway.settings import GatewaySettings
-from services.gateway.state import FILTERS, GatewayState, Place, fold
+from services.gateway.state import FILTERS, GatewayState, Place, fold, forget
 from services.gateway.views import Encoder
 from services.gateway.watching import Watching
 
@@ -49,6 +50,10 @@ class Gateway(BaseService[GatewayState, Place]):
     def fold(self, state: GatewayState, message: Message, event: Known) -> Iterable[Place]:
         """Apply one event."""
         return fold(state, message.seq, message.time, event)
+
+    def forget(self, state: GatewayState, purged: Purged) -> None:
+        """Drop the tombstones of what is gone."""
+        forget(state, purged)
 
     async def start(self, context: Context[GatewayState, Place]) -> None:
         """Listen; until the log was read, resources answer that it is being read."""

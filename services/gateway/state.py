@@ -21,7 +21,9 @@ from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
+from services._rules.end_of_life import over
 
 FILTERS: Final = (
     "binding.>",
@@ -253,6 +255,22 @@ def _lean(state: GatewayState, event: E_, provenance: Provenance = _NO_PROVENANC
         if part is not UNSET:
             parts[name] = shared.setdefault(part, part)
     return replace(event, **parts)
+
+
+def forget(state: GatewayState, purged: Purged) -> None:
+    """Drop what is shown no more and is gone from the log, unless something new was said of it."""
+    for key in (gone.key for gone in purged.objects):
+        bound = state.objects.get(key)
+        if bound is not None and bound.binding is None and bound.placement is None and over(bound.rollup):
+            del state.objects[key]
+        for copies in state.copies.values():
+            copy = copies.get(key)
+            if copy is not None and over(copy.work):
+                del copies[key]
+    for name in purged.clusters:
+        if name in state.removed and all(over(copy.work) for copy in state.copies.get(name, {}).values()):
+            state.copies.pop(name, None)
+            state.removed.discard(name)
 
 
 def manifest_of(work: WorkRendered | None) -> bytes | None:

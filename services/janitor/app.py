@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from schemas.codec import Known
-from schemas.hints import Purged
+from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import PURGED
 from schemas.topology import FACTS as FACTS_STREAM
@@ -48,6 +48,11 @@ class End(Struct, frozen=True):
 
     key: ObjectKey | PolicyKey | str
     purges: tuple[Purge, ...]
+
+    @property
+    def position(self) -> int:
+        """Highest position in FACTS that goes."""
+        return max((purge.up_to for purge in self.purges if purge.stream == FACTS), default=0)
 
 
 class AskHistory(Struct, frozen=True):
@@ -181,7 +186,7 @@ class Janitor(BaseService[JanitorState, Key]):
         return end
 
     def _forget(self, state: JanitorState, end: End) -> None:
-        facts = max((purge.up_to for purge in end.purges if purge.stream == FACTS), default=0)
+        facts = end.position
         observed = max((purge.up_to for purge in end.purges if purge.stream == OBSERVED), default=0)
         match end.key:
             case ObjectKey():
@@ -200,7 +205,7 @@ class Janitor(BaseService[JanitorState, Key]):
         if context.connection is None:
             return
         hint = Purged(
-            objects=tuple(end.key for end in ended if isinstance(end.key, ObjectKey)),
+            objects=tuple(Gone(end.key, end.position) for end in ended if isinstance(end.key, ObjectKey)),
             policies=tuple(end.key for end in ended if isinstance(end.key, PolicyKey)),
             clusters=tuple(end.key for end in ended if isinstance(end.key, str)),
         )

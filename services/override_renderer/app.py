@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.codec import Known
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.blobs import digest_of
@@ -15,7 +16,7 @@ from services._kit.log import Message
 from services._kit.service import BaseService, Context, Decision
 from services.override_renderer.decide import decide, needed_blobs
 from services.override_renderer.metrics import register
-from services.override_renderer.state import RendererState, fold
+from services.override_renderer.state import RendererState, fold, forget
 
 CACHED_BLOBS: Final = 256
 
@@ -51,6 +52,10 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
     def fold(self, state: RendererState, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one fact."""
         return fold(state, message.seq, message.subject, event)
+
+    def forget(self, state: RendererState, purged: Purged) -> None:
+        """Drop the tombstones of what is gone."""
+        forget(state, purged)
 
     def last_seq(self, state: RendererState, subject: str) -> int:
         """Position of the last event of a subject."""

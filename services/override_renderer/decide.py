@@ -18,7 +18,7 @@ from services._rules import constants as const
 from services._rules.division import DivisionError, divide_job_completions
 from services._rules.division import TargetCluster as Share
 from services._rules.effective import effective
-from services._rules.failover.evicting import carried_labels
+from services._rules.failover.evicting import awaits_removal, carried_labels
 from services._rules.interpreter import InterpretError
 from services._rules.overrides import OverrideError, OverridePolicy
 from services._rules.status_render import RenderError, Target, suspends_dispatching
@@ -76,7 +76,8 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
     events: list[WorkEvent] = []
     blobs: list[bytes] = []
     if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
-        _render_all(state, bound, binding, template, where.targets, events, blobs)
+        if not awaits_removal(bound.tasks, bound.works):
+            _render_all(state, bound, binding, template, where.targets, events, blobs)
         wanted = set(where.occupied)
     elif isinstance(binding, BindingRequested):
         # The template's own fact has not arrived yet: whatever stands, stands.

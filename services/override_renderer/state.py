@@ -16,8 +16,11 @@ from schemas.events.placement import PlacementDecided, PlacementEvent, Placement
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.subjects import facets, work
 from services._rules.cluster_affinity import ClusterFacts, facts_of
+from services._rules.end_of_life import over
 from services._rules.overrides import OverridePolicy, compile_policy
 
 Manifest = dict[str, Any]
@@ -178,3 +181,23 @@ def concerns(policy: OverridePolicy, api_version: str, kind: str) -> bool:
     return not policy.selectors or any(
         selector.api_version == api_version and selector.kind == kind for selector in policy.selectors
     )
+
+
+def forget(state: RendererState, purged: Purged) -> None:
+    """Drop objects that are gone from the log, unless something new was said of them."""
+    for key in (gone.key for gone in purged.objects):
+        bound = state.objects.get(key)
+        if bound is None:
+            continue
+        works = [event for event, _ in bound.works.values()]
+        if over(bound.template, bound.binding, bound.placement, bound.eviction, *works):
+            del state.objects[key]
+            state.everywhere.discard(key)
+            for subject in (*facets(key), *(work(cluster, key) for cluster in bound.works)):
+                state.subjects.pop(subject, None)
+    for name in purged.clusters:
+        if name not in state.clusters:
+            for key, bound in state.objects.items():
+                if name in bound.works and over(bound.works[name][0]):
+                    del bound.works[name]
+                    state.subjects.pop(work(name, key), None)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from schemas.codec import Known
 from schemas.envelope import Provenance
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.log import Message
@@ -15,7 +16,7 @@ from services._kit.service import NOTHING, BaseService, Context, Decision
 from services.scheduler.decide import decide
 from services.scheduler.metrics import register
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.state import SchedulerState, fold
+from services.scheduler.state import SchedulerState, fold, forget
 
 
 class Scheduler(BaseService[SchedulerState, ObjectKey]):
@@ -38,6 +39,10 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
     def fold(self, state: SchedulerState, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one fact."""
         return fold(state, message.seq, message.subject, event)
+
+    def forget(self, state: SchedulerState, purged: Purged) -> None:
+        """Drop the tombstones of what is gone."""
+        forget(state, purged)
 
     def last_seq(self, state: SchedulerState, subject: str) -> int:
         """Position of the last placement of a subject."""

@@ -14,7 +14,10 @@ from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
+from schemas.subjects import placement as placement_subject
+from services._rules.end_of_life import over
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.read import cluster_view
 
@@ -128,3 +131,12 @@ def _is_placeable(scheduled: Scheduled) -> bool:
 def _runs_in(scheduled: Scheduled, cluster: str) -> bool:
     placed = scheduled.placed
     return placed is not None and any(target.name == cluster for target in placed.clusters)
+
+
+def forget(state: SchedulerState, purged: Purged) -> None:
+    """Drop objects that are gone from the log, unless something new was said of them."""
+    for key in (gone.key for gone in purged.objects):
+        scheduled = state.objects.get(key)
+        if scheduled is not None and over(scheduled.binding, scheduled.placement, scheduled.eviction):
+            del state.objects[key]
+            state.subjects.pop(placement_subject(key), None)

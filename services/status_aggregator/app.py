@@ -14,6 +14,7 @@ from schemas.events.binding import BindingRequested
 from schemas.events.observed import WorkObserved
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from services._kit.background import Background
 from services._kit.kube import ApiError, KubeClient, Unreachable
@@ -25,7 +26,7 @@ from services.status_aggregator.decide import Pace, decide, due_at
 from services.status_aggregator.early import Early
 from services.status_aggregator.metrics import register
 from services.status_aggregator.settings import AggregatorSettings
-from services.status_aggregator.state import AggregatorState, fold
+from services.status_aggregator.state import AggregatorState, fold, forget
 from services.status_aggregator.telling import Telling
 from services.status_aggregator.template_status import TemplateStatus, offers_status
 
@@ -104,6 +105,10 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
                 late = announce(state, observed)
                 if late is not None:
                     self._telling.tell(late)
+
+    def forget(self, state: AggregatorState, purged: Purged) -> None:
+        """Drop the tombstones of what is gone."""
+        forget(state, purged)
 
     def last_seq(self, state: AggregatorState, subject: str) -> int:
         """Position of the last event of a subject."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from msgspec import Struct
 
 from schemas.events.binding import BindingRequested
-from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
-from schemas.events.work import WorkRendered
+from schemas.events.eviction import EvictionRequested
+from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
+from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
-from services._rules.effective import effective
+from schemas.subjects import work as work_subject
+from services._rules.effective import REMOVED_AT_ONCE, effective
 from services.status_aggregator.state import AggregatorState, Reported
 
 _NOT_YET = "waiting for the cluster to report"
@@ -75,10 +77,35 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
     expected = set(where.occupied)
     complete = bool(expected) and len(items) == len(expected)
     fully = complete and all(item.applied and item.cluster in expected for item in items)
-    if not items and reported.rollup is None:
+    cleared = _cleared(state, key, reported)
+    if not items and not cleared and reported.rollup is None:
         return None
     position = max((seq for _, seq in reported.observed.values()), default=0)
-    return StatusRolledUp(key=key, uid=binding.uid, items=items, fully_applied=fully, observed_position=position)
+    return StatusRolledUp(
+        key=key, uid=binding.uid, items=items, fully_applied=fully, observed_position=position, cleared=cleared
+    )
+
+
+def _cleared(state: AggregatorState, key: ObjectKey, reported: Reported) -> tuple[Cleared, ...]:
+    """Clusters under direct eviction whose copy is gone: never written, seen to be absent since, or no member."""
+    eviction, binding = reported.eviction, reported.binding
+    if not isinstance(eviction, EvictionRequested) or binding is None or eviction.uid != binding.uid:
+        return ()
+    direct = (task for task in eviction.tasks if task.purge_mode in REMOVED_AT_ONCE and not task.removed)
+    return tuple(
+        Cleared(task.from_cluster, task.created_at)
+        for task in direct
+        if _is_clear(state, key, reported, task.from_cluster)
+    )
+
+
+def _is_clear(state: AggregatorState, key: ObjectKey, reported: Reported, cluster: str) -> bool:
+    work, entry = reported.works.get(cluster), reported.observed.get(cluster)
+    if work is None or cluster not in state.clusters:
+        return True
+    if not isinstance(work, WorkWithdrawn) or entry is None:
+        return False
+    return entry[0].absent and entry[0].work_seq >= state.subjects.get(work_subject(cluster, key), 0)
 
 
 def _ended(state: AggregatorState, key: ObjectKey, reported: Reported) -> StatusRolledUp | None:
@@ -115,4 +142,5 @@ def _same(before: StatusRolledUp, wanted: StatusRolledUp) -> bool:
         and before.items == wanted.items
         and before.fully_applied == wanted.fully_applied
         and before.closed == wanted.closed
+        and before.cleared == wanted.cleared
     )

@@ -15,7 +15,10 @@ from schemas.events.placement import PlacementDecided, PlacementEvent, Placement
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
+from schemas.subjects import facets, observed, work
+from services._rules.end_of_life import over
 
 
 class Reported(Struct):
@@ -89,3 +92,30 @@ def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterab
 
 def _touching(state: AggregatorState, cluster: str) -> list[ObjectKey]:
     return [key for key, reported in state.objects.items() if cluster in reported.works or cluster in reported.observed]
+
+
+def forget(state: AggregatorState, purged: Purged) -> None:
+    """Drop objects that are gone from the log, unless something new was said of them."""
+    for key in (gone.key for gone in purged.objects):
+        known = state.objects.get(key)
+        if known is None:
+            continue
+        facts = (known.template, known.binding, known.placement, known.eviction, known.rollup)
+        if over(*facts, *known.works.values()):
+            del state.objects[key]
+            of_clusters = [work(cluster, key) for cluster in known.works]
+            of_clusters += [observed(cluster, key) for cluster in known.observed]
+            for subject in (*facets(key), *of_clusters):
+                state.subjects.pop(subject, None)
+    for name in purged.clusters:
+        if name not in state.clusters:
+            _forget_cluster(state, name)
+
+
+def _forget_cluster(state: AggregatorState, name: str) -> None:
+    for key, reported in state.objects.items():
+        if over(reported.works.get(name)):
+            reported.works.pop(name, None)
+            reported.observed.pop(name, None)
+            state.subjects.pop(work(name, key), None)
+            state.subjects.pop(observed(name, key), None)
