@@ -9,7 +9,10 @@ from schemas.keys import ObjectKey
 
 
 class EvictionTask(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One cluster to leave; fields as a binding's gracefulEvictionTasks (reference 03 §7.4)."""
+    """One cluster to leave; fields as a binding's gracefulEvictionTasks (reference 03 §7.4).
+
+    `removed` tells that a copy to be removed directly is gone: until then no copy is written anywhere.
+    """
 
     from_cluster: str
     reason: str
@@ -22,6 +25,7 @@ class EvictionTask(Struct, frozen=True, omit_defaults=True, kw_only=True):
     created_at: float = 0.0
     clusters_before: tuple[str, ...] = ()
     preserved_state: dict[str, str] = {}
+    removed: bool = False
 
 
 class EvictionRequested(Event, frozen=True, kw_only=True, omit_defaults=True, tag="EvictionRequested.v1"):

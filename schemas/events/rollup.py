@@ -18,8 +18,18 @@ class ClusterStatusItem(Struct, frozen=True, omit_defaults=True, kw_only=True):
     status: Raw | UnsetType = UNSET
 
 
+class Cleared(Struct, frozen=True, omit_defaults=True):
+    """A cluster whose copy is gone, as a direct eviction asked; `since` is the creation time of its task."""
+
+    cluster: str
+    since: float = 0.0
+
+
 class StatusRolledUp(Event, frozen=True, kw_only=True, omit_defaults=True, tag="StatusRolledUp.v1"):
-    """The aggregated status of a binding; `closed` is true once the binding ended and every copy is gone."""
+    """The aggregated status of a binding; `closed` is true once the binding ended and every copy is gone.
+
+    `cleared` are the clusters under direct eviction that hold no copy any more.
+    """
 
     key: ObjectKey
     uid: str
@@ -27,6 +37,7 @@ class StatusRolledUp(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     fully_applied: bool = False
     observed_position: int = 0
     closed: bool = False
+    cleared: tuple[Cleared, ...] = ()
 
 
 RollupEvent = StatusRolledUp

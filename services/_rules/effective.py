@@ -7,6 +7,7 @@ after the eviction): a restart in between can neither resurrect a copy nor lose 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
@@ -14,7 +15,8 @@ from schemas.events.binding import BindingEvent, BindingRequested
 from schemas.events.eviction import EvictionEvent, EvictionRequested
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, TargetCluster
 
-_REMOVED_AT_ONCE = frozenset({"Directly", "Immediately"})
+REMOVED_AT_ONCE: Final = frozenset({"Directly", "Immediately"})
+"""Purge modes that let go of a copy before its replacement is there."""
 
 
 class Effective(Struct, frozen=True):
@@ -92,4 +94,4 @@ def leaving(eviction: EvictionEvent) -> frozenset[str]:
 def _holding_on(eviction: EvictionEvent) -> set[str]:
     """Clusters that keep the copy they have until their task is over."""
     tasks = eviction.tasks if isinstance(eviction, EvictionRequested) else ()
-    return {task.from_cluster for task in tasks if task.purge_mode not in _REMOVED_AT_ONCE}
+    return {task.from_cluster for task in tasks if task.purge_mode not in REMOVED_AT_ONCE}

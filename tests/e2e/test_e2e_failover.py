@@ -114,14 +114,14 @@ def ready(space: Space, name: str) -> int:
     return int((held.get("status") or {}).get("readyReplicas") or 0)
 
 
-def deployed(space: Space, name: str, placement: dict[str, Any]) -> None:
+def deployed(space: Space, name: str, placement: dict[str, Any], **spec: Any) -> None:
     web = space.load("web.yaml")
     web["metadata"]["name"] = name
     web["spec"]["replicas"] = 6
     for part in (web["spec"]["selector"]["matchLabels"], web["spec"]["template"]["metadata"]["labels"]):
         part["app"] = name
     space.apply(web)
-    space.policy(web, placement)
+    space.policy(web, placement, **spec)
     until_equal(f"replicas of {name}", lambda: assigned(space, name), {"member1": 2, "member2": 2, "member3": 2})
 
 
@@ -171,6 +171,7 @@ def evicted_at(space: Space, name: str) -> datetime:
 def test_a_taint_drives_out_what_does_not_tolerate_it(space: Space, fleet: Fleet) -> None:
     tolerated = {"key": "x", "operator": "Equal", "value": "y", "effect": "NoExecute"}
     deployed(space, "plain", EVENLY)
+    deployed(space, "sudden", EVENLY, failover={"cluster": {"purgeMode": "Directly"}})
     deployed(space, "patient", {**EVENLY, "clusterTolerations": [{**tolerated, "tolerationSeconds": PATIENCE}]})
     deployed(space, "steady", {**EVENLY, "clusterTolerations": [tolerated]})
     settings = space.apply(space.load("settings.yaml"))
@@ -182,9 +183,11 @@ def test_a_taint_drives_out_what_does_not_tolerate_it(space: Space, fleet: Fleet
     # The toleration ends at a time that facts name, whoever decides then.
     fleet.kill("failover")
     until_equal("patient", lambda: assigned(space, "patient"), {"member1": 3, "member3": 3})
-    for name in ("plain", "patient"):
+    for name in ("plain", "sudden", "patient"):
         space.until_in("deployment", name, ("member1", "member3"))
-    until_equal("clusters plain is leaving", lambda: leaving(space, "plain"), [])
+    for name in ("plain", "sudden"):
+        until_equal(f"clusters {name} is leaving", lambda name=name: leaving(space, name), [])
+        until_equal(f"ready replicas of {name}", lambda name=name: ready(space, name), 6)
     assert assigned(space, "steady") == {"member1": 2, "member2": 2, "member3": 2}
     space.until_in("configmap", "settings", ("member1", "member3"))
     assert evicted_at(space, "patient") >= datetime.fromisoformat(taint["timeAdded"]) + timedelta(seconds=PATIENCE)

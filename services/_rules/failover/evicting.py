@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from schemas.events.eviction import EvictionTask
 from schemas.events.placement import TargetCluster as Target
+from schemas.events.rollup import Cleared
+from services._rules.effective import REMOVED_AT_ONCE
 
-__all__ = ["Target", "carried_labels", "evict"]
-
-_AT_ONCE = frozenset({"Directly", "Immediately"})
+__all__ = ["Target", "awaits_removal", "carried_labels", "evict", "removed"]
 
 
 def evict(
@@ -40,4 +40,23 @@ def carried_labels(tasks: Sequence[EvictionTask], cluster: str, target_count: in
     if target_count != 1 or not tasks:
         return {}
     last = tasks[-1]
-    return last.preserved_state if last.purge_mode in _AT_ONCE and cluster not in last.clusters_before else {}
+    return last.preserved_state if last.purge_mode in REMOVED_AT_ONCE and cluster not in last.clusters_before else {}
+
+
+def removed(tasks: Sequence[EvictionTask], cleared: Sequence[Cleared]) -> tuple[EvictionTask, ...]:
+    """The tasks, with those noted as removed whose cluster was reported clear of the copy."""
+    gone = {(report.cluster, report.since) for report in cleared}
+    return tuple(
+        replace(task, removed=True)
+        if task.purge_mode in REMOVED_AT_ONCE and (task.from_cluster, task.created_at) in gone
+        else task
+        for task in tasks
+    )
+
+
+def awaits_removal(tasks: Sequence[EvictionTask], held: Container[str]) -> bool:
+    """Whether a copy that goes before the object may start elsewhere is still there (reference 03 §1.2).
+
+    `held` are the clusters that ever got a copy.
+    """
+    return any(task.purge_mode in REMOVED_AT_ONCE and not task.removed and task.from_cluster in held for task in tasks)

@@ -15,7 +15,7 @@ from schemas.events.binding import BindingReleased
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.placement import PlacementFailed
-from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
+from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from services._rules.failover.application import Gates
 from services.failover.decide import Rules, Verdict, decide
 from services.failover.state import FailoverState, fold
@@ -232,6 +232,18 @@ def test_the_policy_says_how_the_copy_goes() -> None:
     event = world.decide().event
     assert isinstance(event, EvictionRequested)
     assert event.tasks[0].purge_mode == "Directly"
+
+
+def test_a_copy_that_is_gone_is_noted_so_that_others_may_come() -> None:
+    world = start().add(binding(failover={"cluster": {"purgeMode": "Directly"}}), tainted("m1", ("x", "NoExecute")))
+    world.step()
+    world.add(replace(rollup(m2=1), cleared=(Cleared("m1", NOW - 1),)))
+    assert world.step() is None, "that was another eviction"
+    world.add(replace(rollup(m2=1), cleared=(Cleared("m1", NOW),)))
+    event = world.step()
+    assert isinstance(event, EvictionRequested)
+    assert event.tasks[0].removed
+    assert world.step() is None
 
 
 def test_an_eviction_ends_with_its_object() -> None:

@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from schemas.codec import Known, subject_of
 from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
+from schemas.events.observed import WorkObserved
+from schemas.events.rollup import Cleared
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
-from services._rules.failover.evicting import carried_labels
+from services._rules.failover.evicting import awaits_removal, carried_labels, removed
 from services._rules.timeline_words import words
 from services.gateway.bindings import build
 from services.gateway.state import GatewayState
@@ -19,6 +21,7 @@ from services.gateway.state import fold as fold_gateway
 from services.override_renderer.decide import decide
 from services.override_renderer.state import RendererState, fold
 from services.status_aggregator.announce import announce
+from services.status_aggregator.decide import decide as decide_rollup
 from services.status_aggregator.state import AggregatorState
 from services.status_aggregator.state import fold as fold_aggregator
 from tests.support.facts import KEY, binding, cluster, placement, template
@@ -83,9 +86,12 @@ def test_a_copy_to_be_removed_directly_goes_at_once() -> None:
 def test_preserved_state_comes_along_as_labels() -> None:
     renderer = Renderer(cluster("m1"), cluster("m3"), template(), binding(1), placement(m1=1))
     renderer.works()
-    renderer.given(leave("m1", "Directly", preserved_state=STAGE, clusters_before=("m1",)))
+    carrying: dict[str, Any] = {"preserved_state": STAGE, "clusters_before": ("m1",)}
+    renderer.given(leave("m1", "Directly", **carrying))
     renderer.works()
     renderer.given(placement(as_of=renderer.seq, m3=1))
+    assert renderer.works() == {}, "the copy in m1 goes first"
+    renderer.given(leave("m1", "Directly", removed=True, **carrying))
     work = renderer.works()["m3"]
     assert isinstance(work, WorkRendered)
     assert isinstance(work.manifest, Raw)
@@ -142,3 +148,47 @@ def test_a_history_tells_what_is_being_left_and_what_was() -> None:
     going_on = replace(leave("m2"), left=("m1",))
     assert words(going_on) == "left m1; leave m2: TaintUntolerated, Gracefully"
     assert words(leave("m1", "Directly")) == "leave m1: TaintUntolerated, Directly"
+
+
+def test_a_cluster_is_clear_once_the_withdrawn_copy_was_seen_to_be_absent() -> None:
+    state = AggregatorState()
+    seq = 0
+
+    def given(*events: Known) -> None:
+        nonlocal seq
+        for event in events:
+            seq += 1
+            fold_aggregator(state, seq, subject_of(event), event)
+
+    def cleared() -> list[Cleared]:
+        rollup = decide_rollup(state, KEY)
+        if rollup is not None:
+            given(rollup)
+        return list(state.objects[KEY].rollup.cleared) if state.objects[KEY].rollup else []
+
+    given(cluster("m1"), cluster("m2"), template(), binding(), placement(m1=1, m2=1))
+    work = WorkRendered(cluster="m1", key=KEY, uid="u1", api_version="apps/v1", kind="Deployment", digest="d")
+    given(work)
+    written = seq
+    given(WorkObserved(cluster="m1", key=KEY, uid="u1", work_seq=written, applied=True, health="Healthy"))
+    given(leave("m1", "Directly", created_at=5.0))
+    assert cleared() == []
+    given(WorkWithdrawn(cluster="m1", key=KEY, uid="u1", api_version="apps/v1", kind="Deployment"))
+    withdrawn = seq
+    assert cleared() == []
+    given(WorkObserved(cluster="m1", key=KEY, uid="u1", work_seq=written, absent=True))
+    assert cleared() == [], "that was drift: the report does not answer the withdrawal"
+    given(WorkObserved(cluster="m1", key=KEY, uid="u1", work_seq=withdrawn, absent=True))
+    assert cleared() == [Cleared("m1", 5.0)]
+    given(EvictionFinished(key=KEY, uid="u1", left=("m1",)))
+    assert cleared() == []
+
+
+def test_only_a_copy_that_was_ever_written_is_waited_for() -> None:
+    (task,) = leave("m1", "Directly", created_at=5.0).tasks
+    assert awaits_removal((task,), {"m1", "m2"})
+    assert not awaits_removal((task,), {"m2"})
+    assert not awaits_removal(leave("m1").tasks, {"m1"})
+    (gone,) = removed((task,), [Cleared("m1", 5.0)])
+    assert not awaits_removal((gone,), {"m1"})
+    assert removed((task,), [Cleared("m1", 4.0)]) == (task,)

@@ -16,7 +16,7 @@ from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.placement import PlacementDecided
-from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
+from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from services._rules.effective import leaving
 from services.failover.decide import Rules
@@ -97,7 +97,7 @@ def _only(event: Known | None) -> list[Known]:
 class World:
     """The log and its readers; members do what works say whenever the world reports."""
 
-    def __init__(self, seed: int, placement: dict[str, Any]) -> None:
+    def __init__(self, seed: int, placement: dict[str, Any], **spec: Any) -> None:
         self.random = random.Random(seed)
         self.now = 1_700_000_000.0
         self.log: list[Known] = []
@@ -110,7 +110,7 @@ class World:
         ]
         self.flips = 0
         self.log.extend(cluster(name) for name in MEMBERS)
-        self.log.extend([template(), binding(6, placement)])
+        self.log.extend([template(), binding(6, placement, **spec)])
         self.settle()
 
     def taint(self, name: str, *, on: bool) -> None:
@@ -125,11 +125,18 @@ class World:
             ClusterStatusItem(cluster=name, applied=True, health="Healthy", status=Raw(_status(work)))
             for name, work in sorted(works.items())
         )
+        eviction = self.last(EvictionRequested | EvictionFinished)
+        tasks = eviction.tasks if isinstance(eviction, EvictionRequested) else ()
+        cleared = tuple(
+            Cleared(task.from_cluster, task.created_at)
+            for task in tasks
+            if task.purge_mode == "Directly" and not task.removed and task.from_cluster not in works
+        )
         before = self.last(StatusRolledUp)
-        if before is not None and before.items == items:
+        if before is not None and before.items == items and before.cleared == cleared:
             return False
         seen = Provenance(as_of=len(self.log), decided_at=self.now)
-        self.log.append(StatusRolledUp(key=KEY, uid="u1", items=items, provenance=seen))
+        self.log.append(StatusRolledUp(key=KEY, uid="u1", items=items, cleared=cleared, provenance=seen))
         return True
 
     def works(self) -> dict[str, WorkRendered]:
@@ -141,7 +148,7 @@ class World:
                 found.pop(event.cluster, None)
         return found
 
-    def last(self, kind: type[Any]) -> Any:
+    def last(self, kind: Any) -> Any:
         return next((event for event in reversed(self.log) if isinstance(event, kind)), None)
 
     def disturb(self) -> None:
@@ -191,9 +198,12 @@ def check_never_resurrected(log: list[Known]) -> None:
 
 
 @pytest.mark.parametrize("placement", [EVEN, COPIES, {**EVEN, **FOR_A_WHILE}, {**COPIES, **FOR_A_WHILE}])
-@pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_in_between_objects_end_where_they_may_be(seed: int, placement: dict[str, Any]) -> None:
-    world = World(seed, placement)
+@pytest.mark.parametrize("mode", ["Gracefully", "Directly"])
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_happens_in_between_objects_end_where_they_may_be(
+    seed: int, placement: dict[str, Any], mode: str
+) -> None:
+    world = World(seed, placement, failover={"cluster": {"purgeMode": mode}})
     for _ in range(STEPS):
         world.disturb()
     check_never_resurrected(world.log)
