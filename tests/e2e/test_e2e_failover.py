@@ -25,7 +25,7 @@ SETTINGS = {
     "FLEETLOG_CLUSTER_FAILURE_THRESHOLD": "0.5",
     "FLEETLOG_CLUSTER_SUCCESS_THRESHOLD": "0.5",
 }
-PATIENCE = 4  # seconds
+PATIENCE = 2  # seconds
 TAINT_THE_DEAD = {
     "apiVersion": "policy.karmada.io/v1alpha1",
     "kind": "ClusterTaintPolicy",
