@@ -1,10 +1,10 @@
-"""Joins a push member to the control plane: identity in the member, Secret and Cluster here (reference 03 §6.2)."""
+"""Joins a member to the control plane: identity in the member, Secret and Cluster here (reference 03 §6.2, §6.8)."""
 
 from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -12,6 +12,7 @@ from services._kit.kube import ApiError, KubeClient, resource_path
 from services._rules.constants import CLUSTER_API, LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
 
 Manifest = dict[str, Any]
+Mode = Literal["Push", "Pull"]
 
 _TOKEN_SECONDS: Final = 10 * 365 * 24 * 3600
 _LASTING_SECONDS: Final = 365 * 24 * 3600
@@ -54,6 +55,27 @@ def access_of_kubeconfig(kubeconfig: Manifest, context: str = "") -> MemberAcces
         client_key=_inline(user, "client-key"),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
     )
+
+
+def kubeconfig_of(access: MemberAccess, name: str) -> Manifest:
+    """A kubeconfig with everything in it, for who else is to reach a member in this way."""
+    cluster: Manifest = {"server": access.endpoint}
+    if access.ca_pem:
+        cluster["certificate-authority-data"] = base64.b64encode(access.ca_pem.encode()).decode()
+    if access.insecure:
+        cluster["insecure-skip-tls-verify"] = True
+    user: Manifest = {"token": access.token} if access.token else {}
+    if not access.token and access.client_cert:
+        user["client-certificate-data"] = base64.b64encode(access.client_cert.encode()).decode()
+        user["client-key-data"] = base64.b64encode(access.client_key.encode()).decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+    }
 
 
 def _named(entries: Any, name: str, what: str) -> Manifest:
@@ -176,14 +198,15 @@ async def _accepted(access: MemberAccess) -> bool:
 async def join(
     control: KubeClient,
     name: str,
-    access: MemberAccess,
+    access: MemberAccess | None,
     identity: str,
     traits: Traits,
     *,
+    mode: Mode = "Push",
     namespace: str = NAMESPACE_CLUSTER,
     reuse: bool = False,
 ) -> None:
-    """Write the Secret and the Cluster object of a push member.
+    """Write the Cluster object of a member, and the Secret for reaching it; a pull member works without one.
 
     Raises JoinRefused when a cluster of this name or identity is a member already (unless `reuse`).
     """
@@ -192,18 +215,19 @@ async def join(
         other = cluster["metadata"]["name"]
         if other == name and not reuse:
             raise JoinRefused(f"cluster {name} is a member already; unjoin it first or choose another name")
-        if other != name and cluster["spec"].get("id") == identity:
+        if other != name and identity and cluster["spec"].get("id") == identity:
             raise JoinRefused(f"this cluster is a member already, under the name {other}")
     await ensure(control, resource_path("", "v1", "namespaces"), _namespace(namespace))
-    await _write_secret(control, name, access, namespace)
-    spec: Manifest = {
-        "syncMode": "Push",
-        "id": identity,
-        "apiEndpoint": access.endpoint,
-        "secretRef": {"namespace": namespace, "name": name},
-    }
-    if access.insecure:
-        spec["insecureSkipTLSVerification"] = True
+    spec: Manifest = {"syncMode": mode}
+    if identity:
+        spec["id"] = identity
+    if access is not None:
+        await _write_secret(control, name, access, namespace)
+        spec["apiEndpoint"] = access.endpoint
+        spec["secretRef"] = {"namespace": namespace, "name": name}
+        if access.insecure:
+            spec["insecureSkipTLSVerification"] = True
+    reached = dict(spec)
     for field, value in (("provider", traits.provider), ("region", traits.region), ("zones", list(traits.zones))):
         if value:
             spec[field] = value
@@ -213,10 +237,11 @@ async def join(
     except ApiError as error:
         if error.reason != "AlreadyExists" or not reuse:
             raise
-        insecure = spec.get("insecureSkipTLSVerification")
-        reached = {name: spec[name] for name in ("apiEndpoint", "id", "secretRef")}
-        patch = {"spec": {**reached, "insecureSkipTLSVerification": insecure}}
-        joined = await control.patch(f"{clusters}/{name}", patch)
+        reached.setdefault("insecureSkipTLSVerification", None)
+        del reached["syncMode"]
+        joined = await control.patch(f"{clusters}/{name}", {"spec": reached})
+    if access is None:
+        return
     owner = {
         "apiVersion": CLUSTER_API,
         "kind": "Cluster",

@@ -30,6 +30,9 @@ ClusterNamespace = Annotated[
     str, typer.Option("--cluster-namespace", help="Namespace of the credentials, here and in the member.")
 ]
 
+Wait = Annotated[str, typer.Option("--wait", help="How long to wait until the member is empty.")]
+Force = Annotated[bool, typer.Option("--force", help="Let go after the wait even if copies could not be removed.")]
+
 
 class _Options(NamedTuple):
     """What the command line says about the control plane, before or behind the command's name."""
@@ -123,12 +126,13 @@ def get(
 \b
 karmadactl join member1 --cluster-kubeconfig ~/.kube/member1.config
 karmadactl join member2 --cluster-kubeconfig all.config --cluster-context member2 --cluster-region eu
+karmadactl join member3 --mode pull --cluster-kubeconfig ~/.kube/member3.config
 """
 )
 def join(
     ctx: typer.Context,
     name: ClusterName,
-    cluster_kubeconfig: ClusterKubeconfig,
+    cluster_kubeconfig: ClusterKubeconfig = "",
     cluster_context: ClusterContext = "",
     cluster_namespace: ClusterNamespace = "karmada-cluster",
     provider: Annotated[str, typer.Option("--cluster-provider", help="Provider, for placement rules.")] = "",
@@ -136,25 +140,40 @@ def join(
     zones: Annotated[
         list[str] | None, typer.Option("--cluster-zones", help="Zones, comma-separated, for placement rules.")
     ] = None,
+    mode: Annotated[str, typer.Option("--mode", help="push, or pull: an agent beside the member does it.")] = "push",
+    report_secrets: Annotated[
+        str,
+        typer.Option(
+            "--report-secrets",
+            help="For pull: KubeCredentials lets commands look into the member, None keeps its credentials there.",
+        ),
+    ] = "KubeCredentials",
+    agent_dir: Annotated[
+        str, typer.Option("--agent-dir", help="For pull: where to write the agent's files; NAME-agent if empty.")
+    ] = "",
     dry_run: DryRun = False,
     kubeconfig: Kubeconfig = "",
     karmada_context: KarmadaContext = "",
 ) -> None:
-    """Make a cluster a member that the control plane reaches itself (push)."""
+    """Make a cluster a member: reached by the control plane itself (push), or by an agent of its own (pull)."""
     from services.cli.joining import Traits
     from services.cli.membership import MemberFile, join_member
+    from services.cli.pulling import PullOptions, join_pull_member
     from services.cli.running import run
 
-    run(
-        join_member(
-            _target(ctx, kubeconfig, karmada_context),
-            name,
-            MemberFile(cluster_kubeconfig, cluster_context),
-            Traits(provider=provider, region=region, zones=_listed(zones)),
-            namespace=cluster_namespace,
-            dry_run=dry_run,
+    target = _target(ctx, kubeconfig, karmada_context)
+    file = MemberFile(cluster_kubeconfig, cluster_context)
+    traits = Traits(provider=provider, region=region, zones=_listed(zones))
+    if mode == "pull":
+        options = PullOptions(report_secrets=report_secrets, agent_dir=agent_dir)
+        run(join_pull_member(target, name, file, traits, options, namespace=cluster_namespace, dry_run=dry_run))
+    if mode != "push":
+        raise typer.BadParameter(f"push or pull, not {mode!r}", param_hint="--mode")
+    if not cluster_kubeconfig:
+        raise typer.BadParameter(
+            "needed for push: the control plane has to reach it", param_hint="--cluster-kubeconfig"
         )
-    )
+    run(join_member(target, name, file, traits, namespace=cluster_namespace, dry_run=dry_run))
 
 
 @app.command(
@@ -171,15 +190,13 @@ def unjoin(
     cluster_kubeconfig: ClusterKubeconfig = "",
     cluster_context: ClusterContext = "",
     cluster_namespace: ClusterNamespace = "karmada-cluster",
-    wait: Annotated[str, typer.Option("--wait", help="How long to wait until the member is empty.")] = "60s",
-    force: Annotated[
-        bool, typer.Option("--force", help="Let go after the wait even if copies could not be removed.")
-    ] = False,
+    wait: Wait = "60s",
+    force: Force = False,
     dry_run: DryRun = False,
     kubeconfig: Kubeconfig = "",
     karmada_context: KarmadaContext = "",
 ) -> None:
-    """Remove a push member: its copies are withdrawn first, then its entry and credentials."""
+    """Remove a member: its copies are withdrawn first, then its entry, its credentials and its agent's identity."""
     from services.cli.leaving import unjoin_member
     from services.cli.membership import MemberFile
     from services.cli.running import run
@@ -193,6 +210,38 @@ def unjoin(
             wait=wait,
             force=force,
             dry_run=dry_run,
+        )
+    )
+
+
+@app.command(epilog="Example:\n\nkarmadactl unregister member3 --wait 2m")
+def unregister(
+    ctx: typer.Context,
+    name: ClusterName,
+    cluster_kubeconfig: ClusterKubeconfig = "",
+    cluster_context: ClusterContext = "",
+    cluster_namespace: ClusterNamespace = "karmada-cluster",
+    wait: Wait = "60s",
+    force: Force = False,
+    dry_run: DryRun = False,
+    kubeconfig: Kubeconfig = "",
+    karmada_context: KarmadaContext = "",
+) -> None:
+    """Remove a pull member: its agent withdraws its copies, then its entry goes and the agent is cut off."""
+    from services.cli.leaving import unjoin_member
+    from services.cli.membership import MemberFile
+    from services.cli.running import run
+
+    run(
+        unjoin_member(
+            _target(ctx, kubeconfig, karmada_context),
+            name,
+            MemberFile(cluster_kubeconfig, cluster_context),
+            namespace=cluster_namespace,
+            wait=wait,
+            force=force,
+            dry_run=dry_run,
+            pull_only=True,
         )
     )
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 from pathlib import Path
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
 
 CONTROL = "control"
+HUB_USER: Final = "hub"
+
+
+def agent_process(cluster: str) -> str:
+    """Name of the process that looks after a pull member."""
+    return f"agent-{cluster}"
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -18,6 +26,8 @@ class Member(Struct, frozen=True, kw_only=True):
     name: str
     kubeconfig: str = ""
     nodes: int = 3
+    mode: Literal["Push", "Pull"] = "Push"
+    """Who applies its works: the control plane, or an agent beside the member."""
 
     @property
     def simulated(self) -> bool:
@@ -34,6 +44,24 @@ class Installation(Struct, kw_only=True):
     nats_url: str = ""
     control_kubeconfig: str = ""
     nats_token: str = ""
+    """Password of the services' user of the log's server."""
+    agents: dict[str, str] = {}
+    """Public key by cluster of the agents that may connect."""
+
+    @property
+    def log_url(self) -> str:
+        """URL of the log's server, without a secret."""
+        return self.nats_url or f"nats://127.0.0.1:{self.port('nats')}"
+
+    @property
+    def log_access(self) -> str:
+        """URL of the log's server with the services' identity in it."""
+        return self.nats_url or f"nats://{HUB_USER}:{self.nats_token}@127.0.0.1:{self.port('nats')}"
+
+    @property
+    def pull_members(self) -> list[Member]:
+        """Members with an agent that this installation runs."""
+        return [member for member in self.members if member.mode == "Pull"]
 
     def port(self, name: str) -> int:
         """The loopback port of a process, chosen once."""
@@ -73,6 +101,23 @@ class Layout:
         """Private data of a process: certificates, the store of nats-server."""
         return self.directory / "data" / name
 
+    def agent(self, cluster: str) -> Path:
+        """Private directory of a cluster's agent: its seed and what it keeps."""
+        return self.data("agents") / cluster
+
+    def agent_seed(self, cluster: str) -> Path:
+        """Secret half of an agent's identity; there only while the identity is good."""
+        return self.agent(cluster) / "nkey.seed"
+
+    def agent_kubeconfig(self, cluster: str) -> Path:
+        """How a cluster's agent reaches its member: by an identity of its own there."""
+        return self.agent(cluster) / "member.kubeconfig"
+
+    @property
+    def hub_password(self) -> Path:
+        """File with the password of the services' user."""
+        return self.data("nats.password")
+
     def load(self) -> Installation | None:
         """The installation that was started here before, if any; raises ValueError when its file is damaged."""
         if not self.state.exists():
@@ -87,10 +132,7 @@ class Layout:
         self.directory.mkdir(parents=True, exist_ok=True)
         for part in ("logs", "run", "audit", "data"):
             (self.directory / part).mkdir(exist_ok=True)
-        temporary = self.state.with_suffix(".new")
-        temporary.touch(mode=0o600)
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(installation), indent=2))
-        temporary.replace(self.state)
+        private_text(self.state, msgspec.json.format(msgspec.json.encode(installation), indent=2).decode())
 
 
 def new_installation(members: list[Member], *, nats_url: str = "", control_kubeconfig: str = "") -> Installation:
@@ -103,6 +145,16 @@ def new_installation(members: list[Member], *, nats_url: str = "", control_kubec
         control_kubeconfig=control_kubeconfig,
         nats_token=secrets.token_urlsafe(24),
     )
+
+
+def private_text(path: Path, text: str) -> None:
+    """Write a file that only its owner reads; nobody sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    temporary.replace(path)
 
 
 def _free_port(taken: set[int]) -> int:

@@ -1,4 +1,4 @@
-"""The command `karmadactl unjoin`: removes a push member from the control plane (reference 04 §1.8)."""
+"""The commands `karmadactl unjoin` and `unregister`: remove a member (reference 04 §1.8, §1.9)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from services.cli.control import Target, open_control, read_kubeconfig
 from services.cli.durations import seconds_of
 from services.cli.fleet import CLUSTERS, cluster
 from services.cli.membership import MemberFile, open_member_file
+from services.cli.pulling import dismiss_agent
 from services.cli.running import Failed, complain, patience
 from services.cli.steps import NotReady, until
 
@@ -28,16 +29,21 @@ async def unjoin_member(
     wait: str = "60s",
     force: bool = False,
     dry_run: bool = False,
+    pull_only: bool = False,
 ) -> int:
-    """Remove a member and say so; raises Failed when it is none, or is not empty in time and `force` is not given."""
+    """Remove a member and say so; raises Failed when it is none, or is not empty in time and `force` is not given.
+
+    A pull member's agent empties it first, and is cut off from the log afterwards.
+    """
     seconds = seconds_of(wait, "--wait")
     if seconds <= 0:
         raise Failed("--wait must be longer than nothing")
     async with open_control(target) as control:
         client = control.client
         item = await cluster(client, name)
-        if item["spec"].get("syncMode") == "Pull":
-            raise Failed(f"cluster {name} joined in pull mode; use `karmadactl unregister {name}`")
+        pull = item["spec"].get("syncMode") == "Pull"
+        if pull_only and not pull:
+            raise Failed(f"cluster {name} joined in push mode; use `karmadactl unjoin {name}`")
         if dry_run:
             print(f"cluster({name}) would be unjoined (dry run)")
             return 0
@@ -56,9 +62,11 @@ async def unjoin_member(
         reference = item["spec"].get("secretRef") or {}
         for secret in {reference.get("name") or name, f"{name}-impersonator"}:
             await delete(client, resource_path("", "v1", "secrets", reference.get("namespace") or namespace, secret))
+    left = await dismiss_agent(target, name) if pull else ""
     if file.path:
         await _clean_member(name, file, namespace, force=force)
     print(f"cluster({name}) is unjoined successfully")
+    print(left, end="")
     return 0
 
 

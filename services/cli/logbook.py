@@ -38,9 +38,7 @@ def log_access(directory: Path, nats: str = "") -> LogAccess:
     installation = Layout(directory).load()
     if installation is None:
         raise Failed(f"no installation in {directory}; start one with `fleetlog up`, or use --dir or --nats")
-    if installation.nats_url:
-        return LogAccess(installation.nats_url)
-    return LogAccess(f"nats://127.0.0.1:{installation.port('nats')}", installation.nats_token)
+    return LogAccess(installation.log_access)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The command `karmadactl join`: makes a cluster a push member (reference 04 §1.7)."""
+"""The command `karmadactl join` for push members, and what joining is for every mode (reference 04 §1.7)."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ def check_name(name: str) -> None:
         )
 
 
+async def check_new(control: KubeClient, name: str, identity: str) -> None:
+    """Raises Failed when a cluster of this name is a member already, or this very cluster under another name."""
+    for item in await clusters(control):
+        other = item["metadata"]["name"]
+        if other == name:
+            raise Failed(f"cluster {name} is registered already; unjoin it first or choose another name")
+        if identity and item["spec"].get("id") == identity:
+            raise Failed(f"this cluster is registered already, under the name {other}")
+
+
 @asynccontextmanager
 async def open_member_file(file: MemberFile) -> AsyncIterator[tuple[KubeClient, MemberAccess]]:
     """A client of the cluster that a kubeconfig names, and what the file says of it; raises Failed, JoinRefused."""
@@ -73,12 +83,7 @@ async def join_member(
         open_member_file(file) as (member, access),
     ):
         identity = await cluster_id(member)
-        for item in await clusters(control.client):
-            other = item["metadata"]["name"]
-            if other == name:
-                raise Failed(f"cluster {name} is registered already; unjoin it first or choose another name")
-            if item["spec"].get("id") == identity:
-                raise Failed(f"this cluster is registered already, under the name {other}")
+        await check_new(control.client, name, identity)
         if dry_run:
             print(f"cluster({name}) would be joined (dry run)")
             return 0

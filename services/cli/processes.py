@@ -45,6 +45,7 @@ PRELOADED: Final = (
 )
 
 _STABLE_SECONDS = 10.0
+_LOOK_SECONDS = 0.2
 _LONGEST_PAUSE = 5.0
 
 
@@ -97,10 +98,14 @@ class Supervisor:
         """Names of all processes in the order of their start."""
         return list(self._processes)
 
-    def add_service(self, name: str, rank: Rank, module: str, environment: Mapping[str, str]) -> None:
-        """Run `module.main()` in a forked child with these settings in its environment."""
+    def add_service(
+        self, name: str, rank: Rank, module: str, environment: Mapping[str, str], *, needs: Sequence[Path] = ()
+    ) -> None:
+        """Run `module.main()` in a forked child with these settings, once the files that it needs are there."""
 
         def body() -> int:
+            while not all(path.exists() for path in needs):
+                time.sleep(_LOOK_SECONDS)
             os.environ.update(environment)
             return int(importlib.import_module(module).main() or 0)
 

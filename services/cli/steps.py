@@ -5,15 +5,25 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services.cli.control import read_kubeconfig
-from services.cli.joining import JoinRefused, Traits, access_of_kubeconfig, cluster_id, join, member_identity
+from services.cli.joining import (
+    JoinRefused,
+    Traits,
+    access_of_kubeconfig,
+    cluster_id,
+    join,
+    kubeconfig_of,
+    member_identity,
+)
+from services.cli.layout import Installation, private_text
 from services.cli.running import Failed
 
 Manifest = dict[str, Any]
@@ -59,7 +69,7 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-async def apply_streams(url: str, token: str) -> str:
+async def apply_streams(installation: Installation) -> str:
     """Create and update the streams of the log; waits for its server."""
     from services._kit import topology
     from services._kit.connection import Connection
@@ -69,9 +79,9 @@ async def apply_streams(url: str, token: str) -> str:
     async def attempt() -> str:
         nonlocal connection
         try:
-            connection = await Connection.open(url, name="fleetlog/up", token=token or None)
+            connection = await Connection.open(installation.log_access, name="fleetlog/up")
         except Exception as error:  # noqa: BLE001  # the client raises many kinds while the server starts
-            return f"no answer at {url}: {error}"
+            return f"no answer at {installation.log_url}: {error}"
         return ""
 
     await until("nats-server", attempt, 30.0)
@@ -124,17 +134,33 @@ async def services_ready(ports: dict[str, int]) -> str:
     return f"{len(ports)} services"
 
 
-async def join_members(control: Path, members: dict[str, Path]) -> str:
-    """Make every member a push cluster and wait until it is Ready; members that are joined already are kept.
+async def register_members(control: Path, members: Mapping[str, Path], agents: Mapping[str, Path]) -> str:
+    """Enter pull members and write their agents' kubeconfigs; what is there already is kept."""
+    client = await KubeClient.from_kubeconfig(control)
+    try:
+        known = await _known(client)
+        await asyncio.gather(
+            *(_join_one(client, name, members[name], known.get(name), path) for name, path in agents.items())
+        )
+    finally:
+        await client.close()
+    return ", ".join(agents)
 
-    One that was joined before and does not answer now is told of and not waited for: the others have to run.
+
+async def join_members(control: Path, members: Mapping[str, Path], agents: Mapping[str, Path] | None = None) -> str:
+    """Make every cluster a member and wait until it is Ready; members that are joined already are kept.
+
+    Those with an agent's kubeconfig become pull members. One that was joined before and does not answer now is told of
+    and not waited for: the others have to run.
     """
     client = await KubeClient.from_kubeconfig(control)
     try:
-        present = await client.get(resource_path("cluster.karmada.io", "v1alpha1", "clusters"))
-        known = {item["metadata"]["name"]: item for item in present.get("items") or ()}
+        known = await _known(client)
         silent = await asyncio.gather(
-            *(_join_one(client, name, path, known.get(name)) for name, path in members.items())
+            *(
+                _join_one(client, name, path, known.get(name), (agents or {}).get(name))
+                for name, path in members.items()
+            )
         )
         told = dict(zip(members, silent, strict=True))
         await asyncio.gather(*(_until_ready(client, name) for name, silence in told.items() if not silence))
@@ -143,14 +169,23 @@ async def join_members(control: Path, members: dict[str, Path]) -> str:
     return ", ".join(f"{name} (does not answer: {silence})" if silence else name for name, silence in told.items())
 
 
-async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest | None) -> str:
+async def _known(control: KubeClient) -> dict[str, Manifest]:
+    """The Cluster objects by name."""
+    present = await control.get(resource_path("cluster.karmada.io", "v1alpha1", "clusters"))
+    return {item["metadata"]["name"]: item for item in present.get("items") or ()}
+
+
+async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest | None, agent: Path | None) -> str:
     """Join a member unless it is one already; why it does not answer, where that may be."""
     access = access_of_kubeconfig(read_kubeconfig(path))
-    joined = known is not None and known["spec"].get("apiEndpoint") == access.endpoint
+    spec = known["spec"] if known is not None else {}
+    pull = spec.get("syncMode") == "Pull"
+    joined = pull or spec.get("apiEndpoint") == access.endpoint
+    served = not pull or agent is None or _there(agent)
     member = await KubeClient.from_kubeconfig(path)
     try:
         silence = await _answers(member)
-        if joined:
+        if joined and (silence or served):
             return silence
         if silence:
             await until(f"member {name}", lambda: _answers(member), 60.0)
@@ -158,8 +193,15 @@ async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest 
         ours = await member_identity(member, name, access)
     finally:
         await member.close()
-    await join(control, name, ours, identity, Traits(), reuse=True)
+    if agent is not None:
+        private_text(agent, msgspec.json.encode(kubeconfig_of(ours, name)).decode())
+    if not joined:
+        await join(control, name, ours, identity, Traits(), mode="Pull" if agent else "Push", reuse=True)
     return ""
+
+
+def _there(path: Path) -> bool:
+    return path.exists()
 
 
 async def _answers(member: KubeClient) -> str:

@@ -7,20 +7,23 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from services._kit.kube import KubeClient
-from services.cli import gateway_setup, steps, surroundings
+from services.cli import gateway_setup, identities, steps, surroundings
 from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
-from services.cli.layout import CONTROL, Installation, Layout, Member, new_installation
+from services.cli.layout import CONTROL, HUB_USER, Installation, Layout, Member, agent_process, new_installation
 from services.cli.processes import Rank, Supervisor, nats_server_binary, preload
 from services.cli.running import Failed
 
 MEMBERS: Final = 3
 """Simulated members where no number was chosen and no real cluster is attached."""
+
+PULL_MEMBER: Final = 3
+"""Number of the simulated member that an agent looks after; all others are push members."""
 
 SERVICES: Final = (
     "cluster_monitor",
@@ -61,7 +64,10 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
         layout.save(installation)
         return layout, installation, True
     simulated = 0 if options.attached and options.members == MEMBERS else options.members
-    members = [Member(name=f"member{number}", nodes=options.nodes) for number in range(1, simulated + 1)]
+    members = [
+        Member(name=f"member{number}", nodes=options.nodes, mode=_mode(number, options))
+        for number in range(1, simulated + 1)
+    ]
     for name, path in options.attached.items():
         members = [member for member in members if member.name != name]
         members.append(Member(name=name, kubeconfig=str(Path(path).resolve())))
@@ -69,6 +75,11 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
     installation = new_installation(members, nats_url=options.nats_url, control_kubeconfig=control)
     layout.save(installation)
     return layout, installation, False
+
+
+def _mode(number: int, options: Options) -> Literal["Push", "Pull"]:
+    """One simulated member has an agent, where the log's server is ours and can give it an account."""
+    return "Pull" if number == PULL_MEMBER and not options.nats_url else "Push"
 
 
 def _attach(installation: Installation, options: Options) -> None:
@@ -98,14 +109,11 @@ class Installer:
         self._known = known
         self._inherited = surroundings.take(os.environ)
         self._supervisor = Supervisor(layout)
-        for name in ("nats", CONTROL, *(m.name for m in installation.members), *SERVICES, "gateway_api"):
+        members = (member.name for member in installation.members)
+        agents = (agent_process(member.name) for member in installation.pull_members)
+        for name in ("nats", CONTROL, *members, *SERVICES, "gateway_api", *agents):
             installation.port(name)
         layout.save(installation)
-
-    @property
-    def nats_url(self) -> str:
-        """URL of the log's server, without the token."""
-        return self.installation.nats_url or f"nats://127.0.0.1:{self.installation.port('nats')}"
 
     @property
     def embedded(self) -> bool:
@@ -142,12 +150,12 @@ class Installer:
         preload()
         if not self.installation.nats_url:
             self._supervisor.add_command("nats", Rank.LOG, [nats_server_binary(), "-c", str(self._nats_config())])
-        url, token = self.nats_url, "" if self.installation.nats_url else self.installation.nats_token
-        if code := self._step("log", lambda: steps.apply_streams(url, token)):
+        if code := self._step("log", lambda: steps.apply_streams(self.installation)):
             return code
         self._front_doors()
         if self._known:
             self._services()
+            self._agents()
         ours = [member.name for member in self.installation.members if member.simulated]
         kubeconfigs = [self.layout.kubeconfig(name) for name in (CONTROL, *ours)]
         if code := self._step("API servers", lambda: steps.front_doors(kubeconfigs)):
@@ -157,6 +165,7 @@ class Installer:
             return code
         if not self._known:
             self._services()
+        agents = {member.name: self.layout.agent_kubeconfig(member.name) for member in self.installation.pull_members}
         members = {member.name: self.layout.kubeconfig(member.name) for member in self.installation.members}
         control = self.layout.kubeconfig(CONTROL)
         ports = {name: self.installation.port(name) for name in SERVICES}
@@ -164,52 +173,38 @@ class Installer:
             return code
         if self.embedded and (code := self._step("gateway", lambda: gateway_setup.available(control))):
             return code
-        return self._step("members", lambda: steps.join_members(control, members))
+        if agents:
+            if code := self._step("registration", lambda: steps.register_members(control, members, agents)):
+                return code
+            if not self._known:
+                # Not earlier: an agent is turned away until its cluster is a member.
+                self._agents()
+        return self._step("members", lambda: steps.join_members(control, members, agents))
 
     def _step(self, name: str, work: object) -> int:
         return self._supervisor.run_step(lambda: steps.run_step(name, work))  # type: ignore[arg-type]  # a coroutine function
 
     def _nats_config(self) -> Path:
-        path = self.layout.data("nats") / "nats.conf"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for private in (path, self._token_file):
-            private.touch(mode=0o600)
-        self._token_file.write_text(self.installation.nats_token)
-        path.write_text(
-            f"""# Written by fleetlog up at every start.
-listen: "127.0.0.1:{self.installation.port("nats")}"
-max_payload: 8MB
-authorization {{ token: "{self.installation.nats_token}" }}
-jetstream {{
-  store_dir: "{self.layout.data("nats")}"
-  sync_interval: always
-  max_file_store: 64GB
-}}
-"""
-        )
-        return path
-
-    @property
-    def _token_file(self) -> Path:
-        return self.layout.directory / "data" / "nats.token"
+        layout, installation = self.layout, self.installation
+        identities.adopt_streams(layout)
+        for member in installation.pull_members:
+            identities.prepare_agent(layout, installation, member.name)
+        layout.save(installation)
+        return identities.server_config(layout, installation)
 
     def _environment(self) -> dict[str, str]:
-        environment = {"FLEETLOG_NATS_URL": self.nats_url}
+        environment = {"FLEETLOG_NATS_URL": self.installation.log_url}
         if not self.installation.nats_url:
-            environment["FLEETLOG_NATS_TOKEN_FILE"] = str(self._token_file)
+            environment["FLEETLOG_NATS_USER"] = HUB_USER
+            environment["FLEETLOG_NATS_PASSWORD_FILE"] = str(self.layout.hub_password)
         return environment
-
-    def _store_url(self) -> str:
-        if self.installation.nats_url:
-            return self.installation.nats_url
-        return f"nats://{self.installation.nats_token}@127.0.0.1:{self.installation.port('nats')}"
 
     def _front_doors(self) -> None:
         installation, layout = self.installation, self.layout
         if self.embedded:
             environment = {
                 **surroundings.beginning_with("FLEETLOG_APISERVER_", self._inherited),
-                "FLEETLOG_NATS_URL": self._store_url(),
+                "FLEETLOG_NATS_URL": installation.log_access,
                 "FLEETLOG_APISERVER_DATA_DIR": str(layout.data(CONTROL)),
                 "FLEETLOG_APISERVER_PORT": str(installation.port(CONTROL)),
                 "FLEETLOG_APISERVER_ADMIN_TOKEN": installation.token,
@@ -226,7 +221,7 @@ jetstream {{
             environment = {
                 **surroundings.beginning_with("FLEETLOG_MEMBER_", self._inherited),
                 "FLEETLOG_MEMBER_NAME": member.name,
-                "FLEETLOG_MEMBER_NATS_URL": self._store_url(),
+                "FLEETLOG_MEMBER_NATS_URL": installation.log_access,
                 "FLEETLOG_MEMBER_PORT": str(installation.port(member.name)),
                 "FLEETLOG_MEMBER_TOKEN": installation.token,
                 "FLEETLOG_MEMBER_DATA_DIR": str(layout.data(member.name)),
@@ -246,6 +241,24 @@ jetstream {{
             if name == "gateway":
                 environment.update(gateway_setup.environment(self.layout, self.installation))
             self._supervisor.add_service(name, Rank.SERVICE, f"services.{name}.__main__", environment)
+
+    def _agents(self) -> None:
+        """Agents of the pull members; one without identity waits until it has one."""
+        for member in self.installation.pull_members:
+            name, seed = agent_process(member.name), self.layout.agent_seed(member.name)
+            kubeconfig = self.layout.agent_kubeconfig(member.name)
+            environment = {
+                **surroundings.known_to("agent", self._inherited),
+                "FLEETLOG_NATS_URL": self.installation.log_url,
+                "FLEETLOG_NATS_NKEY_FILE": str(seed),
+                "FLEETLOG_AGENT_CLUSTER": member.name,
+                "FLEETLOG_AGENT_KUBECONFIG": str(kubeconfig),
+                "FLEETLOG_AGENT_DATA_DIR": str(self.layout.agent(member.name) / "known"),
+                "FLEETLOG_INSTANCE": f"{name}-0",
+                "FLEETLOG_HTTP_PORT": str(self.installation.port(name)),
+            }
+            needs = (seed, kubeconfig)
+            self._supervisor.add_service(name, Rank.SERVICE, "services.agent.__main__", environment, needs=needs)
 
     async def _apply_definitions(self) -> str:
         client = await KubeClient.from_kubeconfig(self.layout.kubeconfig(CONTROL))

@@ -62,8 +62,7 @@ class Facts:
         """Connect to the log."""
         installation = layout.load()
         assert installation is not None
-        url = f"nats://127.0.0.1:{installation.port('nats')}"
-        return cls(await Connection.open(url, name="bench", token=installation.nats_token))
+        return cls(await Connection.open(installation.log_access, name="bench"))
 
     async def close(self) -> None:
         """Disconnect."""

@@ -27,10 +27,7 @@ class LogCount:
         installation = layout.load()
         assert installation is not None
         streams = STREAMS if installation.control_kubeconfig else (*STREAMS, OBJECTS)
-        if installation.nats_url:
-            return cls(await Connection.open(installation.nats_url, name="bench"), streams)
-        url = f"nats://127.0.0.1:{installation.port('nats')}"
-        return cls(await Connection.open(url, name="bench", token=installation.nats_token), streams)
+        return cls(await Connection.open(installation.log_access, name="bench"), streams)
 
     async def close(self) -> None:
         """Disconnect."""

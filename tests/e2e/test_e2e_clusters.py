@@ -85,7 +85,9 @@ def test_a_cluster_that_leaves_loses_its_copies_and_one_that_comes_gets_them(spa
     space.until_field("member2", "deployment", "web", "spec.replicas", 6)
     assert space.held("member3", "deployment", "web") is None
 
-    asyncio.run(join_members(fleet.layout.kubeconfig(CONTROL), {"member3": fleet.layout.kubeconfig("member3")}))
+    back = {"member3": fleet.layout.kubeconfig("member3")}
+    agents = {"member3": fleet.layout.agent_kubeconfig("member3")}
+    asyncio.run(join_members(fleet.layout.kubeconfig(CONTROL), back, agents))
     until("namespace in the cluster that came back", lambda: space.member["member3"].get("namespace", space.name))
     space.until_in("configmap", "settings", EVERYWHERE)
     # Divided replicas stay where they run until something asks for another division.

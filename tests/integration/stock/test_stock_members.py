@@ -29,9 +29,7 @@ from tests.integration.stock.walking import (
 @asynccontextmanager
 async def facts(stock: Stock) -> AsyncIterator[JetStreamLog]:
     """The installation's log of facts."""
-    installation = stock.fleet.installation
-    url = f"nats://127.0.0.1:{installation.port('nats')}"
-    connection = await Connection.open(url, name="test", token=installation.nats_token)
+    connection = await Connection.open(stock.fleet.installation.log_access, name="test")
     try:
         yield JetStreamLog(connection, "FACTS")
     finally:

@@ -77,7 +77,7 @@ def test_the_log_is_the_installations_or_the_one_named(tmp_path: Path, monkeypat
     installation = new_installation([])
     installation.ports["nats"] = 4333
     Layout(tmp_path).save(installation)
-    assert log_access(tmp_path) == LogAccess("nats://127.0.0.1:4333", installation.nats_token)
+    assert log_access(tmp_path) == LogAccess(f"nats://hub:{installation.nats_token}@127.0.0.1:4333")
     assert log_access(tmp_path, "hub:4222") == LogAccess("nats://hub:4222")
     secret = tmp_path / "token"
     secret.write_text("x\n")
