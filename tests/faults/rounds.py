@@ -63,10 +63,7 @@ class Eyes:
         layout, installation = self._fleet.layout, self._fleet.installation
         self.control = await self._client(CONTROL)
         self.members = {member.name: await self._client(member.name) for member in installation.members}
-        url = f"nats://127.0.0.1:{installation.port('nats')}"
-        self._connection = await Connection.open(
-            url, name=f"rounds/{layout.directory.name}", token=installation.nats_token
-        )
+        self._connection = await Connection.open(installation.log_access, name=f"rounds/{layout.directory.name}")
         self._stack.push_async_callback(self._connection.close)
         self._http = await self._stack.enter_async_context(aiohttp.ClientSession())
         return self
