@@ -117,8 +117,13 @@ class Connection:
         self, subject: str, data: bytes, headers: Mapping[str, str] | None = None, reply: str = ""
     ) -> None:
         """Send one message without waiting; raises Unavailable when it cannot even be buffered, or TooLarge."""
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task is not None else 0
         try:
             await self.nc.publish(subject, data, reply=reply, headers=headers)
+            if task is not None and task.cancelling() > cancelled:
+                # The client swallows a cancellation that meets it while it waits for room.
+                raise asyncio.CancelledError
         except MaxPayloadError as error:
             raise TooLarge(0, f"{len(data)} bytes on {subject}, the server takes {self.max_payload}") from error
         except (ConnectionClosedError, OutboundBufferLimitError) as error:

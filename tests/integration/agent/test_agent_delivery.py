@@ -1,0 +1,258 @@
+"""An agent brings its member to what the works say, with and without the hub."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.agent import Hello
+from schemas.keys import ObjectKey
+from services.registrar import desk
+from tests.integration.agent.conftest import KEY, Agents, Hub, Member, until
+
+OTHER = ObjectKey("", "configmaps", "default", "other")
+
+
+async def test_a_work_is_delivered_changed_and_withdrawn(hub: Hub, member: Member, agents: Agents) -> None:
+    await hub.join("m1")
+    agents.start()
+    first = await hub.render("m1", "one")
+
+    async def applied() -> Any:
+        seen = await hub.last_seen("m1")
+        return seen is not None and seen.applied and seen.digest == first.digest
+
+    await until(applied, "the report of the first version")
+    assert await member.text() == "one"
+    assert (await hub.last_seen("m1")).operation == "created"  # type: ignore[union-attr]
+    await hub.render("m1", "two")
+
+    async def two() -> bool:
+        return await member.text() == "two"
+
+    await until(two, "the second version")
+    await hub.withdraw("m1")
+
+    async def absent() -> Any:
+        seen = await hub.last_seen("m1")
+        return seen is not None and seen.absent
+
+    await until(absent, "the report of the end")
+    assert await member.text() is None
+
+
+async def test_manifests_that_are_not_inline_are_fetched_whatever_their_size(
+    hub: Hub, member: Member, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "CHUNK", 1 << 16)
+    await hub.join("m1")
+    await hub.render("m1", "large", inline=False, padding=900_000)
+    await hub.render("m1", "small", key=OTHER, inline=False)
+    agent = agents.start()
+
+    async def both() -> bool:
+        return (await member.text(), await member.text(OTHER)) == ("large", "small")
+
+    await until(both, "both objects")
+    assert agent.term is not None
+    assert agent.term.manifests.fetched == 2
+
+
+async def test_works_of_another_cluster_are_not_seen(hub: Hub, member: Member, agents: Agents) -> None:
+    await hub.join("m1")
+    await hub.join("m2")
+    await hub.render("m2", "secret", key=OTHER)
+    agent = agents.start()
+    await hub.render("m1", "ours")
+
+    async def ours() -> bool:
+        return await member.text() == "ours"
+
+    await until(ours)
+    assert agent.term is not None
+    assert set(agent.term.state.works.works) == {KEY}
+    assert await member.text(OTHER) is None
+
+
+async def test_an_agent_waits_for_its_cluster_to_be_joined(hub: Hub, member: Member, agents: Agents) -> None:
+    agent = agents.start()
+    await hub.render("m1", "early")
+    await until(lambda: agent.term is not None and "no cluster m1" in agent.term.follower.trouble, "the refusal")
+    await hub.join("m1", mode="Push")
+    await until(lambda: agent.term is not None and "syncMode Push" in agent.term.follower.trouble, "the next refusal")
+    assert await member.text() is None
+    await hub.join("m1")
+
+    async def early() -> bool:
+        return await member.text() == "early"
+
+    await until(early)
+    await until(lambda: agent.health.ready, "readiness")
+
+
+async def test_heartbeats_carry_how_the_member_is_doing(hub: Hub, member: Member, agents: Agents) -> None:
+    heard: list[Hello] = []
+
+    async def hear(message: Any) -> None:
+        heard.append(msgspec.json.decode(message.data, type=Hello))
+
+    await hub.connection.subscribe("hello.*", hear)
+    await hub.join("m1")
+    agents.start()
+    await until(lambda: sum(not hello.fresh for hello in heard) > 1, "heartbeats")
+    sample = heard[-1].sample
+    assert sample is not None
+    assert (sample.online, sample.healthy) == (True, True)
+    assert sample.summary is not None
+    assert {group["groupVersion"] for group in sample.summary["apiEnablements"]} >= {"v1", "apps/v1"}
+
+
+async def test_while_the_hub_is_away_the_member_is_kept_and_afterwards_both_sides_catch_up(
+    hub: Hub, member: Member, agents: Agents
+) -> None:
+    await hub.join("m1")
+    await hub.render("m1", "kept", inline=False)
+    await hub.render("m1", "goes", key=OTHER)
+    agent = agents.start()
+
+    async def there() -> Any:
+        seen = await hub.last_seen("m1", OTHER)
+        return seen is not None and seen.applied and await member.text() == "kept"
+
+    await until(there)
+    before = await hub.last_seen("m1")
+    assert before is not None
+    hub.server.kill9()
+    await until(lambda: not agent.link.is_connected, "the loss")
+    await member.client.delete(member.path())
+
+    async def restored() -> bool:
+        return await member.text() == "kept"
+
+    await until(restored, "the restored object")
+    assert await member.text(OTHER) == "goes"
+    assert not agent.health.ready
+    hub.server.start()
+    await hub.connection.wait_connected()
+    await hub.withdraw("m1", OTHER)
+
+    async def gone() -> Any:
+        seen = await hub.last_seen("m1", OTHER)
+        return seen is not None and seen.absent
+
+    await until(gone, "the end of the withdrawn object")
+    assert await member.text(OTHER) is None
+    assert await member.text() == "kept"
+
+    async def reported() -> Any:
+        seen = await hub.last_seen("m1")
+        return seen is not None and seen.member_uid != before.member_uid
+
+    await until(reported, "the report of the restored object")
+    await until(lambda: agent.health.ready, "readiness")
+
+
+async def test_a_restart_without_the_hub_keeps_the_member_and_deletes_nothing(
+    hub: Hub, member: Member, agents: Agents
+) -> None:
+    await hub.join("m1")
+    await hub.render("m1", "inline")
+    await hub.render("m1", "fetched", key=OTHER, inline=False)
+    agent = agents.start()
+
+    async def both() -> bool:
+        return (await member.text(), await member.text(OTHER)) == ("inline", "fetched")
+
+    await until(both)
+    await agents.stop(agent)
+    hub.server.stop()
+    await member.client.delete(member.path())
+    await member.client.delete(member.path(OTHER))
+    agent = agents.start()
+    await until(both, "both objects after the restart")
+    assert not agent.link.is_connected
+    hub.server.start()
+    await until(lambda: agent.health.ready, "readiness")
+    assert await both()
+
+
+async def test_a_log_that_forgot_a_work_deletes_nothing(hub: Hub, member: Member, agents: Agents) -> None:
+    await hub.join("m1")
+    await hub.render("m1", "forgotten")
+    agent = agents.start()
+
+    async def there() -> bool:
+        return await member.text() == "forgotten"
+
+    await until(there)
+    await agents.stop(agent)
+    # The same cluster in a log that knows nothing of the work: as after a restore from an older copy.
+    assert await hub.connection.request("$JS.API.STREAM.PURGE.FACTS", b'{"filter":"work.m1.>"}')
+    agent = agents.start()
+    await hub.render("m1", "new", key=OTHER)
+
+    async def new() -> bool:
+        return await member.text(OTHER) == "new"
+
+    await until(new)
+    assert await there()
+
+
+async def test_a_new_membership_forgets_the_old_one_and_touches_nothing(
+    hub: Hub, member: Member, agents: Agents
+) -> None:
+    await hub.join("m1", uid="first")
+    await hub.render("m1", "old")
+    agent = agents.start()
+
+    async def there() -> bool:
+        return await member.text() == "old"
+
+    await until(there)
+    assert await hub.connection.request("$JS.API.STREAM.PURGE.FACTS", b'{"filter":"work.m1.>"}')
+    await hub.join("m1", uid="second")
+    await until(lambda: agent.term is not None and agent.term.state.uid == "second", "the new membership")
+    assert agent.term is not None
+    assert not agent.term.state.works.works
+    assert await there()
+
+
+async def test_one_of_two_agents_acts_and_the_other_takes_over(hub: Hub, member: Member, agents: Agents) -> None:
+    await hub.join("m1")
+    first = agents.start("agent-0")
+    await until(lambda: first.term is not None, "the first one's turn")
+    second = agents.start("agent-1")
+    await until(lambda: "held by agent agent-0" in second.health.reasons().get("turn", ""), "the second one waits")
+    assert second.term is None
+    await agents.stop(first)
+    await until(lambda: second.term is not None, "the second one's turn")
+    await hub.render("m1", "after")
+
+    async def after() -> bool:
+        return await member.text() == "after"
+
+    await until(after)
+
+
+async def test_reports_wait_for_the_registrar(hub: Hub, member: Member, agents: Agents) -> None:
+    await hub.join("m1")
+    agent = agents.start()
+    await until(lambda: agent.term is not None and agent.term.follower.reading, "works come")
+    registrar: Any = hub.registrar  # type: ignore[attr-defined]  # set by the fixture
+    await registrar.on_following()
+    await hub.render("m1", "meanwhile")
+
+    async def there() -> bool:
+        return await member.text() == "meanwhile"
+
+    await until(there)
+    assert await hub.last_seen("m1") is None
+    await registrar.on_leading()
+
+    async def reported() -> Any:
+        seen = await hub.last_seen("m1")
+        return seen is not None and seen.applied
+
+    await until(reported)
