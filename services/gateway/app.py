@@ -12,6 +12,7 @@ from schemas.codec import Known
 from schemas.hints import Purged
 from services._kit.log import Message
 from services._kit.service import BaseService, Context
+from services._rules.timeline import FACTS, OBSERVED
 from services.gateway.api import Api
 from services.gateway.auth import Authenticator, tls_of
 from services.gateway.catalog import Catalog
@@ -40,6 +41,7 @@ class Gateway(BaseService[GatewayState, Place]):
         self.api: Api | None = None
         self._state = GatewayState()
         self._ready = False
+        self._ends: dict[str, int] = {}
         self._grown: asyncio.Future[None] | None = None
         self._log = structlog.get_logger(__name__)
 
@@ -57,6 +59,7 @@ class Gateway(BaseService[GatewayState, Place]):
 
     async def start(self, context: Context[GatewayState, Place]) -> None:
         """Listen; until the log was read, resources answer that it is being read."""
+        self._ends = {name: (await context.logs[name].identity()).last_seq for name in (FACTS, OBSERVED)}
         encoder = Encoder(context.blobs)
         reader = Reader(self.catalog, encoder, context.clock, self.grown)
         watching = Watching(reader)
@@ -69,7 +72,13 @@ class Gateway(BaseService[GatewayState, Place]):
         self._log.info("api", url=self.api.url)
 
     async def on_caught_up(self) -> None:
-        """Everything on the log is in the projection: show it."""
+        """Everything on the log is in the projection: show it.
+
+        Its revision is where the log ended, whatever stands there: the last events that earlier revisions came from may
+        have been purged, and a revision never goes back.
+        """
+        self._state.facts = max(self._state.facts, self._ends[FACTS])
+        self._state.observations = max(self._state.observations, self._ends[OBSERVED])
         self.catalog.start(self._state)
         self._ready = True
         self._tell()

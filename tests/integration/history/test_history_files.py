@@ -45,8 +45,8 @@ def other_server(tmp_path: Path) -> Any:
     server.stop()
 
 
-async def lifetimes(logs: dict[str, Log]) -> World:
-    """A log with a life on it: objects made, delivered, changed and deleted; a manifest; trimmed subjects."""
+async def lifetimes(logs: dict[str, Log], *, holes: bool = True) -> World:
+    """A log with a life on it: objects made, delivered and deleted; manifests; subjects with holes."""
     world = World("m1", "m2")
     for number in range(3):
         world.create(named(f"app-{number}"))
@@ -57,8 +57,9 @@ async def lifetimes(logs: dict[str, Log]) -> World:
         await store(logs[stream], [event for _, _, _, event in world.streams[stream]])
     await logs["BLOBS"].append([NewMessage("blob.abc", b'{"kind":"ConfigMap"}'), NewMessage("blob.bin", b"\xff\x00")])
     await until_held(logs["HISTORY"], world.ends["FACTS"])
-    await logs["FACTS"].purge("work.m1.>", world.ends["FACTS"] - 3)
-    await logs["OBSERVED"].purge("observed.m1.*.*.app-1", 100)
+    if holes:
+        await logs["FACTS"].purge("work.m1.>", world.ends["FACTS"] - 3)
+        await logs["OBSERVED"].purge("observed.m1.*.*.app-1", 100)
     return world
 
 
@@ -111,6 +112,27 @@ async def test_an_imported_log_has_the_same_positions_and_tells_the_same_stories
                 entry.summary for entry in await story(logs, named(name))
             ]
     assert await verify(LogAccess(other_server.url)) == 0
+
+
+async def test_services_that_replay_an_imported_log_have_nothing_to_say(
+    connection: Connection, nats_server: Server, other_server: Server, tmp_path: Path
+) -> None:
+    world = await lifetimes(streams(connection), holes=False)
+    file = tmp_path / "log.gz"
+    await export(LogAccess(nats_server.url), file, Choice())
+    await import_log(LogAccess(other_server.url), file)
+    replayed = World()
+    async with opened(other_server) as copies:
+        for stream in ("FACTS", "OBSERVED"):
+            replayed.streams[stream] = [
+                (message.seq, message.time, message.subject, decode(message.subject, message.data))
+                async for message in copies[stream].read([">"])
+            ]
+            replayed.ends[stream] = (await copies[stream].identity()).last_seq
+    assert replayed.ends == world.ends
+    assert replayed.settle() == []
+    replayed.delete(named("app-1"))
+    assert {type(event).__name__ for event in replayed.settle()} >= {"PlacementReleased", "WorkWithdrawn"}
 
 
 async def test_a_part_of_a_log_keeps_its_positions(
