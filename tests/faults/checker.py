@@ -92,13 +92,17 @@ class Audits:
         self._from = {member: path.stat().st_size if path.exists() else 0 for member, path in files.items()}
 
     def ours(self) -> list[tuple[str, Manifest]]:
-        """Writes of our own identity since this was made."""
+        """Writes of our own identity since this was made; an agent's lease is no delivery."""
         found = []
         for member, path in self._files.items():
             with path.open("rb") as file:
                 file.seek(self._from[member])
                 records = [msgspec.json.decode(line) for line in file if line.endswith(b"\n")]
-            found += [(member, record) for record in records if record["user"].startswith(OURS)]
+            found += [
+                (member, record)
+                for record in records
+                if record["user"].startswith(OURS) and record["resource"] != "leases"
+            ]
         return found
 
     def needless(self) -> list[str]:

@@ -34,7 +34,7 @@ def seed() -> int:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", range(1, ROUNDS + 1))
 def test_kills_under_load_leave_what_the_policies_say(fleet: Fleet, seed: int, number: int) -> None:
-    result = play(fleet, number, seed, DEPLOYMENTS, SERVICES)
+    result = play(fleet, number, seed, DEPLOYMENTS, (*SERVICES, "agent-member3"))
     found = "\n".join([row(result), *result.complaints[:20]])
     again = f"python -m tests.faults.run --rounds {number} --seed {seed} --deployments {DEPLOYMENTS}"
     assert result.ok, f"repeat with: {again}\n{found}\nlogs in {Path(fleet.layout.directory) / 'logs'}"
