@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from schemas.agent import HelloAnswer
 from schemas.events.observed import WorkObserved
-from schemas.events.work import WorkEvent, WorkRendered
+from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from services._rules.cluster_works import ClusterWorks
 
@@ -32,6 +32,14 @@ class AgentState(Struct, kw_only=True):
             return None
         self.works.take_work(event, seq)
         return event.key
+
+    def forget_ended(self) -> None:
+        """Drop withdrawn works whose end the hub knows of: nothing is left to be done about them."""
+        works = self.works
+        for key, (work, position) in list(works.works.items()):
+            seen = works.observed.get(key)
+            if isinstance(work, WorkWithdrawn) and seen is not None and seen.absent and seen.uid == work.uid:
+                works.forget(key, position)
 
     def digests(self) -> set[str]:
         """Digests of all manifests that are in force, and of those that objects were made from before."""

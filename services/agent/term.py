@@ -79,6 +79,7 @@ class Term:
         self.storage.changed()
 
     def _saved(self) -> None:
+        self.state.forget_ended()
         self.manifests.keep_only(self.state.digests())
 
     def _other_log(self) -> None:

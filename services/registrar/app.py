@@ -10,13 +10,14 @@ from typing import Any, Final
 from nats.aio.msg import Msg
 
 from schemas.codec import Known
+from schemas.hints import Purged
 from schemas.subjects import SubjectError, unescape
 from services._kit.log import Message
 from services._kit.service import BaseService, Context
 from services.registrar.desk import Desk
 from services.registrar.metrics import DeskStats, register
 from services.registrar.settings import RegistrarSettings
-from services.registrar.state import RegistrarState, fold
+from services.registrar.state import RegistrarState, fold, forget
 
 FAMILIES: Final = ("hello", "blobs", "reports")
 
@@ -46,6 +47,10 @@ class Registrar(BaseService[RegistrarState, str]):
     def last_seq(self, state: RegistrarState, subject: str) -> int:
         """Position of the last observation of a subject."""
         return state.observed.get(subject, (0, 0.0))[0]
+
+    def forget(self, state: RegistrarState, purged: Purged) -> None:
+        """Drop what is gone from the log."""
+        forget(state, purged)
 
     async def start(self, context: Context[RegistrarState, str]) -> None:
         """Offer the metrics."""

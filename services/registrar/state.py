@@ -12,7 +12,9 @@ from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.hints import Purged
 from schemas.keys import ObjectKey
+from schemas.subjects import escape, observed
 
 Manifest = dict[str, Any]
 
@@ -26,13 +28,15 @@ class Member(Struct, frozen=True):
 
 
 class Works(Struct):
-    """Digest by object of one cluster (empty: withdrawn), and how many works name each digest."""
+    """Digest and position by object of one cluster (no digest: withdrawn), and how many works name each digest."""
 
     digests: dict[ObjectKey, str] = field(default_factory=dict)
+    positions: dict[ObjectKey, int] = field(default_factory=dict)
     named: dict[str, int] = field(default_factory=dict)
 
-    def name(self, key: ObjectKey, digest: str) -> None:
-        """The work of an object names this digest now, and no other."""
+    def name(self, key: ObjectKey, digest: str, position: int) -> None:
+        """From a position on, the work of an object names this digest and no other."""
+        self.positions[key] = position
         before = self.digests.get(key, "")
         self.digests[key] = digest
         if digest == before:
@@ -45,6 +49,11 @@ class Works(Struct):
                 del self.named[before]
         if digest:
             self.named[digest] = self.named.get(digest, 0) + 1
+
+    def forget(self, key: ObjectKey) -> None:
+        """The work of an object is gone from the log."""
+        self.name(key, "", 0)
+        del self.digests[key], self.positions[key]
 
 
 class RegistrarState(Struct):
@@ -78,9 +87,9 @@ def fold(state: RegistrarState, seq: int, subject: str, event: Known) -> Iterabl
     """Apply one event; clusters whose membership changed."""
     match event:
         case WorkRendered():
-            state.of(event.cluster).name(event.key, event.digest)
+            state.of(event.cluster).name(event.key, event.digest, seq)
         case WorkWithdrawn():
-            state.of(event.cluster).name(event.key, "")
+            state.of(event.cluster).name(event.key, "", seq)
         case WorkObserved():
             state.observed[subject] = (seq, event.at)
         case ClusterChanged():
@@ -96,3 +105,17 @@ def fold(state: RegistrarState, seq: int, subject: str, event: Known) -> Iterabl
         case _:
             pass
     return ()
+
+
+def forget(state: RegistrarState, purged: Purged) -> None:
+    """Drop works and reports that are gone from the log."""
+    for name, works in state.works.items():
+        for gone in purged.objects:
+            if 0 < works.positions.get(gone.key, 0) <= gone.position:
+                works.forget(gone.key)
+                state.observed.pop(observed(name, gone.key), None)
+    for name in purged.clusters:
+        if name not in state.members:
+            beginning = f"observed.{escape(name)}."
+            for subject in [subject for subject in state.observed if subject.startswith(beginning)]:
+                del state.observed[subject]

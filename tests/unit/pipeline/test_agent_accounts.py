@@ -1,0 +1,55 @@
+"""Which subjects an agent reaches, as the server's configuration says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.topology import STREAMS
+from services._kit.log import match
+from services._rules.accounts import AgentIdentity, accounts_config, agent_account, agent_consumer, agent_exports
+
+KEY = "U" + "A" * 55
+
+
+def test_an_agent_reaches_no_subject_of_a_stream() -> None:
+    for export in agent_exports("m1"):
+        assert not any(match(pattern, export.subject) for stream in STREAMS for pattern in stream.subjects), export
+
+
+def test_every_export_is_for_one_account_and_every_subject_names_one_cluster() -> None:
+    text = accounts_config("hub", "x", [AgentIdentity("m1", KEY), AgentIdentity("m2", KEY[:-1] + "B")])
+    exports = [line for line in text.splitlines() if "response_type" in line]
+    assert len(exports) == 2 * len(agent_exports("m1"))
+    for line in exports:
+        assert ("m1" in line.partition("accounts:")[0]) == (f'["{agent_account("m1")}"]' in line)
+    assert not {e.subject for e in agent_exports("m1")} & {e.subject for e in agent_exports("m2")}
+
+
+def test_the_configuration_does_not_depend_on_the_order_of_agents() -> None:
+    agents = [AgentIdentity("m1", KEY), AgentIdentity("m2", KEY)]
+    assert accounts_config("hub", "x", agents) == accounts_config("hub", "x", reversed(agents))
+
+
+def test_a_name_with_a_dot_stays_one_token() -> None:
+    assert "." not in agent_consumer("a.b")
+    assert agent_exports("a.b")[0].subject.count(".") == 1
+
+
+@pytest.mark.parametrize(
+    ("agents", "words"),
+    [
+        ([AgentIdentity("m1", KEY), AgentIdentity("m1", KEY)], "two agent identities"),
+        ([AgentIdentity("m1", "SU" + "A" * 56)], "no public user key"),
+        ([AgentIdentity("m1", KEY + "}")], "no public user key"),
+    ],
+)
+def test_what_is_wrong_is_refused(agents: list[AgentIdentity], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        accounts_config("hub", "x", agents)
+
+
+def test_a_password_cannot_leave_its_quotes() -> None:
+    text = accounts_config("hub", 'a" } } accounts {', [])
+    assert 'password: "a\\" } } accounts {"' in text
+    with pytest.raises(ValueError, match="control characters"):
+        accounts_config("hub", "a\nb", [])

@@ -1,0 +1,149 @@
+"""What the registrar gives to an agent and takes from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+from msgspec.structs import replace
+
+from schemas.agent import Hello
+from schemas.codec import subject_of
+from schemas.envelope import Provenance
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.observed import WorkObserved
+from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.hints import Gone, Purged
+from schemas.keys import ObjectKey
+from services.registrar.decide import Turned, Welcome, consumer_config, examine, is_stored, may_have, welcome
+from services.registrar.pace import Bucket
+from services.registrar.state import RegistrarState, fold, forget
+
+A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
+SEEN = WorkObserved(cluster="m1", key=A, uid="u", applied=True, health="Healthy", at=10.0)
+
+
+def rendered(key: ObjectKey, digest: str, cluster: str = "m1") -> WorkRendered:
+    return WorkRendered(cluster=cluster, key=key, uid="u", api_version="v1", kind="ConfigMap", digest=digest)
+
+
+def joined(mode: str = "Pull", **spec: Any) -> ClusterChanged:
+    manifest = {"spec": {"syncMode": mode, **spec}}
+    return ClusterChanged(name="m1", uid="c1", manifest=Raw(msgspec.json.encode(manifest)))
+
+
+def state_of(*events: Any) -> RegistrarState:
+    state = RegistrarState()
+    for seq, event in enumerate(events, 1):
+        fold(state, seq, subject_of(event), event)
+    return state
+
+
+HELLO = Hello(cluster="m1", instance="i", at=1.0, uid="c1", fresh=True, log="l", after=7)
+
+
+@pytest.mark.parametrize(
+    ("hello", "start"),
+    [
+        (HELLO, 8),
+        (replace(HELLO, log="other"), 0),
+        (replace(HELLO, uid="other"), 0),
+        (replace(HELLO, after=0), 0),
+        (replace(HELLO, after=11), 0),
+    ],
+    ids=["continues", "another log", "another membership", "new", "ahead of the log"],
+)
+def test_where_an_agent_starts_to_read(hello: Hello, start: int) -> None:
+    assert welcome(state_of(joined()), "m1", hello, "l", 10) == Welcome(start)
+    config = consumer_config("m1", start)
+    assert config["deliver_policy"] == ("by_start_sequence" if start else "last_per_subject")
+    assert config.get("opt_start_seq", 0) == start
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ((), "no cluster m1"),
+        ((joined("Push"),), "syncMode Push"),
+        ((joined(), ClusterRemoved(name="m1", uid="c1")), "no"),
+    ],
+)
+def test_who_is_no_pull_member_is_turned_away(events: tuple[Any, ...], words: str) -> None:
+    found = welcome(state_of(*events), "m1", HELLO, "l", 10)
+    assert isinstance(found, Turned)
+    assert words in found.problem
+
+
+def test_manifests_are_for_the_cluster_whose_current_work_names_them() -> None:
+    state = state_of(joined(), rendered(A, "d1"), rendered(B, "d1"), rendered(A, "d2", cluster="m2"))
+    assert may_have(state, "m1", "d1")
+    assert not may_have(state, "m1", "d2")
+    fold(state, 9, "", rendered(A, "d3"))
+    assert may_have(state, "m1", "d1"), "the other object still has it"
+    fold(state, 10, "", WorkWithdrawn(cluster="m1", key=B, uid="u", api_version="v1", kind="ConfigMap"))
+    assert not may_have(state, "m1", "d1")
+    assert may_have(state, "m1", "d3")
+    assert not may_have(state, "nobody", "d3")
+
+
+@given(st.lists(st.tuples(st.sampled_from([A, B]), st.sampled_from(["", "d1", "d2", "d3"])), max_size=30))
+def test_named_digests_are_those_of_the_present_works(changes: list[tuple[ObjectKey, str]]) -> None:
+    state = RegistrarState()
+    present: dict[ObjectKey, str] = {}
+    for position, (key, digest) in enumerate(changes, 1):
+        state.of("m1").name(key, digest, position)
+        present[key] = digest
+    for digest in ("d1", "d2", "d3"):
+        assert may_have(state, "m1", digest) == (digest in present.values())
+
+
+def test_what_was_purged_is_forgotten_and_what_came_later_is_not() -> None:
+    state = state_of(joined(), rendered(A, "d1"), rendered(B, "d2"), SEEN)
+    forget(state, Purged(objects=(Gone(A, 2), Gone(B, 2))))
+    assert set(state.works["m1"].digests) == {B}
+    assert not state.observed
+
+
+def test_an_honest_report_is_stored_without_what_is_not_the_agents_to_say() -> None:
+    state = state_of(joined(), rendered(A, "d1"))
+    told = replace(SEEN, at=99.0, prev=5, provenance=Provenance(as_of=5))
+    assert examine(state, "m1", told, 2, now=50.0) == replace(SEEN, at=50.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cluster": "m2"},
+        {"key": B},
+        {"work_seq": 3},
+        {"health": "Great"},
+        {"operation": "exploded"},
+        {"message": "x" * 40_000},
+        {"status": Raw(b"[]")},
+        {"status": Raw(b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}")},
+    ],
+    ids=str,
+)
+def test_other_reports_are_refused(change: dict[str, Any]) -> None:
+    state = state_of(joined(), rendered(A, "d1"))
+    assert isinstance(examine(state, "m1", replace(SEEN, **change), 2, now=50.0), str)
+
+
+def test_a_report_that_is_stored_already_is_known() -> None:
+    state = state_of(joined(), rendered(A, "d1"))
+    assert not is_stored(state, SEEN)
+    fold(state, 1, subject_of(SEEN), SEEN)
+    assert is_stored(state, SEEN)
+    assert not is_stored(state, replace(SEEN, at=11.0))
+
+
+def test_a_pace_is_kept_on_average() -> None:
+    bucket = Bucket(rate=10, burst=20)
+    assert bucket.take(20, now=0.0) == 0.0
+    assert bucket.take(10, now=0.0) == 1.0
+    assert bucket.take(10, now=2.0) == 0.0
+    assert bucket.take(1000, now=1000.0) == pytest.approx(98.0)

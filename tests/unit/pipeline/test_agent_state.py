@@ -1,0 +1,108 @@
+"""What an agent remembers, over restarts, new logs and new memberships."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+
+from schemas.agent import HelloAnswer
+from schemas.events.observed import WorkObserved
+from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey
+from services.agent.state import AgentState, NotOurs, load, save, take_answer
+from services.agent.storage import Storage
+
+A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
+
+
+def rendered(key: ObjectKey, digest: str = "d1", cluster: str = "m1") -> WorkRendered:
+    return WorkRendered(
+        cluster=cluster, key=key, uid="u", api_version="v1", kind="ConfigMap", digest=digest, manifest=Raw(b'{"a":1}')
+    )
+
+
+def withdrawn(key: ObjectKey) -> WorkWithdrawn:
+    return WorkWithdrawn(cluster="m1", key=key, uid="u", api_version="v1", kind="ConfigMap")
+
+
+def seen(key: ObjectKey, digest: str = "d1", **fields: bool) -> WorkObserved:
+    return WorkObserved(cluster="m1", key=key, uid="u", digest=digest, **fields)
+
+
+def filled() -> AgentState:
+    state = AgentState(cluster="m1", uid="c1", log="l1")
+    state.fold(rendered(A), 5)
+    state.works.take_observation(seen(A, applied=True))
+    state.fold(rendered(A, "d2"), 7)
+    state.fold(withdrawn(B), 8)
+    return state
+
+
+def test_what_was_saved_is_what_is_loaded() -> None:
+    state = filled()
+    again = load("m1", save(state))
+    assert again == state
+    assert again.position == 8
+    assert again.works.applied[A].digest == "d1"
+    assert again.digests() == {"d1", "d2"}
+
+
+def test_bytes_of_another_cluster_or_no_bytes_at_all_are_refused() -> None:
+    with pytest.raises(NotOurs, match="cluster m1"):
+        load("m2", save(filled()))
+    with pytest.raises(NotOurs, match="cannot be read"):
+        load("m1", save(filled())[:-20])
+
+
+def test_a_work_of_another_cluster_is_not_taken() -> None:
+    state = filled()
+    assert state.fold(rendered(B, cluster="m2"), 9) is None
+    assert isinstance(state.works.works[B][0], WorkWithdrawn)
+
+
+@pytest.mark.parametrize(
+    ("answer", "position", "works"),
+    [
+        (HelloAnswer(uid="c1", log="l1", start=9), 8, 2),
+        (HelloAnswer(uid="c1", log="l2"), 0, 2),
+        (HelloAnswer(uid="c1", log="l1"), 0, 2),
+        (HelloAnswer(uid="c2", log="l1"), 0, 0),
+    ],
+    ids=["the same", "another log", "an older copy of the log", "another membership"],
+)
+def test_only_another_membership_forgets_works(answer: HelloAnswer, position: int, works: int) -> None:
+    state = filled()
+    assert take_answer(state, answer) is (answer.uid != "c1")
+    assert (state.position, len(state.works.works)) == (position, works)
+
+
+def test_an_ended_work_is_forgotten_once_its_end_was_told() -> None:
+    state = filled()
+    state.forget_ended()
+    assert B in state.works.works
+    state.works.take_observation(seen(B, "", absent=True))
+    state.forget_ended()
+    assert set(state.works.works) == {A}
+    assert state.position == 8
+
+
+async def test_a_file_that_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "works.json").write_bytes(save(filled())[:-1])
+    storage = Storage(tmp_path, "m1", lambda: None)
+    assert storage.state == AgentState(cluster="m1")
+    assert (tmp_path / "works.unusable").exists()
+
+
+async def test_changes_are_on_disk_when_the_agent_has_stopped_and_for_nobody_else_to_read(tmp_path: Path) -> None:
+    storage = Storage(tmp_path, "m1", lambda: None)
+    running = asyncio.create_task(storage.run())
+    await asyncio.sleep(0)
+    storage.state.fold(rendered(A), 3)
+    storage.changed()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert Storage(tmp_path, "m1", lambda: None).state == storage.state
+    assert (tmp_path / "works.json").stat().st_mode & 0o077 == 0
