@@ -1,0 +1,130 @@
+"""An agent process that is killed goes on where it was, with the hub and without it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.keys import ObjectKey
+from tests.integration.agent.conftest import Hub, Member, hub, member, until, users
+
+__all__ = ["hub", "member", "users"]
+
+pytestmark = pytest.mark.faults
+OTHER = ObjectKey("", "configmaps", "default", "other")
+
+
+class Processes:
+    """Agents as processes of their own, one after the other on the same data."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = environment
+        self.started: list[asyncio.subprocess.Process] = []
+
+    async def start(self) -> asyncio.subprocess.Process:
+        """A new process; the one before must have ended."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "services.agent", env=self._environment, stderr=asyncio.subprocess.DEVNULL
+        )
+        self.started.append(process)
+        return process
+
+
+@pytest.fixture
+async def processes(
+    tmp_path: Path, hub: Hub, member: Member, users: dict[str, tuple[str, str]]
+) -> AsyncIterator[Processes]:
+    """Starts agents of m1; whatever still runs at the end is killed."""
+    seed = tmp_path / "m1.nk"
+    seed.write_text(users["m1"][0])
+    made = Processes(
+        {
+            **os.environ,
+            "FLEETLOG_NATS_URL": hub.server.url,
+            "FLEETLOG_NATS_NKEY_FILE": str(seed),
+            "FLEETLOG_AGENT_CLUSTER": "m1",
+            "FLEETLOG_AGENT_KUBECONFIG": str(member.kubeconfig),
+            "FLEETLOG_AGENT_DATA_DIR": str(tmp_path / "data"),
+            "FLEETLOG_INSTANCE": "agent-0",
+            "FLEETLOG_HTTP_PORT": "-1",
+        }
+    )
+    yield made
+    for process in made.started:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_killed_again_and_again_it_applies_everything_and_says_nothing_twice_of_what_it_saved(
+    hub: Hub, member: Member, processes: Processes
+) -> None:
+    await hub.join("m1")
+    for number in range(3):
+        process = await processes.start()
+        work = await hub.render("m1", f"version {number}", inline=False)
+
+        async def reported(digest: str = work.digest) -> Any:
+            seen = await hub.last_seen("m1")
+            return seen is not None and seen.applied and seen.digest == digest
+
+        await until(reported, f"the report of version {number}")
+        assert await member.text() == f"version {number}"
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    process = await processes.start()
+    await hub.render("m1", "last", key=OTHER)
+
+    async def last() -> Any:
+        seen = await hub.last_seen("m1", OTHER)
+        return seen is not None and seen.applied
+
+    await until(last, "the report of the last work")
+    process.terminate()
+    assert await process.wait() == 0
+    ends = (await hub.ends())["OBSERVED"]
+    again = await processes.start()
+    await hub.render("m1", "more", key=OTHER)
+
+    async def more() -> bool:
+        return await member.text(OTHER) == "more"
+
+    await until(more)
+    again.terminate()
+    assert await again.wait() == 0
+    assert (await hub.ends())["OBSERVED"] <= ends + 1, "what was saved at a good end is not said anew"
+
+
+async def test_killed_while_the_hub_is_away_it_restores_what_it_knew(
+    hub: Hub, member: Member, processes: Processes, tmp_path: Path
+) -> None:
+    await hub.join("m1")
+    await hub.render("m1", "kept", inline=False)
+    process = await processes.start()
+
+    async def there() -> bool:
+        return await member.text() == "kept"
+
+    await until(there)
+    await until(lambda: (tmp_path / "data" / "works.json").exists(), "the saved state")
+    hub.server.kill9()
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    await member.client.delete(member.path())
+    await processes.start()
+    await until(there, "the restored object")
+    hub.server.start()
+    await hub.connection.wait_connected()
+    await hub.withdraw("m1")
+
+    async def gone() -> bool:
+        return await member.text() is None
+
+    await until(gone, "the end, once the hub said so")
