@@ -65,21 +65,26 @@ class Connection:
         if tls is not None:
             options["tls"] = tls
         self.nc = _Client()
-        await self.nc.connect(
-            servers=servers,
-            name=name,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=retry_seconds,
-            connect_timeout=5,
-            ping_interval=10,
-            max_outstanding_pings=2,
-            pending_size=16 << 20,
-            error_cb=self._error,
-            disconnected_cb=self._disconnected,
-            reconnected_cb=self._reconnected,
-            closed_cb=self._closed,
-            **options,
-        )
+        try:
+            await self.nc.connect(
+                servers=servers,
+                name=name,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=retry_seconds,
+                connect_timeout=5,
+                ping_interval=10,
+                max_outstanding_pings=2,
+                pending_size=16 << 20,
+                error_cb=self._error,
+                disconnected_cb=self._disconnected,
+                reconnected_cb=self._reconnected,
+                closed_cb=self._closed,
+                **options,
+            )
+        except BaseException:
+            # The client leaves the socket of an attempt that failed open.
+            await self.nc.close()
+            raise
         self._prefix = self.nc.new_inbox()
         await self.nc.subscribe(f"{self._prefix}.*", cb=self._answer)
         self._up.set()

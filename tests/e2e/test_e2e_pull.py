@@ -1,0 +1,193 @@
+"""A pull member: its agent delivers and reports, dies and comes back, falls silent, and leaves and joins again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from services._kit.connection import Connection
+from services.cli.identities import connect_agent
+from services.cli.layout import CONTROL, agent_process
+from tests.e2e.fleet import Fleet, until, until_equal
+from tests.e2e.kubectls import current_kubectl
+from tests.e2e.space import Manifest, Space, clusters
+
+PULL = "member3"
+AGENT = agent_process(PULL)
+SOON = {
+    "FLEETLOG_AGENT_HEARTBEAT": "0.5",
+    "FLEETLOG_CLUSTER_MONITOR_GRACE_PERIOD": "3",
+    "FLEETLOG_CLUSTER_SUCCESS_THRESHOLD": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """An installation whose agents greet often, so that their silence shows soon."""
+    if not current_kubectl():
+        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
+    made = Fleet(tmp_path_factory.mktemp("pull"), environment=SOON).start()
+    try:
+        yield made
+    finally:
+        made.stop()
+    assert made.failures() == []
+
+
+@pytest.fixture
+def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
+    """A namespace of its own."""
+    made = Space(fleet, f"p{abs(hash(request.node.name)) % 16**8:08x}")
+    made.control.run("create", "namespace", made.name)
+    yield made
+    made.control.run("delete", "namespace", made.name, "--wait=false")
+
+
+def karmadactl(fleet: Fleet, *arguments: str) -> str:
+    """Output of the command; fails when it does."""
+    program = "from services.cli.karmadactl import main; main()"
+    environment = {**os.environ, "KUBECONFIG": str(fleet.layout.kubeconfig(CONTROL))}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def large(name: str) -> Manifest:
+    """An object too large to ride in an event."""
+    data = {f"line{number}": "x" * 1000 for number in range(40)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def into(space: Space, manifest: Manifest) -> Manifest:
+    """Apply an object that only the pull member gets."""
+    manifest["metadata"]["namespace"] = space.name
+    space.apply(manifest)
+    space.policy(manifest, clusters(PULL))
+    return manifest
+
+
+def ready(space: Space) -> str:
+    """Status of the pull member's Ready condition."""
+    status = (space.control.get("cluster", PULL) or {}).get("status") or {}
+    return next((entry["status"] for entry in status.get("conditions") or () if entry["type"] == "Ready"), "")
+
+
+def taints(space: Space) -> list[str]:
+    """Keys of the pull member's taints."""
+    return [taint["key"] for taint in (space.control.get("cluster", PULL) or {})["spec"].get("taints") or ()]
+
+
+def test_an_agent_delivers_large_objects_and_reports_status(space: Space) -> None:
+    book = into(space, large("book"))
+    web = into(space, space.load("web.yaml"))
+    space.until_in("configmap", "book", (PULL,))
+    assert (space.held(PULL, "configmap", "book") or {})["data"] == book["data"]
+    space.until_field(PULL, "deployment", "web", "status.readyReplicas", web["spec"]["replicas"])
+
+    def summed() -> object:
+        return ((space.control.get("deployment", "web", space.name) or {}).get("status") or {}).get("readyReplicas")
+
+    until_equal("replicas on the template", summed, web["spec"]["replicas"])
+    used = ((space.control.get("cluster", PULL) or {})["status"]["resourceSummary"]).get("allocated")
+    assert used is not None
+
+
+def test_secrets_of_the_installation_are_for_its_owner_only(fleet: Fleet) -> None:
+    layout = fleet.layout
+    for path in (
+        layout.agent_seed(PULL),
+        layout.agent_kubeconfig(PULL),
+        layout.data("nats") / "nats.conf",
+        layout.hub_password,
+        layout.state,
+    ):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+def test_an_agent_that_was_killed_goes_on_where_it_was(space: Space, fleet: Fleet) -> None:
+    first = into(space, large("first"))
+    space.until_in("configmap", "first", (PULL,))
+    killed = fleet.kill(AGENT)
+    second = into(space, large("second"))
+    first["data"] = {"short": "1"}
+    space.apply(first)
+    space.control.delete("propagationpolicy", "second", space.name)
+    space.policy(second, clusters(PULL))
+    until("another agent", lambda: fleet.pid(AGENT) not in (0, killed))
+    space.until_in("configmap", "second", (PULL,))
+    space.until_field(PULL, "configmap", "first", "data", {"short": "1"})
+
+
+def test_what_is_deleted_in_the_member_comes_back(space: Space) -> None:
+    into(space, large("kept"))
+    space.until_in("configmap", "kept", (PULL,))
+    uid = (space.held(PULL, "configmap", "kept") or {})["metadata"]["uid"]
+    space.member[PULL].delete("configmap", "kept", space.name)
+
+    def again() -> bool:
+        held = space.held(PULL, "configmap", "kept")
+        return held is not None and held["metadata"]["uid"] != uid
+
+    until("the object again", again)
+
+
+def test_a_silent_agent_makes_its_cluster_unknown_until_it_speaks_again(space: Space, fleet: Fleet) -> None:
+    into(space, large("stays"))
+    space.until_in("configmap", "stays", (PULL,))
+    until_equal("ready", lambda: ready(space), "True")
+    pid = fleet.pid(AGENT)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        until_equal("ready", lambda: ready(space), "Unknown")
+        until_equal("taints", lambda: taints(space), ["cluster.karmada.io/unreachable"])
+        assert space.held(PULL, "configmap", "stays") is not None
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    until_equal("ready", lambda: ready(space), "True")
+    until_equal("taints", lambda: taints(space), [])
+
+
+async def refused(fleet: Fleet, seed: str) -> bool:
+    """Whether the log's server lets nobody in with this seed."""
+    answer = await connect_agent(fleet.installation.log_url, seed)
+    if isinstance(answer, Connection):
+        await answer.close()
+        return False
+    return "authorization" in answer.lower()
+
+
+def test_a_pull_member_leaves_empty_and_cut_off_and_joins_again_with_another_identity(
+    space: Space, fleet: Fleet
+) -> None:
+    into(space, large("book"))
+    space.until_in("configmap", "book", (PULL,))
+    seed = fleet.layout.agent_seed(PULL).read_text()
+    assert not asyncio.run(refused(fleet, seed))
+    assert karmadactl(fleet, "unjoin", PULL) == f"cluster({PULL}) is unjoined successfully\n"
+    assert space.held(PULL, "configmap", "book") is None
+    assert not fleet.layout.agent_seed(PULL).exists()
+    assert PULL not in fleet.installation.agents
+    assert asyncio.run(refused(fleet, seed))
+
+    member = str(fleet.layout.kubeconfig(PULL))
+    told = karmadactl(fleet, "join", PULL, "--mode", "pull", "--cluster-kubeconfig", member, "--cluster-region", "eu")
+    assert told.startswith(f"cluster({PULL}) is joined successfully\n")
+    assert fleet.layout.agent_seed(PULL).read_text() != seed
+    assert asyncio.run(refused(fleet, seed))
+    until_equal("ready", lambda: ready(space), "True")
+    assert (space.control.get("cluster", PULL) or {})["spec"]["region"] == "eu"
+    space.until_in("configmap", "book", (PULL,))
