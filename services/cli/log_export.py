@@ -97,13 +97,13 @@ async def _messages(logs: Mapping[str, Log], subject: str, bounds: _Bounds) -> A
     """Facts in the order of their positions, then observations in that of theirs."""
     aggregate = subject.partition(".")[0]
     if aggregate != "observed":
-        patterns = (subject,) if subject not in ("", ">") and aggregate != "*" else FACTS.subjects
+        patterns = (subject,) if subject not in ("", ">") and aggregate != "*" else (">",)
         async for place in walk(logs, patterns, bounds.first, bounds.last):
             message = place.message
             if bounds.holds(stored_at(message)) and (not subject or match(subject, message.subject)):
                 yield record(FACTS.name, place.seq, stored_at(message), message)
     if aggregate in ("", ">", "*", "observed"):
-        patterns = (subject,) if aggregate == "observed" else OBSERVED.subjects
+        patterns = (subject,) if aggregate == "observed" else (">",)
         async for message in logs[OBSERVED.name].read(patterns):
             if bounds.holds(stored_at(message)) and (not subject or match(subject, message.subject)):
                 yield record(OBSERVED.name, message.seq, stored_at(message), message)

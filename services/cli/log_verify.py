@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Mapping
 
-from schemas.topology import FACTS
 from services._kit.history import HISTORY, held, origin, walk
 from services._kit.log import Log
 from services.cli.log_checks import Checker, Problem
@@ -41,7 +40,7 @@ async def check(logs: Mapping[str, Log], imported: int = 0, *, report: bool = Fa
     checker = Checker(max(begins, imported + 1), await held(logs[HISTORY]), begins)
     problems = 0
     told = time.monotonic()
-    async for place in walk(logs, FACTS.subjects):
+    async for place in walk(logs, (">",)):
         for problem in checker.take(place):
             problems += 1
             if report:
