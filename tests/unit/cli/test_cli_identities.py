@@ -1,0 +1,78 @@
+"""Identities of an installation: its configuration, its agents' keys, and what an earlier version left behind."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from services.cli.identities import adopt_streams, new_seed, prepare_agent, public_key, server_config, withdraw
+from services.cli.layout import Layout, Member, new_installation
+from services.cli.running import Failed
+from services.cli.up import Options, prepare
+
+
+def test_a_seed_has_one_public_key_and_no_two_are_the_same() -> None:
+    seed = new_seed()
+    assert seed.startswith("SU")
+    assert public_key(f"{seed}\n") == public_key(seed)
+    assert public_key(seed).startswith("U")
+    assert public_key(new_seed()) != public_key(seed)
+    with pytest.raises(Failed, match="seed"):
+        public_key("SUNONSENSE")
+
+
+def test_an_agents_key_stays_from_start_to_start_and_is_in_the_servers_configuration(tmp_path: Path) -> None:
+    layout, installation = Layout(tmp_path), new_installation([Member(name="m3", mode="Pull")])
+    layout.save(installation)
+    prepare_agent(layout, installation, "m3")
+    key = installation.agents["m3"]
+    prepare_agent(layout, installation, "m3")
+    assert installation.agents == {"m3": key}
+    config = server_config(layout, installation)
+    assert key in config.read_text()
+    assert installation.nats_token in config.read_text()
+    for path in (config, layout.agent_seed("m3"), layout.hub_password):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_a_withdrawn_agent_is_in_no_file_any_more(tmp_path: Path) -> None:
+    layout, installation = Layout(tmp_path), new_installation([Member(name="m3", mode="Pull")])
+    layout.save(installation)
+    prepare_agent(layout, installation, "m3")
+    layout.save(installation)
+    key = installation.agents["m3"]
+    config = server_config(layout, installation)
+    assert await withdraw(layout, "m3")
+    assert not await withdraw(layout, "m3")
+    assert not layout.agent_seed("m3").exists()
+    assert key not in config.read_text()
+    assert key not in layout.state.read_text()
+
+
+def test_an_installation_of_an_earlier_version_keeps_its_members_and_its_log(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.save(new_installation([Member(name="member3")]))
+    state = msgspec.json.decode(layout.state.read_bytes())
+    del state["agents"]
+    for member in state["members"]:
+        del member["mode"]
+    layout.state.write_bytes(msgspec.json.encode(state))
+    old = layout.data("nats") / "jetstream" / "$G" / "streams" / "FACTS"
+    old.mkdir(parents=True)
+    _, installation, known = prepare(Options(directory=tmp_path))
+    assert known
+    assert installation.pull_members == []
+    for _ in range(2):
+        adopt_streams(layout)
+        assert (layout.data("nats") / "jetstream" / "HUB" / "streams" / "FACTS").is_dir()
+    assert not old.exists()
+
+
+def test_one_simulated_member_has_an_agent_where_the_logs_server_is_ours(tmp_path: Path) -> None:
+    _, installation, _ = prepare(Options(directory=tmp_path / "a", members=4))
+    assert [member.mode for member in installation.members] == ["Push", "Push", "Pull", "Push"]
+    _, installation, _ = prepare(Options(directory=tmp_path / "b", nats_url="nats://hub:4222"))
+    assert installation.pull_members == []
