@@ -82,7 +82,15 @@ class Agent:
     async def _terms(self, holding: Holding, client: KubeClient, metrics: KitMetrics) -> None:
         while True:
             await holding.held.wait()
-            self.term = Term(self.link, self.settings, self.instance, client, self._open_member, self._clock)
+            self.term = Term(
+                self.link,
+                self.settings,
+                self.instance,
+                client,
+                self._open_member,
+                self._clock,
+                lambda: holding.fresh or not self.settings.agent_lease,
+            )
             register(metrics.reads, self.term)
             self._logger.info("acting", works=len(self.term.state.works.works), position=self.term.state.position)
             acting = asyncio.create_task(self.term.run())

@@ -49,7 +49,10 @@ class FollowStats(Struct):
 
 
 class Follower:
-    """The reader; `greet` asks for a consumer and takes the answer in, `take` is called with every object touched."""
+    """The reader; `greet` asks for a consumer and takes the answer in, `take` is called with every object touched.
+
+    A consumer is asked for only while `may_ask` says so: it takes the one of a second agent away.
+    """
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class Follower:
         state: AgentState,
         greet: Callable[[], Any],
         take: Callable[[ObjectKey], None],
+        may_ask: Callable[[], bool],
     ) -> None:
         self.stats = FollowStats()
         self.trouble = "no works were read from the hub yet"
@@ -67,6 +71,7 @@ class Follower:
         self._state = state
         self._greet = greet
         self._take = take
+        self._may_ask = may_ask
         self._again = asyncio.Event()
         self._inbox = ""
         self._subscription: Any = None
@@ -118,6 +123,8 @@ class Follower:
         await self._drop()
         self._again.clear()
         self._why = ""
+        if not self._may_ask():
+            return "it is not certain that this agent is the one to act"
         try:
             answer: HelloAnswer = await self._greet()
             if answer.problem:

@@ -1,4 +1,7 @@
-"""Keeps a second agent of the same cluster from acting, with a Lease object in the member (coordination.k8s.io/v1)."""
+"""Keeps a second agent of the same cluster from acting, with a Lease object in the member (coordination.k8s.io/v1).
+
+A member that does not answer takes nobody's place away: the agent goes on telling the hub, and asks for nothing else.
+"""
 
 from __future__ import annotations
 
@@ -38,19 +41,28 @@ class Holding:
         self._seen: tuple[str, str] | None = None
         self._seen_at = 0.0
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the place was confirmed lately; a member that does not answer cannot confirm it."""
+        return self.held.is_set() and self._clock.monotonic() - self._renewed_at < self._seconds
+
     async def run(self) -> None:
         """Hold the place whenever nobody else does, until cancelled."""
         while True:
             began = self._clock.monotonic()
+            silent = False
             try:
                 problem = await self._look()
-            except (ApiError, Unreachable) as error:
-                problem = f"the Lease {self._path} cannot be used: {error}"
-            now = self._clock.monotonic()
+            except Unreachable as error:
+                problem, silent = str(error), True
+            except ApiError as error:
+                problem, silent = f"the Lease {self._path} cannot be used: {error}", error.status >= 500
             if not problem:
                 self._renewed_at = began
                 self._hold()
-            elif not self.held.is_set() or now - self._renewed_at >= self._seconds or "is held by" in problem:
+            elif silent and self.held.is_set():
+                self.trouble = problem
+            else:
                 self._lose(problem)
             await asyncio.sleep(min(self._seconds / _RENEWALS, 1.0 if problem else self._seconds))
 

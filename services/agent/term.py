@@ -37,6 +37,7 @@ class Term:
         member: KubeClient,
         open_member: Callable[[], Awaitable[KubeClient]],
         clock: Clock,
+        may_ask: Callable[[], bool],
     ) -> None:
         cluster, directory = settings.agent_cluster, Path(settings.agent_data_dir)
         self.storage = Storage(directory, cluster, self._saved)
@@ -45,7 +46,7 @@ class Term:
         self.publisher = HubPublisher(hub, cluster, self._stored)
         self.reports = Reports(self.publisher)
         self.greeter = Greeter(hub, self.state, instance, member, clock, self._other_log)
-        self.follower = Follower(hub, self.state, self.greeter.for_consumer, self._touched)
+        self.follower = Follower(hub, self.state, self.greeter.for_consumer, self._touched, may_ask)
         lane = LaneSettings(concurrency=settings.cluster_concurrency, longest_backoff=settings.longest_backoff)
         self.lane = Lane(cluster, open_member, self._source(clock), lane)
 

@@ -194,12 +194,11 @@ class Agents:
                 nats_url=self._hub.server.url,
                 nats_nkey_file=str(self.seed_file),
                 instance=instance,
-                http_port=-1,
                 agent_cluster=self._cluster,
                 agent_kubeconfig=str(self._member.kubeconfig),
                 agent_data_dir=str(self._directory / f"data-{self._cluster}-{instance}"),
                 longest_backoff=0.5,
-                **{"agent_lease_seconds": 3.0, **settings},
+                **{"agent_lease_seconds": 3.0, "http_port": -1, **settings},
             )
         )
         task = asyncio.create_task(made.run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -11,6 +12,7 @@ from schemas.agent import Hello
 from schemas.keys import ObjectKey
 from services.registrar import desk
 from tests.integration.agent.conftest import KEY, Agents, Hub, Member, until
+from tests.natsserver import free_port
 
 OTHER = ObjectKey("", "configmaps", "default", "other")
 
@@ -107,6 +109,46 @@ async def test_heartbeats_carry_how_the_member_is_doing(hub: Hub, member: Member
     assert (sample.online, sample.healthy) == (True, True)
     assert sample.summary is not None
     assert {group["groupVersion"] for group in sample.summary["apiEnablements"]} >= {"v1", "apps/v1"}
+
+
+async def test_a_member_that_does_not_answer_is_told_of_for_as_long_as_it_lasts(
+    hub: Hub, member: Member, agents: Agents
+) -> None:
+    heard: list[Hello] = []
+
+    async def hear(message: Any) -> None:
+        heard.append(msgspec.json.decode(message.data, type=Hello))
+
+    await hub.connection.subscribe("hello.*", hear)
+    await hub.join("m1")
+    agent = agents.start(agent_lease_seconds=0.3)
+    await until(lambda: agent.term is not None and agent.term.follower.reading, "works come")
+    await member.server.stop()
+    await until(lambda: heard[-1].sample is not None and not heard[-1].sample.online, "the first word of it")
+    heard.clear()
+    await until(lambda: len(heard) > 2, "more words of it, longer than the place in the member is certain")
+    assert all(hello.sample is not None and not hello.sample.online and not hello.fresh for hello in heard)
+    assert agent.term is not None
+    assert {"turn", "member"} & set(agent.health.reasons())
+
+
+async def test_an_agent_answers_questions_about_itself(hub: Hub, member: Member, agents: Agents) -> None:
+    await hub.join("m1")
+    await hub.render("m1", "x")
+    port = free_port()
+    agent = agents.start(http_port=port)
+    await until(lambda: agent.health.ready and agent.term is not None and agent.term.publisher.sent, "a report")
+    async with aiohttp.ClientSession() as http:
+        async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            document = await answer.json()
+            assert (answer.status, document["acting"], document["reasons"]) == (200, True, {})
+            assert document["position"] > 0
+        async with http.get(f"http://127.0.0.1:{port}/healthz") as answer:
+            assert answer.status == 200
+        async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = await answer.text()
+    assert 'fleetlog_agent_reports_total{service="agent"} 1.0' in text
+    assert 'fleetlog_lane_writes_total{cluster="m1",operation="create",service="agent"} 1.0' in text
 
 
 async def test_while_the_hub_is_away_the_member_is_kept_and_afterwards_both_sides_catch_up(
