@@ -16,7 +16,10 @@ class ClusterEstimate(Struct, frozen=True, omit_defaults=True):
 
 
 class CapacityEstimated(Event, frozen=True, kw_only=True, omit_defaults=True, tag="CapacityEstimated.v1"):
-    """The answers for one object, for the requirements named by `requirements_digest`."""
+    """Further replicas of one object by candidate, for the requirements named by `requirements_digest`.
+
+    It answers everything that was asked up to its `as_of`.
+    """
 
     key: ObjectKey
     uid: str

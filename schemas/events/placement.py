@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from schemas.envelope import Event
+from schemas.events.estimate import ClusterEstimate
 from schemas.keys import ObjectKey
 
 
@@ -20,6 +21,7 @@ class PlacementDecided(Event, frozen=True, kw_only=True, omit_defaults=True, tag
 
     `placement` (the policy's, in JSON) and `replicas` are what was decided upon: a later decision compares with them.
     `affinity_name` is the affinity term in force, `trigger` why the scheduler looked.
+    `estimates` are the answers about members' nodes that were used; `estimate_missed` says that none came in time.
     """
 
     key: ObjectKey
@@ -32,6 +34,8 @@ class PlacementDecided(Event, frozen=True, kw_only=True, omit_defaults=True, tag
     trigger: str = ""
     scheduler: str = "default-scheduler"
     scheduled_at: float = 0.0
+    estimates: tuple[ClusterEstimate, ...] = ()
+    estimate_missed: bool = False
 
 
 class PlacementFailed(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PlacementFailed.v1"):
@@ -53,6 +57,8 @@ class PlacementFailed(Event, frozen=True, kw_only=True, omit_defaults=True, tag=
     scheduler: str = "default-scheduler"
     scheduled_at: float = 0.0
     failed_at: float = 0.0
+    estimates: tuple[ClusterEstimate, ...] = ()
+    estimate_missed: bool = False
 
 
 class PlacementReleased(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PlacementReleased.v1"):

@@ -28,6 +28,7 @@ PULL_MEMBER: Final = 3
 SERVICES: Final = (
     "cluster_monitor",
     "detector",
+    "estimator",
     "scheduler",
     "failover",
     "override_renderer",
@@ -37,7 +38,7 @@ SERVICES: Final = (
     "gateway",
     "janitor",
 )
-_WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "executor", "status_aggregator"})
+_WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "estimator", "executor", "status_aggregator"})
 
 
 class Refused(Exception):

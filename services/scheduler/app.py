@@ -8,13 +8,15 @@ from msgspec.structs import replace
 
 from schemas.codec import Known
 from schemas.envelope import Provenance
+from schemas.events.lease import LeaseTaken
+from schemas.events.placement import PlacementReleased
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.log import Message
 from services._kit.service import NOTHING, BaseService, Context, Decision
-from services.scheduler.decide import decide
-from services.scheduler.metrics import register
+from services.scheduler.decide import decide, waits_until
+from services.scheduler.metrics import DecisionCounts, register
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SchedulerState, fold, forget
 
@@ -23,14 +25,24 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
     """Bindings in, placements out."""
 
     name = "scheduler"
-    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "placement.>")
+    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "placement.>", "lease.estimator")
 
     def __init__(self, settings: SchedulerSettings) -> None:
         self._scheduler_name = settings.scheduler_name
+        self._timeout = settings.scheduler_estimator_timeout if settings.enable_scheduler_estimator else 0.0
+        self._context: Context[SchedulerState, ObjectKey] | None = None
+        self._leading_since = 0.0
+        self._decisions = DecisionCounts()
 
     async def start(self, context: Context[SchedulerState, ObjectKey]) -> None:
         """Offer the metrics."""
-        register(context.metrics.reads, context.projection.state)
+        self._context = context
+        register(context.metrics.reads, context.projection.state, self._decisions)
+
+    async def on_leading(self) -> None:
+        """Answers to what was asked meanwhile may still be on their way."""
+        assert self._context is not None
+        self._leading_since = self._context.clock.now()
 
     def new_state(self) -> SchedulerState:
         """An empty projection."""
@@ -38,7 +50,9 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
 
     def fold(self, state: SchedulerState, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one fact."""
-        return fold(state, message.seq, message.subject, event)
+        if isinstance(event, LeaseTaken) and not self._timeout:
+            return ()
+        return fold(state, message.seq, message.subject, event, message.time)
 
     def forget(self, state: SchedulerState, purged: Purged) -> None:
         """Drop the tombstones of what is gone."""
@@ -50,7 +64,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
 
     def unreadable(self, state: SchedulerState, message: Message) -> Iterable[ObjectKey]:
         """The object whose facet a newer version wrote."""
-        return () if message.subject.startswith("cluster.") else (object_key(message.subject),)
+        return () if message.subject.startswith(("cluster.", "lease.")) else (object_key(message.subject),)
 
     def recover(self, state: SchedulerState) -> Iterable[ObjectKey]:
         """Objects whose placement has not seen their latest facets, or that a cluster change may move."""
@@ -58,6 +72,9 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
 
     def decide(self, state: SchedulerState, key: ObjectKey, now: float) -> Decision:
         """The placement of one object."""
+        later = waits_until(state, key, now, self._scheduler_name, self._timeout, self._leading_since)
+        if later is not None:
+            return Decision(wake_at=later)
         event = decide(state, key, now, self._scheduler_name)
         if event is None:
             return NOTHING
@@ -65,4 +82,8 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         own = {"binding": scheduled.binding_seq}
         if scheduled.eviction_seq:
             own["eviction"] = scheduled.eviction_seq
+        if not isinstance(event, PlacementReleased):
+            self._decisions.count(event)
+            if event.estimates:
+                own["estimate"] = scheduled.estimate_seq
         return Decision(events=(replace(event, provenance=Provenance(own=own)),))

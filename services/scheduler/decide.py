@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from schemas.events.binding import BindingRequested
+from schemas.events.estimate import ClusterEstimate
 from schemas.events.eviction import EvictionRequested
 from schemas.events.placement import (
     PlacementDecided,
@@ -45,20 +47,55 @@ def decide(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) ->
     if spec is None or not _is_ours(binding, spec, scheduler):
         return None
     targets = standing(placed, scheduled.eviction, scheduled.eviction_seq)
-    status = Status(
-        placed.affinity_name if placed is not None else "",
-        _time(placed.scheduled_at) if placed is not None and placed.scheduled_at else None,
-    )
+    status = _status(placed)
+    estimates: tuple[ClusterEstimate, ...] = ()
     try:
         view = binding_view(_with_targets(spec, scheduled, targets))
         why = _why(state, view, status, placed, targets)
         if why is None:
             return None
-        attempt = schedule_groups(state.clusters, view, status, _estimates(scheduled, view))
+        estimates = _estimates(state, scheduled)
+        attempt = schedule_groups(state.clusters, view, status, _answers(estimates))
     except (msgspec.ValidationError, QuantityError, ValueError) as error:
         unreadable = Decision((), "Error", f"the binding cannot be read: {error}")
         attempt, why = GroupAttempt(unreadable, status.observed_affinity), "the binding changed"
-    return _outcome(binding, spec, placed, targets, attempt, why, now, scheduler)
+    event = _outcome(binding, spec, placed, targets, attempt, why, now, scheduler)
+    if event is None or not _heeds_estimates(state, scheduled):
+        return event
+    return replace(event, estimates=estimates, estimate_missed=not scheduled.answered(state.leaving))
+
+
+def waits_until(
+    state: SchedulerState, key: ObjectKey, now: float, scheduler: str, timeout: float, since: float = 0.0
+) -> float | None:
+    """Until when an object that has to be scheduled waits for an estimate; None where it need not wait (any more).
+
+    `timeout` in seconds is counted from the fact that asks, or from `since` where that is later (reference 02 §5.5).
+    """
+    scheduled = state.objects.get(key)
+    if scheduled is None or not _heeds_estimates(state, scheduled) or scheduled.answered(state.leaving):
+        return None
+    binding, placed, spec = scheduled.binding, scheduled.placed, scheduled.spec
+    if not isinstance(binding, BindingRequested) or spec is None or not _is_ours(binding, spec, scheduler):
+        return None
+    asked = [scheduled.touched, since]
+    asked += [state.left_at.get(target.name, 0.0) for target in placed.clusters] if placed is not None else []
+    deadline = max(asked) + timeout
+    if now >= deadline:
+        return None
+    targets = standing(placed, scheduled.eviction, scheduled.eviction_seq)
+    try:
+        view = binding_view(_with_targets(spec, scheduled, targets))
+        return deadline if _why(state, view, _status(placed), placed, targets) is not None else None
+    except (msgspec.ValidationError, QuantityError, ValueError):
+        return None
+
+
+def _status(placed: PlacementDecided | PlacementFailed | None) -> Status:
+    return Status(
+        placed.affinity_name if placed is not None else "",
+        _time(placed.scheduled_at) if placed is not None and placed.scheduled_at else None,
+    )
 
 
 def _why(
@@ -153,11 +190,20 @@ def _with_targets(spec: Manifest, scheduled: Scheduled, targets: tuple[TargetClu
     return full
 
 
-def _estimates(scheduled: Scheduled, view: BindingView) -> list[Estimate]:
+def _estimates(state: SchedulerState, scheduled: Scheduled) -> tuple[ClusterEstimate, ...]:
+    """The opinions that count: those of an estimate which saw what this decision is about."""
     estimate = scheduled.estimate
-    if estimate is None or estimate.uid != scheduled.uid or not view.workload:
-        return []
-    return [{entry.cluster: entry.replicas for entry in estimate.estimates}]
+    if estimate is None or not _heeds_estimates(state, scheduled) or not scheduled.answered(state.leaving):
+        return ()
+    return tuple(item for item in estimate.estimates if item.replicas >= 0)
+
+
+def _heeds_estimates(state: SchedulerState, scheduled: Scheduled) -> bool:
+    return scheduled.by_room and state.has_estimator
+
+
+def _answers(estimates: tuple[ClusterEstimate, ...]) -> list[Estimate]:
+    return [{item.cluster: item.replicas for item in estimates}] if estimates else []
 
 
 def _targets(decision: Decision, *, counts: bool) -> tuple[TargetCluster, ...]:

@@ -9,3 +9,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fiel
     """`scheduler_name`: bindings that name another scheduler are left alone."""
 
     scheduler_name: str = "default-scheduler"
+    enable_scheduler_estimator: bool = True
+    """Whether estimates count; where no estimator ever ran nothing is waited for either way."""
+    scheduler_estimator_timeout: float = 3.0
+    """Seconds a decision waits for an estimate before the members' summaries alone have to do."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,11 +13,13 @@ from schemas.events.binding import BindingEvent, BindingReleased, BindingRequest
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
+from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import placement as placement_subject
 from services._rules.end_of_life import over
+from services._rules.estimation_asking import answers, asked_at, divides_by_room
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.read import cluster_view
 
@@ -34,8 +36,13 @@ class Scheduled(Struct):
     eviction: EvictionEvent | None = None
     eviction_seq: int = 0
     estimate: CapacityEstimated | None = None
+    estimate_seq: int = 0
     spec: Manifest | None = None
     """The binding's spec, decoded once per binding fact."""
+    by_room: bool = False
+    """Whether its replicas are divided by what clusters have room for."""
+    touched: float = 0.0
+    """When the log stored the latest request or eviction, in seconds since 1970."""
 
     @property
     def placed(self) -> PlacementDecided | PlacementFailed | None:
@@ -49,6 +56,11 @@ class Scheduled(Struct):
     def uid(self) -> str:
         """Uid of the template that the binding speaks of."""
         return self.binding.uid if self.binding is not None else ""
+
+    def answered(self, leaving: Mapping[str, int]) -> bool:
+        """Whether the latest estimate saw all that may make the object scheduled anew."""
+        position = asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving)
+        return answers(self.estimate, self.uid, position)
 
 
 class _Change(Struct, frozen=True):
@@ -67,6 +79,11 @@ class SchedulerState(Struct):
     shapes: dict[str, _Change] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     subjects: dict[str, int] = field(default_factory=dict)
+    leaving: dict[str, int] = field(default_factory=dict)
+    """Positions at which clusters were seen to be deleted or gone."""
+    left_at: dict[str, float] = field(default_factory=dict)
+    has_estimator: bool = False
+    """Whether an estimator ever led here: where there is none nobody waits for it."""
 
     def of(self, key: ObjectKey) -> Scheduled:
         """Facets of one object, made on first mention."""
@@ -76,13 +93,15 @@ class SchedulerState(Struct):
         return scheduled
 
 
-def fold(state: SchedulerState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
-    """Apply one fact and name the objects that have to be looked at."""
+def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: float = 0.0) -> Iterable[ObjectKey]:
+    """Apply one fact, `stored` at some time, and name the objects that have to be looked at."""
     match event:
         case BindingRequested() | BindingReleased():
             scheduled = state.of(event.key)
             scheduled.binding, scheduled.binding_seq = event, seq
             scheduled.spec = msgspec.json.decode(event.spec) if isinstance(event, BindingRequested) else None
+            scheduled.by_room = scheduled.spec is not None and divides_by_room(scheduled.spec)
+            scheduled.touched = stored
             return (event.key,)
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             scheduled = state.of(event.key)
@@ -92,15 +111,26 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known) -> Iterabl
         case EvictionRequested() | EvictionFinished():
             scheduled = state.of(event.key)
             scheduled.eviction, scheduled.eviction_seq = event, seq
+            scheduled.touched = stored
             return (event.key,)
         case CapacityEstimated():
-            state.of(event.key).estimate = event
+            scheduled = state.of(event.key)
+            scheduled.estimate, scheduled.estimate_seq = event, seq
             return (event.key,)
+        case LeaseTaken():
+            state.has_estimator = state.has_estimator or event.service == "estimator"
+            return ()
         case ClusterChanged():
+            if event.deleting:
+                state.leaving[event.name], state.left_at[event.name] = seq, stored
+            else:
+                state.leaving.pop(event.name, None)
+                state.left_at.pop(event.name, None)
             return _cluster_changed(state, event)
         case ClusterRemoved():
             state.clusters = state.clusters.without(event.name)
             state.shapes.pop(event.name, None)
+            state.leaving[event.name], state.left_at[event.name] = seq, stored
             return [key for key, scheduled in state.objects.items() if _runs_in(scheduled, event.name)]
         case _:
             return ()
@@ -140,3 +170,7 @@ def forget(state: SchedulerState, purged: Purged) -> None:
         if scheduled is not None and over(scheduled.binding, scheduled.placement, scheduled.eviction):
             del state.objects[key]
             state.subjects.pop(placement_subject(key), None)
+    for name in purged.clusters:
+        if name not in state.clusters.by_name:
+            state.leaving.pop(name, None)
+            state.left_at.pop(name, None)

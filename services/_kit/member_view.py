@@ -1,0 +1,127 @@
+"""Watches the nodes and pods of one member and folds them into the compact view of its rooms."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube_watch import Reflector
+from services._rules.estimation_rooms import MemberRooms
+
+log = structlog.get_logger("member_view")
+
+Manifest = dict[str, Any]
+LONGEST_PAUSE_SECONDS: Final = 15.0
+
+
+class _Nodes:
+    def __init__(self, rooms: MemberRooms) -> None:
+        self._rooms = rooms
+
+    def listed(self, objects: list[Manifest]) -> None:
+        """Take a complete list of nodes."""
+        self._rooms.list_nodes(objects)
+
+    def changed(self, kind: str, manifest: Manifest) -> None:
+        """Take one change of a node."""
+        if kind == "DELETED":
+            self._rooms.drop_node(manifest["metadata"]["name"])
+        else:
+            self._rooms.put_node(manifest)
+
+
+class _Pods:
+    def __init__(self, rooms: MemberRooms) -> None:
+        self._rooms = rooms
+
+    def listed(self, objects: list[Manifest]) -> None:
+        """Take a complete list of pods."""
+        self._rooms.list_pods(objects)
+
+    def changed(self, kind: str, manifest: Manifest) -> None:
+        """Take one change of a pod."""
+        if kind == "DELETED":
+            metadata = manifest["metadata"]
+            self._rooms.drop_pod(metadata.get("namespace", ""), metadata["name"])
+        else:
+            self._rooms.put_pod(manifest)
+
+
+class MemberView:
+    """Keeps `rooms` in step with a member from `start` until `close`; `on_change` hears of every batch."""
+
+    def __init__(
+        self,
+        cluster: str,
+        opener: Callable[[], Awaitable[KubeClient]],
+        rooms: MemberRooms,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._opener = opener
+        self._rooms = rooms
+        self._on_change = on_change
+        self._task: asyncio.Task[None] | None = None
+        self.trouble = "not connected yet"
+
+    def start(self) -> None:
+        """Open the member and follow it; what fails is tried again."""
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop following."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        pause = 0.1
+        while True:
+            try:
+                client = await self._opener()
+            except (ApiError, Unreachable, ValueError, OSError) as error:
+                self.trouble = str(error)
+                log.warning("member_not_opened", cluster=self._cluster, error=self.trouble, retry_in_seconds=pause)
+            else:
+                self.trouble = ""
+                try:
+                    await self._follow(client)
+                    self.trouble = "the member stopped serving nodes or pods"
+                except msgspec.MsgspecError as error:
+                    self.trouble = f"the member sent what is no node or pod: {error}"
+                finally:
+                    await client.close()
+                log.warning("member_not_followed", cluster=self._cluster, error=self.trouble)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _follow(self, client: KubeClient) -> None:
+        """Both watches; returns when one of the kinds is not served any more."""
+        reflectors = [
+            Reflector(
+                client,
+                resource_path("", "v1", resource),
+                follower,
+                api_version="v1",
+                kind=kind,
+                on_batch=self._on_change,
+            )
+            for resource, kind, follower in (
+                ("nodes", "Node", _Nodes(self._rooms)),
+                ("pods", "Pod", _Pods(self._rooms)),
+            )
+        ]
+        tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,165 @@
+"""Runs the estimator: keeps a view of every ready push member, answers what bindings ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from schemas.codec import Known
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.hints import Purged
+from schemas.keys import ObjectKey
+from schemas.subjects import object_key
+from services._kit.kube import KubeClient
+from services._kit.log import Message
+from services._kit.member_access import open_member
+from services._kit.member_view import MemberView
+from services._kit.service import NOTHING, BaseService, Context, Decision
+from services._rules.estimation_answers import Answers
+from services._rules.estimation_rooms import MemberRooms
+from services.estimator.decide import Later, decide
+from services.estimator.metrics import register
+from services.estimator.settings import EstimatorSettings
+from services.estimator.state import Access, EstimatorState, fold, forget
+
+
+class Estimator(BaseService[EstimatorState, ObjectKey]):
+    """Bindings and members' nodes in, estimates out."""
+
+    name = "estimator"
+    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "placement.>")
+
+    def __init__(self, settings: EstimatorSettings) -> None:
+        self._settings = settings
+        self._context: Context[EstimatorState, ObjectKey] | None = None
+        self._control: KubeClient | None = None
+        self._views: dict[str, tuple[Access, MemberView]] = {}
+        self._quiet: dict[str, asyncio.TimerHandle] = {}
+        self._acting = False
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def new_state(self) -> EstimatorState:
+        """An empty projection."""
+        return EstimatorState()
+
+    def fold(self, state: EstimatorState, message: Message, event: Known) -> Iterable[ObjectKey]:
+        """Apply one fact; members come and go with their clusters."""
+        touched = fold(state, message.seq, message.subject, event)
+        if self._acting and isinstance(event, ClusterChanged | ClusterRemoved):
+            self._attend(event.name)
+        return touched
+
+    def forget(self, state: EstimatorState, purged: Purged) -> None:
+        """Drop the tombstones of what is gone."""
+        forget(state, purged)
+
+    def last_seq(self, state: EstimatorState, subject: str) -> int:
+        """Position of the last estimate of a subject."""
+        return state.subjects.get(subject, 0)
+
+    def unreadable(self, state: EstimatorState, message: Message) -> Iterable[ObjectKey]:
+        """The object whose facet a newer version wrote."""
+        return () if message.subject.startswith("cluster.") else (object_key(message.subject),)
+
+    def recover(self, state: EstimatorState) -> Iterable[ObjectKey]:
+        """Objects that wait for an estimate, or for room."""
+        return [*state.due(), *state.unplaced]
+
+    def decide(self, state: EstimatorState, key: ObjectKey, now: float) -> Decision:
+        """The estimate of one object."""
+        found = decide(state, key, now)
+        match found:
+            case None:
+                return NOTHING
+            case Later():
+                return Decision(wake_at=found.at)
+            case _:
+                return Decision(events=(found,))
+
+    async def start(self, context: Context[EstimatorState, ObjectKey]) -> None:
+        """Open the control plane, which holds the members' credentials."""
+        self._context = context
+        self._control = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        register(context.metrics.reads, context.projection.state)
+
+    async def on_leading(self) -> None:
+        """Watch every member."""
+        assert self._context is not None
+        self._acting = True
+        for name in list(self._context.projection.state.access):
+            self._attend(name)
+
+    async def on_following(self) -> None:
+        """Another instance estimates now."""
+        self._acting = False
+        views, self._views = self._views, {}
+        quiet, self._quiet = self._quiet, {}
+        for timer in quiet.values():
+            timer.cancel()
+        if self._context is not None:
+            state = self._context.projection.state
+            state.answers.clear()
+            state.opening.clear()
+        await asyncio.gather(*(view.close() for _, view in views.values()))
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self.on_following()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        if self._control is not None:
+            await self._control.close()
+
+    def _attend(self, name: str) -> None:
+        """Make the view of a member fit its access data: none unless it is a ready push member."""
+        assert self._context is not None
+        state = self._context.projection.state
+        access = state.access.get(name)
+        current = self._views.get(name)
+        if current is not None and current[0] == access:
+            return
+        if current is not None:
+            del self._views[name], state.answers[name]
+            state.opening.pop(name, None)
+            self._stop_timer(name)
+            task = asyncio.create_task(current[1].close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        if access is None:
+            return
+        rooms = MemberRooms()
+        view = MemberView(name, self._opener(access), rooms, partial(self._changed, name, rooms))
+        self._views[name] = (access, view)
+        state.answers[name] = Answers(rooms)
+        state.opening[name] = self._context.clock.now() + self._settings.member_sync_timeout
+        view.start()
+
+    def _opener(self, access: Access) -> Callable[[], Awaitable[KubeClient]]:
+        async def open_client() -> KubeClient:
+            assert self._control is not None
+            return await open_member(self._control, access.spec())
+
+        return open_client
+
+    def _changed(self, name: str, rooms: MemberRooms) -> None:
+        """Something was folded into a view: answer who waited for it; estimate the unplaced once it is quiet."""
+        assert self._context is not None
+        state = self._context.projection.state
+        if not rooms.complete:
+            return
+        if state.opening.pop(name, None) is not None:
+            self._context.mark([*state.due(), *state.unplaced])
+            return
+        if state.unplaced and name not in self._quiet:
+            period = self._settings.member_quiet_period
+            self._quiet[name] = asyncio.get_running_loop().call_later(period, self._settled, name)
+
+    def _settled(self, name: str) -> None:
+        assert self._context is not None
+        self._stop_timer(name)
+        self._context.mark(list(self._context.projection.state.unplaced))
+
+    def _stop_timer(self, name: str) -> None:
+        timer = self._quiet.pop(name, None)
+        if timer is not None:
+            timer.cancel()

@@ -1,0 +1,24 @@
+"""The catalogue of the estimator's metrics; the runtime's own are in services/_kit/metrics.py."""
+
+from __future__ import annotations
+
+from services._kit.metrics import ReadCollector
+from services.estimator.state import EstimatorState
+
+
+def register(reads: ReadCollector, state: EstimatorState) -> None:
+    """Offer what is watched and what waits for an answer."""
+
+    def size(part: int) -> int:
+        return sum(answers.rooms.size[part] for answers in state.answers.values())
+
+    reads.gauge("estimator_members", "Members whose nodes are watched", lambda: len(state.answers))
+    reads.gauge(
+        "estimator_members_known",
+        "Members whose nodes and pods are all known",
+        lambda: sum(answers.rooms.complete for answers in state.answers.values()),
+    )
+    reads.gauge("estimator_nodes", "Nodes in the views of members", lambda: size(0))
+    reads.gauge("estimator_pods", "Pods in the views of members", lambda: size(1))
+    reads.gauge("estimator_unanswered", "Objects whose estimate is due", lambda: len(list(state.due())))
+    reads.gauge("estimator_unplaced", "Objects that are estimated again when room changes", lambda: len(state.unplaced))

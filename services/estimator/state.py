@@ -1,0 +1,198 @@
+"""Projects the bindings that are divided by room, what stands of them, the clusters, and the estimates already made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from schemas.codec import Known
+from schemas.events.binding import BindingReleased, BindingRequested
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.estimate import CapacityEstimated
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
+from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased, TargetCluster
+from schemas.hints import Purged
+from schemas.keys import ObjectKey
+from schemas.subjects import estimate as estimate_subject
+from services._rules.effective import standing
+from services._rules.estimation_answers import Answers
+from services._rules.estimation_asking import answers, asked_at, divides_by_room
+from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.read import cluster_view
+
+Manifest = dict[str, Any]
+
+
+class Asked(Struct):
+    """What of one object tells whether and what to estimate; `spec` is None where nobody asks."""
+
+    uid: str = ""
+    spec: Manifest | None = None
+    binding_seq: int = 0
+    placement: PlacementDecided | PlacementFailed | None = None
+    eviction: EvictionEvent | None = None
+    eviction_seq: int = 0
+    estimate: CapacityEstimated | None = None
+
+    @property
+    def placed(self) -> PlacementDecided | PlacementFailed | None:
+        """The placement in force for the present uid."""
+        return self.placement if self.placement is not None and self.placement.uid == self.uid else None
+
+    @property
+    def targets(self) -> tuple[TargetCluster, ...]:
+        """Clusters that run it, without those it was evicted from."""
+        return standing(self.placed, self.eviction, self.eviction_seq)
+
+    @property
+    def unplaced(self) -> bool:
+        """Whether an estimate is wanted whenever there is news: what should run does not."""
+        return self.spec is not None and isinstance(self.placed, PlacementFailed)
+
+    def position(self, leaving: dict[str, int]) -> int:
+        """Up to where an estimate must have looked."""
+        return asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving)
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """How a ready push member is reached: everything whose change needs a new connection."""
+
+    uid: str
+    endpoint: str = ""
+    secret: tuple[str, str] = ("", "")
+    insecure: bool = False
+
+    def spec(self) -> Manifest:
+        """The part of a Cluster spec that opening a connection reads."""
+        namespace, name = self.secret
+        return {
+            "apiEndpoint": self.endpoint,
+            "secretRef": {"namespace": namespace, "name": name},
+            "insecureSkipTLSVerification": self.insecure,
+        }
+
+
+class EstimatorState(Struct):
+    """The projection of the estimator, and the views of members that its shell keeps in step."""
+
+    objects: dict[ObjectKey, Asked] = field(default_factory=dict)
+    unplaced: set[ObjectKey] = field(default_factory=set)
+    clusters: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
+    leaving: dict[str, int] = field(default_factory=dict)
+    access: dict[str, Access] = field(default_factory=dict)
+    subjects: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, Answers] = field(default_factory=dict)
+    opening: dict[str, float] = field(default_factory=dict)
+    """Members whose first lists are on their way, and until when they are waited for (seconds since 1970)."""
+
+    def of(self, key: ObjectKey) -> Asked:
+        """What is known of one object, made on first mention."""
+        asked = self.objects.get(key)
+        if asked is None:
+            asked = self.objects[key] = Asked()
+        return asked
+
+    def is_due(self, asked: Asked) -> bool:
+        """Whether an estimate is asked for and no present one answers."""
+        return asked.spec is not None and not answers(asked.estimate, asked.uid, asked.position(self.leaving))
+
+    def due(self) -> Iterator[ObjectKey]:
+        """Objects that wait for an estimate."""
+        return (key for key, asked in self.objects.items() if self.is_due(asked))
+
+
+def fold(state: EstimatorState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
+    """Apply one fact and name the objects that have to be looked at."""
+    match event:
+        case BindingRequested() | BindingReleased():
+            asked = state.of(event.key)
+            asked.uid, asked.binding_seq, asked.spec = event.uid, seq, None
+            if isinstance(event, BindingRequested) and event.policy is not None:
+                spec = msgspec.json.decode(event.spec)
+                asked.spec = spec if divides_by_room(spec) else None
+        case PlacementDecided() | PlacementFailed():
+            asked = state.of(event.key)
+            asked.placement = event
+        case PlacementReleased():
+            asked = state.of(event.key)
+            asked.placement = None
+        case EvictionRequested() | EvictionFinished():
+            asked = state.of(event.key)
+            asked.eviction, asked.eviction_seq = event, seq
+        case CapacityEstimated():
+            state.of(event.key).estimate = event
+            state.subjects[subject] = seq
+            return ()
+        case ClusterChanged() | ClusterRemoved():
+            return _cluster(state, seq, event)
+        case _:
+            return ()
+    if asked.unplaced:
+        state.unplaced.add(event.key)
+    else:
+        state.unplaced.discard(event.key)
+    return (event.key,) if asked.spec is not None else ()
+
+
+def _cluster(state: EstimatorState, seq: int, event: ClusterChanged | ClusterRemoved) -> Iterable[ObjectKey]:
+    """A cluster changed: objects that run in one that leaves, and those that could not be placed."""
+    name = event.name
+    if isinstance(event, ClusterRemoved):
+        state.clusters = state.clusters.without(name)
+        state.access.pop(name, None)
+        state.leaving[name] = seq
+    else:
+        manifest: Manifest = msgspec.json.decode(event.manifest)
+        view = cluster_view(manifest)
+        if event.deleting:
+            view = msgspec.structs.replace(view, deleting=True)
+        state.clusters = state.clusters.with_cluster(view)
+        access = _access(event.uid, manifest)
+        if access is None:
+            state.access.pop(name, None)
+        else:
+            state.access[name] = access
+        if event.deleting:
+            state.leaving[name] = seq
+        else:
+            state.leaving.pop(name, None)
+    if name not in state.leaving:
+        return list(state.unplaced)
+    concerned = [
+        key
+        for key, asked in state.objects.items()
+        if asked.placed is not None and any(target.name == name for target in asked.placed.clusters)
+    ]
+    return [*concerned, *state.unplaced]
+
+
+def _access(uid: str, manifest: Manifest) -> Access | None:
+    """Access to a push member that is ready; of any other nothing can be said."""
+    spec = manifest.get("spec") or {}
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+    if spec.get("syncMode") != "Push" or not ready:
+        return None
+    ref = spec.get("secretRef") or {}
+    return Access(
+        uid=uid,
+        endpoint=spec.get("apiEndpoint") or "",
+        secret=(ref.get("namespace") or "", ref.get("name") or ""),
+        insecure=bool(spec.get("insecureSkipTLSVerification")),
+    )
+
+
+def forget(state: EstimatorState, purged: Purged) -> None:
+    """Drop objects that are gone from the log, unless something new was said of them."""
+    for gone in purged.objects:
+        asked = state.objects.get(gone.key)
+        if asked is not None and asked.spec is None and asked.binding_seq <= gone.position:
+            del state.objects[gone.key]
+            state.unplaced.discard(gone.key)
+            state.subjects.pop(estimate_subject(gone.key), None)
+    for name in purged.clusters:
+        if name not in state.clusters.by_name:
+            state.leaving.pop(name, None)

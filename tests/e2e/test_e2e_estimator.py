@@ -1,0 +1,137 @@
+"""Division by room as a user meets it: what fits in the sum of a member but on none of its nodes is not sent there."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from tests.e2e.fleet import Fleet, until, until_equal
+from tests.e2e.kubectls import current_kubectl
+from tests.e2e.space import Space
+
+# Two members with three nodes of four CPUs each.
+SETTINGS = {"FLEETLOG_MEMBER_CPU": "4", "FLEETLOG_SCHEDULER_ESTIMATOR_TIMEOUT": "0.5"}
+AGGREGATED = {
+    "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+}
+BY_ROOM = {
+    "replicaScheduling": {
+        "replicaSchedulingType": "Divided",
+        "replicaDivisionPreference": "Weighted",
+        "weightPreference": {"dynamicWeight": "AvailableReplicas"},
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Two push members with small nodes."""
+    if not current_kubectl():
+        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
+    made = Fleet(tmp_path_factory.mktemp("estimator"), ("--members", "2"), SETTINGS).start()
+    try:
+        yield made
+    finally:
+        made.stop()
+    assert made.failures() == []
+
+
+@pytest.fixture
+def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
+    """A namespace of its own, present in every member; what ran in it is gone afterwards."""
+    made = Space(fleet, f"t{abs(hash(request.node.name)) % 16**8:08x}")
+    made.control.run("create", "namespace", made.name)
+    for member in made.member.values():
+        until(f"namespace {made.name}", lambda m=member: m.get("namespace", made.name))
+    yield made
+    made.control.run("delete", "deployments,propagationpolicies", "--all", namespace=made.name)
+    for name, member in made.member.items():
+        until_equal(f"pods left in {name}", lambda m=member: m.names("pods", made.name), [])
+
+
+def deploy(space: Space, name: str, replicas: int, cpu: str, placement: dict[str, Any]) -> None:
+    web = space.load("web.yaml")
+    web["metadata"]["name"] = name
+    web["spec"]["replicas"] = replicas
+    for part in (web["spec"]["selector"]["matchLabels"], web["spec"]["template"]["metadata"]["labels"]):
+        part["app"] = name
+    web["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    space.policy(web, placement)
+    space.apply(web)
+
+
+def assigned(space: Space, name: str) -> dict[str, int]:
+    """Replicas by cluster, as the binding says."""
+    binding = space.control.get("rb", f"{name}-deployment", space.name) or {}
+    return {item["name"]: item.get("replicas", 0) for item in binding.get("spec", {}).get("clusters") or []}
+
+
+def scheduled(space: Space, name: str) -> str:
+    """Reason of the binding's Scheduled condition."""
+    binding = space.control.get("rb", f"{name}-deployment", space.name) or {}
+    conditions = binding.get("status", {}).get("conditions") or []
+    return next((str(item["reason"]) for item in conditions if item["type"] == "Scheduled"), "")
+
+
+def ready(space: Space, name: str) -> int:
+    held = space.control.get("deployment", name, space.name) or {}
+    return int((held.get("status") or {}).get("readyReplicas") or 0)
+
+
+def missed(fleet: Fleet) -> float:
+    """Decisions that the scheduler made without an answer."""
+    with urlopen(f"http://127.0.0.1:{fleet.installation.port('scheduler')}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in lines
+        if line.startswith("fleetlog_scheduler_estimates_total") and 'answer="missed"' in line
+    )
+
+
+@contextmanager
+def paused(fleet: Fleet, service: str) -> Iterator[None]:
+    """A service that does not move."""
+    pid = fleet.pid(service)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_replicas_go_where_single_nodes_have_room_for_them(space: Space) -> None:
+    # A member's sum of 12 CPUs would hold four replicas of three CPUs, its nodes of four CPUs hold one each.
+    deploy(space, "packed", 4, "3", AGGREGATED)
+    until_equal("shares", lambda: assigned(space, "packed"), {"member1": 2, "member2": 2})
+    until_equal("ready replicas", lambda: ready(space, "packed"), 4)
+    deploy(space, "weighed", 4, "2", BY_ROOM)
+    until_equal("shares", lambda: assigned(space, "weighed"), {"member1": 2, "member2": 2})
+    until_equal("ready replicas", lambda: ready(space, "weighed"), 4)
+    # Two CPUs are free in each member now, one on each of two nodes.
+    deploy(space, "late", 1, "2", BY_ROOM)
+    until_equal("reason", lambda: scheduled(space, "late"), "Unschedulable")
+    assert assigned(space, "late") == {}
+    for member in space.member.values():
+        assert member.get("deployment", "late", space.name) is None
+    space.control.delete("deployment", "weighed", space.name)
+    until_equal("shares once nodes are free again", lambda: sum(assigned(space, "late").values()), 1)
+    until_equal("ready replicas", lambda: ready(space, "late"), 1)
+
+
+def test_without_an_answer_the_summaries_decide(space: Space, fleet: Fleet) -> None:
+    before = missed(fleet)
+    with paused(fleet, "estimator"):
+        deploy(space, "silent", 4, "3", AGGREGATED)
+        until_equal("shares by the sums of members", lambda: list(assigned(space, "silent").values()), [4])
+    assert missed(fleet) == before + 1
+    fleet.kill("estimator")
+    deploy(space, "heard", 2, "1", AGGREGATED)
+    until_equal("replicas", lambda: sum(assigned(space, "heard").values()), 2)
+    assert missed(fleet) <= before + 2
