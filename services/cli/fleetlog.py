@@ -32,7 +32,7 @@ DEFAULT_DIRECTORY = Path(".fleetlog")
 @app.command(
     epilog="""Examples:
 
-fleetlog up                               # three simulated members
+fleetlog up                               # three simulated members, member3 with an agent
 
 fleetlog up --members 5 --dir /tmp/fleet
 

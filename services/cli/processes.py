@@ -35,11 +35,13 @@ PRELOADED: Final = (
     "schemas.codec",
     "services._kit.main",
     "services._kit.kube",
+    "services.agent.app",
     "services.apiserver.server",
     "services.cluster_monitor.app",
     "services.detector.app",
     "services.executor.app",
     "services.override_renderer.app",
+    "services.registrar.app",
     "services.scheduler.app",
     "services.status_aggregator.app",
 )

@@ -125,7 +125,7 @@ def _elsewhere(layout: Layout | None, name: str, place: Path) -> str:
     block = accounts_config("hub", _PASSWORD, [AgentIdentity(*item) for item in agents.items()])
     return (
         "The log's server has to let its agent in; nothing was changed there. Its configuration needs these accounts\n"
-        "(or the same exports and imports as claims of an operator's account tokens: docs/pull-members.md), and two\n"
+        "(or the same exports and imports as claims of an operator's account tokens: docs/joining.md), and two\n"
         "reloads after the change (nats-server --signal reload):\n\n"
         f"{block}\n{start_agent(name, place, url)}"
     )
