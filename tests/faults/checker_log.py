@@ -75,7 +75,7 @@ def causes(messages: Sequence[Message], since: int) -> list[str]:
 
 
 Fold = Callable[[Any, Message, Known], object]
-_FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
+FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
     (
         detector.__name__,
         DetectorState,
@@ -127,15 +127,14 @@ _TELL_TIMES = frozenset({"services.gateway", executor.__name__, failover.__name_
 def folds(messages: Sequence[Message], observed: Sequence[Message]) -> list[str]:
     """Two folds of the log give the same state, and so does a fold of what a fresh start reads."""
     complaints = []
-    for name, new, aggregates, fold in _FOLDS:
-        wanted = frozenset(aggregates)
-        relevant = [(m, decode(m.subject, m.data)) for m in (*messages, *observed) if split(m.subject)[0] in wanted]
+    for name, new, aggregates, fold in FOLDS:
+        read = relevant(messages, observed, aggregates)
         first, second = new(), new()
-        _run(first, relevant, fold)
-        _run(second, relevant, fold)
+        run(first, read, fold)
+        run(second, read, fold)
         present = new()
-        newest = {message.subject: (message, event) for message, event in relevant}
-        _run(
+        newest = {message.subject: (message, event) for message, event in read}
+        run(
             present,
             sorted(newest.values(), key=lambda pair: (pair[0].subject.startswith("observed"), pair[0].seq)),
             fold,
@@ -177,6 +176,15 @@ def difference(first: Any, second: Any, where: str) -> str:
     return next((found for pair in pairs if (found := difference(*pair))), "")
 
 
-def _run(state: Any, relevant: Iterable[tuple[Message, Known]], fold: Fold) -> None:
-    for message, event in relevant:
+def relevant(
+    messages: Iterable[Message], observed: Iterable[Message], aggregates: Sequence[str]
+) -> list[tuple[Message, Known]]:
+    """What a service that reads these aggregates reads, FACTS first."""
+    wanted = frozenset(aggregates)
+    return [(m, decode(m.subject, m.data)) for m in (*messages, *observed) if split(m.subject)[0] in wanted]
+
+
+def run(state: Any, read: Iterable[tuple[Message, Known]], fold: Fold) -> None:
+    """Fold messages into a state."""
+    for message, event in read:
         fold(state, message, event)

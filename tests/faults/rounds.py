@@ -1,53 +1,40 @@
-"""Fault rounds: load, kills with -9 in the midst of it, the checker, a restart of everything, and the checker again."""
+"""Looks at a running installation: its objects, its log, what its services say; and waits until it has settled."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
 import aiohttp
-from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
+from schemas.codec import decode
+from schemas.events.lease import LeaseTaken
+from schemas.subjects import lease
 from services._kit.connection import Connection
 from services._kit.errors import LogError
 from services._kit.jetstream_log import JetStreamLog
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.log import Message
-from services.cli.layout import CONTROL
+from services.cli.layout import CONTROL, agent_process
 from services.cli.up import SERVICES
 from tests.e2e.fleet import Fleet
-from tests.faults.checker import Audits, check_log, check_objects, check_quiet
+from tests.faults.checker import check_objects
 from tests.faults.rounds_load import Load
 
 SETTLE_SECONDS = 90.0
-_BUSY = ("fleetlog_dirty_keys", "fleetlog_in_flight_keys", "fleetlog_blocked_keys", "fleetlog_parked_keys")
-
-
-class Result(Struct):
-    """What a round did and what the checker had to say; times in seconds."""
-
-    number: int
-    victim: str
-    deployments: int
-    steps: int
-    retries: int = 0
-    load_seconds: float = 0.0
-    settle_seconds: float = 0.0
-    restart_seconds: float = 0.0
-    facts: int = 0
-    writes: int = 0
-    complaints: list[str] = []
-
-    @property
-    def ok(self) -> bool:
-        """Whether the checker found nothing."""
-        return not self.complaints
+_BUSY = (
+    "fleetlog_dirty_keys",
+    "fleetlog_in_flight_keys",
+    "fleetlog_blocked_keys",
+    "fleetlog_parked_keys",
+    "fleetlog_lane_backlog",
+    "fleetlog_agent_reports_waiting",
+)
 
 
 class Eyes:
@@ -58,6 +45,8 @@ class Eyes:
         self._stack = AsyncExitStack()
         self.control: KubeClient
         self.members: dict[str, KubeClient] = {}
+        self.beside: dict[str, int] = {}
+        """Ports of further instances."""
 
     async def __aenter__(self) -> Self:
         layout, installation = self._fleet.layout, self._fleet.installation
@@ -65,7 +54,9 @@ class Eyes:
         self.members = {member.name: await self._client(member.name) for member in installation.members}
         self._connection = await Connection.open(installation.log_access, name=f"rounds/{layout.directory.name}")
         self._stack.push_async_callback(self._connection.close)
-        self._http = await self._stack.enter_async_context(aiohttp.ClientSession())
+        self._http = await self._stack.enter_async_context(
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
+        )
         return self
 
     async def __aexit__(
@@ -78,9 +69,25 @@ class Eyes:
         self._stack.push_async_callback(client.close)
         return client
 
-    async def messages(self, stream: str) -> list[Message]:
-        """Everything a stream holds."""
-        return [message async for message in JetStreamLog(self._connection, stream).read((">",))]
+    async def messages(self, stream: str, filters: Sequence[str] = (">",)) -> list[Message]:
+        """What a stream holds of some subjects."""
+        return [message async for message in JetStreamLog(self._connection, stream).read(filters)]
+
+    async def leases(self, services: Iterable[str]) -> dict[str, tuple[str, float]]:
+        """Who leads each service, and since when (seconds since 1970, by the log's server)."""
+        log = JetStreamLog(self._connection, "FACTS")
+        found = {}
+        for name in services:
+            last = await log.last(lease(name))
+            event = decode(last.subject, last.data) if last is not None else None
+            if last is not None and isinstance(event, LeaseTaken):
+                found[name] = (event.instance, last.time)
+        return found
+
+    async def ask(self, subject: str, body: bytes = b"") -> bytes:
+        """Answer of a request to the log's server."""
+        answer: bytes = (await self._connection.request(subject, body, timeout=5.0)).data
+        return answer
 
     async def last_seq(self) -> int:
         """Where the log ends."""
@@ -89,10 +96,10 @@ class Eyes:
     async def busy(self) -> list[str]:
         """Services that have something to do, cannot do something, or do not answer."""
         installation = self._fleet.installation
+        agents = [agent_process(member.name) for member in installation.pull_members]
+        ports = [(name, installation.port(name)) for name in (*SERVICES, *agents)] + [*self.beside.items()]
         return [
-            complaint
-            for name in SERVICES
-            for complaint in await self._metrics(name, f"http://127.0.0.1:{installation.port(name)}")
+            complaint for name, port in ports for complaint in await self._metrics(name, f"http://127.0.0.1:{port}")
         ]
 
     async def unsampled(self) -> list[str]:
@@ -114,7 +121,7 @@ class Eyes:
                     return [f"{name}: not ready: {(await answer.text())[:300]}"]
             async with self._http.get(f"{url}/metrics") as answer:
                 text = await answer.text()
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, TimeoutError) as error:
             return [f"{name}: {error}"]
         found = []
         for family in text_string_to_metric_families(text):
@@ -143,89 +150,16 @@ async def settled(look: Callable[[], Awaitable[list[str]]], seconds: float = SET
         pause = min(pause * 1.3, 0.5)
 
 
-class Round:
-    """One round on a running installation."""
+async def settle(eyes: Eyes, load: Load, seconds: float = SETTLE_SECONDS) -> list[str]:
+    """Wait until members and templates are as they should be, every service rests, and the log grows no more."""
+    before = -1
 
-    def __init__(
-        self, fleet: Fleet, number: int, chance: random.Random, deployments: int, victims: Iterable[str]
-    ) -> None:
-        self._fleet = fleet
-        self._chance = chance
-        self._namespace = f"round-{number}-{chance.randrange(16**4):04x}"
-        self._moments = {
-            "service": chance.uniform(0.1, 0.9),
-            "nats": chance.uniform(0.1, 0.9),
-            "policy": chance.uniform(0.2, 0.8),
-        }
-        self.result = Result(number, chance.choice(sorted(victims)), deployments, 0)
+    async def look() -> list[str]:
+        nonlocal before
+        complaints = await check_objects(eyes.control, eyes.members, load.namespace, load.wanted, load.moved)
+        complaints = complaints or await eyes.busy()
+        end = await eyes.last_seq()
+        grown, before = end != before, end
+        return complaints or ([f"the log grows: {end}"] if grown else [])
 
-    async def run(self) -> Result:
-        """Load and kills, check, restart, check, clean up, check."""
-        result = self.result
-        audits = Audits({name: self._fleet.layout.audit(name) for name in self._fleet.members})
-        async with Eyes(self._fleet) as eyes:
-            load = Load(eyes.control, self._namespace, result.deployments, self._chance)
-            result.steps = load.total
-            began = time.monotonic()
-            before = await eyes.last_seq()
-            await self._load(load)
-            result.load_seconds = time.monotonic() - began
-            result.retries = load.retries
-            began = time.monotonic()
-            result.complaints += await self._settle(eyes, load)
-            result.settle_seconds = time.monotonic() - began
-            # A sample of capacity that is due anyway must not be mistaken for something a restart appends.
-            result.complaints += await settled(eyes.unsampled)
-            result.complaints += await self._settle(eyes, load)
-            facts = await eyes.messages("FACTS")
-            result.complaints += check_log(facts, await eyes.messages("OBSERVED"), before)
-            result.complaints += audits.needless()
-            result.facts, result.writes = len(facts), len(audits.ours())
-            end = await eyes.last_seq()
-        began = time.monotonic()
-        await asyncio.to_thread(self._restart)
-        audits = Audits({name: self._fleet.layout.audit(name) for name in self._fleet.members})
-        async with Eyes(self._fleet) as eyes:
-            load.rebind(eyes.control)
-            result.complaints += await self._settle(eyes, load)
-            result.complaints += check_quiet(await eyes.messages("FACTS"), end)
-            result.complaints += [f"{member}: written by a mere restart: {record}" for member, record in audits.ours()]
-            result.restart_seconds = time.monotonic() - began
-            await load.delete_all()
-            result.complaints += await self._settle(eyes, load)
-        result.complaints += self._fleet.failures()
-        return result
-
-    async def _load(self, load: Load) -> None:
-        await load.prepare()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(load.run())
-            group.create_task(self._kill(load, "service", self.result.victim))
-            group.create_task(self._kill(load, "nats", "nats"))
-            group.create_task(self._edit(load))
-
-    async def _kill(self, load: Load, moment: str, name: str) -> None:
-        await load.reached(self._moments[moment])
-        self._fleet.kill(name)
-
-    async def _edit(self, load: Load) -> None:
-        await load.reached(self._moments["policy"])
-        await load.move()
-
-    async def _settle(self, eyes: Eyes, load: Load) -> list[str]:
-        """Wait until members and templates are as they should be, every service rests, and the log grows no more."""
-        before = -1
-
-        async def look() -> list[str]:
-            nonlocal before
-            complaints = await check_objects(eyes.control, eyes.members, self._namespace, load.wanted, load.moved)
-            complaints = complaints or await eyes.busy()
-            end = await eyes.last_seq()
-            grown, before = end != before, end
-            return complaints or ([f"the log grows: {end}"] if grown else [])
-
-        return [f"not settled: {complaint}" for complaint in await settled(look)]
-
-    def _restart(self) -> None:
-        self._fleet.stop()
-        self._fleet.start()
+    return [f"not settled: {complaint}" for complaint in await settled(look, seconds)]

@@ -41,11 +41,11 @@ def shares(wanted: Wanted, moved: bool) -> dict[str, int]:
         case "everywhere":
             return dict.fromkeys(MEMBERS, wanted.replicas)
         case "divided":
-            return {"member1": wanted.replicas * 2 // 3, "member2": wanted.replicas // 3}
+            return {"member1": wanted.replicas * 2 // 3, "member3": wanted.replicas // 3}
         case "single":
-            return {"member3": wanted.replicas}
+            return {"member2": wanted.replicas}
         case "moving":
-            return {"member2" if moved else "member1": wanted.replicas}
+            return {"member3" if moved else "member1": wanted.replicas}
         case _:
             raise ValueError(wanted.shape)
 
@@ -74,7 +74,7 @@ def policies(namespace: str) -> list[Manifest]:
 
     weights = [
         {"targetCluster": {"clusterNames": ["member1"]}, "weight": 2},
-        {"targetCluster": {"clusterNames": ["member2"]}, "weight": 1},
+        {"targetCluster": {"clusterNames": ["member3"]}, "weight": 1},
     ]
     divided = {
         "replicaSchedulingType": "Divided",
@@ -85,9 +85,9 @@ def policies(namespace: str) -> list[Manifest]:
         policy("everywhere", {}),
         policy(
             "divided",
-            {"clusterAffinity": {"clusterNames": ["member1", "member2"]}, "replicaScheduling": divided},
+            {"clusterAffinity": {"clusterNames": ["member1", "member3"]}, "replicaScheduling": divided},
         ),
-        policy("single", {"clusterAffinity": {"clusterNames": ["member3"]}}),
+        policy("single", {"clusterAffinity": {"clusterNames": ["member2"]}}),
         policy("moving", {"clusterAffinity": {"clusterNames": ["member1"]}}),
         {
             "apiVersion": "policy.karmada.io/v1alpha1",
@@ -135,7 +135,7 @@ class Load:
         self.moved = False
         self.done = 0
         self.retries = 0
-        self._client = client
+        self.client = client
         self._progress = asyncio.Condition()
         self._scripts: dict[str, list[Step]] = {}
         for number in range(count):
@@ -146,7 +146,7 @@ class Load:
 
     def rebind(self, client: KubeClient) -> None:
         """Go on with another client: the API server was started anew."""
-        self._client = client
+        self.client = client
 
     def path(self, name: str = "") -> str:
         """URL path of the Deployments of the round, or of one."""
@@ -155,11 +155,11 @@ class Load:
     async def prepare(self) -> None:
         """Create the namespace and the policies."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
-        await self.insist(lambda: self._client.create("/api/v1/namespaces", body), "create")
+        await self.insist(lambda: self.client.create("/api/v1/namespaces", body), "create")
         for policy in policies(self.namespace):
             plural = "overridepolicies" if policy["kind"] == "OverridePolicy" else "propagationpolicies"
             path = resource_path("policy.karmada.io", "v1alpha1", plural, self.namespace)
-            await self.insist(lambda p=path, b=policy: self._client.create(p, b), "create")
+            await self.insist(lambda p=path, b=policy: self.client.create(p, b), "create")
 
     async def run(self, concurrency: int = 16) -> None:
         """Play every script; each Deployment's steps in order, different Deployments side by side."""
@@ -168,7 +168,7 @@ class Load:
         async def play(name: str) -> None:
             for step in self._scripts[name]:
                 async with free:
-                    await self._step(name, step)
+                    await self.step(name, step)
                 async with self._progress:
                     self.done += 1
                     self._progress.notify_all()
@@ -183,38 +183,39 @@ class Load:
             await self._progress.wait_for(lambda: self.done >= share * self.total)
 
     async def move(self) -> None:
-        """Edit the policy of the shape `moving`: member2 instead of member1."""
+        """Edit the policy of the shape `moving`: member3 instead of member1."""
         path = resource_path("policy.karmada.io", "v1alpha1", "propagationpolicies", self.namespace, "moving")
-        body: Manifest = {"spec": {"placement": {"clusterAffinity": {"clusterNames": ["member2"]}}}}
-        await self.insist(lambda: self._client.patch(path, body), "patch")
+        body: Manifest = {"spec": {"placement": {"clusterAffinity": {"clusterNames": ["member3"]}}}}
+        await self.insist(lambda: self.client.patch(path, body), "patch")
         self.moved = True
 
     async def delete_all(self) -> None:
         """Delete what is left."""
         for name, wanted in self.wanted.items():
             if wanted.replicas:
-                await self._step(name, Step("delete", 0, ""))
+                await self.step(name, Step("delete", 0, ""))
 
-    async def _step(self, name: str, step: Step) -> None:
+    async def step(self, name: str, step: Step) -> None:
+        """Make one request and remember what shall be so from then on."""
         wanted = self.wanted.get(name) or Wanted(self._shape[name], 0, "")
         replicas = step.replicas * (3 if wanted.shape == "divided" else 1)
         match step.verb:
             case "create":
                 wanted.replicas, wanted.image = replicas, step.image
                 body = deployment(self.namespace, name, wanted)
-                await self.insist(lambda: self._client.create(self.path(), body), "create")
+                await self.insist(lambda: self.client.create(self.path(), body), "create")
             case "scale":
                 wanted.replicas = replicas
                 change: Manifest = {"spec": {"replicas": replicas}}
-                await self.insist(lambda: self._client.patch(self.path(name), change), "patch")
+                await self.insist(lambda: self.client.patch(self.path(name), change), "patch")
             case "roll":
                 wanted.image = step.image
                 container = {"name": "main", "image": step.image}
                 roll: Manifest = {"spec": {"template": {"spec": {"containers": [container]}}}}
-                await self.insist(lambda: self._client.patch(self.path(name), roll), "patch")
+                await self.insist(lambda: self.client.patch(self.path(name), roll), "patch")
             case "delete":
                 wanted.replicas = 0
-                await self.insist(lambda: self._client.delete(self.path(name), propagation="Background"), "delete")
+                await self.insist(lambda: self.client.delete(self.path(name), propagation="Background"), "delete")
             case _:
                 raise ValueError(step.verb)
         self.wanted[name] = wanted

@@ -1,29 +1,28 @@
-"""Runs fault rounds and prints a table: `python -m tests.faults.run --rounds 10 --seed 7`."""
+"""Plays faults and prints a table: `python -m tests.faults.run --rounds 10 --seed 7 --only kill-log,member-500`."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 import secrets
+import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
-from services.cli.layout import CONTROL
-from services.cli.up import SERVICES
-from tests.e2e.fleet import Fleet
-from tests.faults.rounds import Result, Round
+from tests.faults.catalog import BY_NAME, FAULTS, Fault
+from tests.faults.ground import Ground, Unavailable
+from tests.faults.scene import Outcome, Scene
 
-_COLUMNS = "{:>5}  {:<18} {:>6} {:>6} {:>7} {:>7} {:>8} {:>9} {:>7} {:>7}  {}"
-SHOWN = 30
-
-
-def play(fleet: Fleet, number: int, seed: int, deployments: int, victims: Sequence[str] = SERVICES) -> Result:
-    """One round; all that is random in it comes from the seed and its number."""
-    return asyncio.run(Round(fleet, number, random.Random(f"{seed}/{number}"), deployments, victims).run())
+SHOWN = 20
+DEPLOYMENTS = 12
+_ROUND = "{:<22} {:>5} {:>6} {:>6} {:>6} {:>7} {:>7}  {:<16}  {:<12} {}"
+_TOTAL = "{:<22} {:>6} {:>6} {:>8} {:>8} {:>8}  {}"
 
 
 def say(text: str) -> None:
@@ -32,66 +31,129 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def row(result: Result) -> str:
-    """The line of a round in the table."""
-    return _COLUMNS.format(
-        result.number,
-        result.victim,
-        result.steps,
-        result.retries,
-        result.facts,
-        result.writes,
-        f"{result.load_seconds:.1f}s",
-        f"{result.settle_seconds:.1f}s",
-        f"{result.restart_seconds:.1f}s",
-        f"{result.load_seconds + result.settle_seconds + result.restart_seconds:.1f}s",
-        "ok" if result.ok else f"FAILED ({len(result.complaints)})",
-    )
+def play(ground: Ground, fault: Fault, number: int, seed: int, deployments: int = DEPLOYMENTS) -> Outcome:
+    """One round; all that is random in it comes from the seed, the fault's name and the number."""
+    return asyncio.run(Scene(ground, fault.name, number, seed, deployments).play(fault.play))
+
+
+def again(outcome: Outcome) -> str:
+    """The command that plays a round again."""
+    return f"python -m tests.faults.run --only {outcome.fault} --seed {outcome.seed} --round {outcome.number}"
+
+
+def row(outcome: Outcome) -> str:
+    """The line of a round."""
+    return _ROUND.format(
+        outcome.fault,
+        outcome.number,
+        outcome.steps,
+        outcome.facts,
+        outcome.writes,
+        f"{outcome.healed:.1f}s",
+        f"{outcome.seconds:.1f}s",
+        outcome.state,
+        "ok" if outcome.ok else f"FAILED ({len(outcome.complaints)})",
+        "; ".join(outcome.notes),
+    ).rstrip()
+
+
+def table(outcomes: Sequence[Outcome], skipped: dict[str, str], seed: int) -> list[str]:
+    """The result by fault: rounds, passed, seed, time, takeovers."""
+    lines = [
+        _TOTAL.format("fault", "rounds", "passed", "seed", "mean", "longest", "takeover (median, longest) / remark")
+    ]
+    for name in dict.fromkeys(outcome.fault for outcome in outcomes):
+        mine = [outcome for outcome in outcomes if outcome.fault == name]
+        times = [outcome.seconds for outcome in mine]
+        takeovers = [seconds for outcome in mine for seconds in outcome.takeovers]
+        lines.append(
+            _TOTAL.format(
+                name,
+                len(mine),
+                sum(outcome.ok for outcome in mine),
+                seed,
+                f"{sum(times) / len(times):.1f}s",
+                f"{max(times):.1f}s",
+                f"{median(takeovers):.2f}s {max(takeovers):.2f}s" if takeovers else "",
+            ).rstrip()
+        )
+    lines += [_TOTAL.format(name, 0, 0, seed, "", "", f"skipped: {why}") for name, why in skipped.items()]
+    return lines
+
+
+@contextmanager
+def standing(kind: type[Ground], directory: Path) -> Iterator[Ground]:
+    """A started ground; raises Unavailable."""
+    ground = kind(directory)
+    try:
+        ground.start()
+        yield ground
+    finally:
+        ground.stop()
+
+
+def play_all(
+    faults: Iterable[Fault], numbers: Sequence[int], seed: int, deployments: int, directory: Path
+) -> tuple[list[Outcome], dict[str, str]]:
+    """All rounds, ground by ground; the outcomes, and why which faults were skipped."""
+    by_ground: dict[type[Ground], list[Fault]] = {}
+    for fault in faults:
+        by_ground.setdefault(fault.ground, []).append(fault)
+    outcomes: list[Outcome] = []
+    skipped: dict[str, str] = {}
+    for kind, mine in by_ground.items():
+        try:
+            with standing(kind, directory / kind.__name__.lower()) as ground:
+                for fault in mine:
+                    for number in numbers[: fault.at_most]:
+                        outcome = play(ground, fault, number, seed, deployments)
+                        outcomes.append(outcome)
+                        say(row(outcome))
+                        for complaint in outcome.complaints[:SHOWN]:
+                            say(f"         {complaint[:1500]}")
+        except Unavailable as why:
+            skipped |= {fault.name: str(why) for fault in mine}
+    return outcomes, skipped
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the rounds; the exit code is 1 when any of them failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser = argparse.ArgumentParser(description=__doc__, epilog=f"faults: {', '.join(BY_NAME)}")
+    parser.add_argument("--rounds", type=int, default=10, help="of each fault; those that take long have a bound")
+    parser.add_argument("--round", type=int, default=0, help="only the round of this number")
     parser.add_argument("--seed", type=int, default=None, help="repeats a run; drawn at random otherwise")
-    parser.add_argument("--deployments", type=int, default=100)
+    parser.add_argument("--only", default="", help="names of faults, separated by commas")
+    parser.add_argument("--deployments", type=int, default=DEPLOYMENTS)
     parser.add_argument(
-        "--dir", type=Path, default=None, help="directory of the installation; a temporary one otherwise"
+        "--dir", type=Path, default=None, help="directory of the installations; a temporary one otherwise"
     )
-    parser.add_argument("--everything", action="store_true", help="kill API servers and members too, not services only")
     options = parser.parse_args(arguments)
+    names = [name.strip() for name in options.only.split(",") if name.strip()]
+    unknown = [name for name in names if name not in BY_NAME]
+    if unknown:
+        parser.error(f"there is no fault {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
+    faults = [BY_NAME[name] for name in names] or list(FAULTS)
+    numbers = [options.round] if options.round else list(range(1, options.rounds + 1))
     seed = options.seed if options.seed is not None else secrets.randbelow(10**6)
     directory = options.dir or Path(tempfile.mkdtemp(prefix="fleetlog-faults-"))
-    say(f"seed {seed}, installation in {directory}")
+    say(f"seed {seed}, installations in {directory}")
+    say(_ROUND.format("fault", "round", "steps", "facts", "writes", "healed", "all", "state", "result", "notes"))
+    # Told to end, the run still stops what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
-    fleet = Fleet(directory).start()
+    outcomes, skipped = play_all(faults, numbers, seed, options.deployments, directory)
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    if not failed and options.dir is None:
+        shutil.rmtree(directory, ignore_errors=True)
+    say("")
+    for outcome in failed:
+        say(f"failed, to play it again: {again(outcome)}")
+    for line in table(outcomes, skipped, seed):
+        say(line)
     say(
-        _COLUMNS.format(
-            "round",
-            "killed (+ nats)",
-            "steps",
-            "retry",
-            "facts",
-            "writes",
-            "load",
-            "settle",
-            "restart",
-            "all",
-            "result",
-        )
+        f"{len(outcomes) - len(failed)} of {len(outcomes)} rounds passed in "
+        f"{time.monotonic() - began:.0f} s; seed {seed}"
     )
-    failed = 0
-    victims = (*SERVICES, CONTROL, *fleet.members) if options.everything else SERVICES
-    try:
-        for number in range(1, options.rounds + 1):
-            result = play(fleet, number, seed, options.deployments, victims)
-            say(row(result))
-            failed += not result.ok
-            for complaint in result.complaints[:SHOWN]:
-                say(f"         {complaint}")
-    finally:
-        fleet.stop()
-    say(f"{options.rounds - failed} of {options.rounds} rounds passed in {time.monotonic() - began:.0f} s; seed {seed}")
     return 1 if failed else 0
 
 

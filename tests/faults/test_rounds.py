@@ -1,27 +1,31 @@
-"""Three fault rounds on one installation; `just faults` plays more of them."""
+"""A round of some faults on one installation; `just faults` plays all of them, and more often."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from services.cli.up import SERVICES
-from tests.e2e.fleet import Fleet
-from tests.faults.run import play, row
+from tests.faults.catalog import BY_NAME
+from tests.faults.ground import Ground
+from tests.faults.run import again, play, row, standing
 
-ROUNDS = 3
-DEPLOYMENTS = 60
+QUICK = (
+    "kill-before-append",
+    "kill-after-act",
+    "kill-and-restart",
+    "member-500",
+    "template-again",
+    "leader-frozen",
+)
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     """A started installation."""
-    made = Fleet(tmp_path_factory.mktemp("faults")).start()
-    yield made
-    made.stop()
+    with standing(Ground, tmp_path_factory.mktemp("faults")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +36,8 @@ def seed() -> int:
 
 @pytest.mark.faults
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
-def test_kills_under_load_leave_what_the_policies_say(fleet: Fleet, seed: int, number: int) -> None:
-    result = play(fleet, number, seed, DEPLOYMENTS, (*SERVICES, "agent-member3"))
-    found = "\n".join([row(result), *result.complaints[:20]])
-    again = f"python -m tests.faults.run --rounds {number} --seed {seed} --deployments {DEPLOYMENTS}"
-    assert result.ok, f"repeat with: {again}\n{found}\nlogs in {Path(fleet.layout.directory) / 'logs'}"
+@pytest.mark.parametrize("name", QUICK)
+def test_after_a_fault_everything_is_as_the_policies_say(ground: Ground, seed: int, name: str) -> None:
+    outcome = play(ground, BY_NAME[name], 1, seed)
+    found = "\n".join([row(outcome), *outcome.complaints[:20]])
+    assert outcome.ok, f"repeat with: {again(outcome)}\n{found}\nlogs in {ground.fleet.layout.directory / 'logs'}"

@@ -1,0 +1,46 @@
+"""The faults by name: what is played, on which installation, and how often at most in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from tests.faults import faults_again, faults_kill, faults_member, faults_restart, leading
+from tests.faults.ground import Ground
+from tests.faults.scene import Scene
+
+Play = Callable[[Scene], Awaitable[None]]
+
+
+class Fault(Struct, frozen=True):
+    """One fault; `at_most` bounds the rounds of those that take long."""
+
+    name: str
+    play: Play
+    ground: type[Ground] = Ground
+    at_most: int = 1000
+
+
+FAULTS = (
+    Fault("kill-before-append", faults_kill.before_append),
+    Fault("kill-after-append", faults_kill.after_append),
+    Fault("kill-before-act", faults_kill.before_act),
+    Fault("kill-after-act", faults_kill.after_act),
+    Fault("kill-log", faults_kill.log_server),
+    Fault("kill-and-restart", faults_restart.restart),
+    Fault("member-429", faults_member.too_many),
+    Fault("member-500", faults_member.failing),
+    Fault("member-500-writes", faults_member.failing_writes),
+    Fault("member-slow", faults_member.slow),
+    Fault("member-slow-30s", faults_member.very_slow, at_most=1),
+    Fault("member-refusing", faults_member.refusing),
+    Fault("template-again", faults_again.template),
+    Fault("cluster-again", faults_again.cluster),
+    Fault("cluster-again-unseen", faults_again.cluster_unseen),
+    Fault("leader-restarted", leading.restarted),
+    Fault("leader-killed", leading.killed),
+    Fault("leader-frozen", leading.zombie),
+    Fault("leader-frozen-30s", leading.long_zombie, at_most=1),
+)
+BY_NAME = {fault.name: fault for fault in FAULTS}

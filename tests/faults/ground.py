@@ -1,0 +1,94 @@
+"""Installations that faults are played on: started once, healed after every round, stopped at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from services._kit.fault_points import Point
+from services.cli.up import SERVICES
+from tests.e2e.fleet import Fleet
+from tests.faults.standbys import Standbys
+
+TAKEOVER_AFTER = 1.0
+
+
+class Unavailable(Exception):
+    """This machine cannot be made to show the fault; the message says why."""
+
+
+class Ground:
+    """One installation on this machine with its own log."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.points = directory / "fault-points"
+        self.fleet = self.make_fleet()
+        self.standbys = Standbys(self.fleet, TAKEOVER_AFTER)
+        self._seen_failures = 0
+
+    def environment(self) -> dict[str, str]:
+        """Settings of every service."""
+        return {"FLEETLOG_FAULT_POINTS": str(self.points), "FLEETLOG_TAKEOVER_AFTER": str(TAKEOVER_AFTER)}
+
+    def arguments(self) -> Sequence[str]:
+        """Arguments of `fleetlog up`."""
+        return ()
+
+    def make_fleet(self) -> Fleet:
+        """The installation, not started."""
+        return Fleet(self.directory / "installation", self.arguments(), self.environment())
+
+    def start(self) -> None:
+        """Start it; raises Unavailable where the machine does not allow for it."""
+        self.points.mkdir(parents=True, exist_ok=True)
+        self.fleet.start()
+
+    def heal(self) -> None:
+        """Take every fault back."""
+        for file in self.points.iterdir():
+            file.unlink()
+        for name in SERVICES:
+            self.signal(name, signal.SIGCONT)
+        self.standbys.thaw()
+        for member in self.fleet.members:
+            self.member_fault(member, mode="none")
+
+    def stop(self) -> None:
+        """Stop it."""
+        self.standbys.stop()
+        self.fleet.stop()
+
+    def failures(self) -> list[str]:
+        """Bugs that the services' logs tell of since the last look."""
+        found = self.fleet.failures()
+        new, self._seen_failures = found[self._seen_failures :], len(found)
+        return new
+
+    def order(self, service: str, point: Point, count: int) -> None:
+        """Let a service die when it comes to a point for the n-th time."""
+        file = self.points / f".{service}"
+        file.write_text(f"{point} {count}")
+        file.rename(self.points / service)
+
+    def ordered(self) -> list[str]:
+        """Services that have not come to their point yet."""
+        return sorted(file.name for file in self.points.iterdir())
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a process of the installation."""
+        pid = self.fleet.pid(name)
+        if pid:
+            os.kill(pid, number)
+
+    def member_fault(self, member: str, **fault: object) -> None:
+        """Set a fault of a simulated member's API: mode, delayMs, status."""
+        url = (self.fleet.layout.data(member) / "admin.url").read_text().strip()
+        headers = {"Authorization": f"Bearer {self.fleet.installation.token}", "Content-Type": "application/json"}
+        with urlopen(Request(f"{url}/faults", msgspec.json.encode(fault), headers), timeout=10):
+            return

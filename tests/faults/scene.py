@@ -1,0 +1,164 @@
+"""One round of one fault: load, the fault in the midst of it, everything healed, and the checker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from msgspec import Struct
+
+from schemas.subjects import escape
+from services._kit.log import Message
+from tests.faults.checker import Audits, check_log
+from tests.faults.checker_writes import identities, single_writers, state_hashes, still_there, writes
+from tests.faults.ground import Ground
+from tests.faults.rounds import Eyes, settle, settled
+from tests.faults.rounds_load import Load, Step
+
+Inject = Callable[[], Awaitable[None]]
+
+
+class Outcome(Struct, kw_only=True):
+    """What one round of a fault did and what the checker had to say; times in seconds."""
+
+    fault: str
+    number: int
+    seed: int
+    steps: int = 0
+    facts: int = 0
+    writes: int = 0
+    seconds: float = 0.0
+    healed: float = 0.0
+    """From the end of the fault until everything was as it should be."""
+    state: str = ""
+    """Digest of the folded log."""
+    notes: list[str] = []
+    takeovers: list[float] = []
+    complaints: list[str] = []
+
+    @property
+    def ok(self) -> bool:
+        """Whether the checker found nothing."""
+        return not self.complaints
+
+
+class Scene:
+    """What a fault may touch during its round."""
+
+    def __init__(self, ground: Ground, fault: str, number: int, seed: int, deployments: int) -> None:
+        self.ground = ground
+        self.fleet = ground.fleet
+        self.chance = random.Random(f"{seed}/{fault}/{number}")
+        self.outcome = Outcome(fault=fault, number=number, seed=seed)
+        self.eyes: Eyes
+        self.load: Load
+        self.shapes: tuple[str, ...] = ()
+        self._deployments = deployments
+        self.namespace = f"{fault}-{number}-{self.chance.randrange(16**4):04x}"
+
+    async def play(self, fault: Callable[[Scene], Awaitable[None]]) -> Outcome:
+        """The round; whatever goes wrong in it is a complaint."""
+        outcome, began = self.outcome, time.monotonic()
+        try:
+            async with AsyncExitStack() as self._stack:
+                self.eyes = await self._stack.enter_async_context(Eyes(self.fleet))
+                self.load = Load(self.eyes.control, self.namespace, self._deployments, self.chance)
+                outcome.steps = self.load.total
+                await self._round(fault)
+        except Exception:  # noqa: BLE001 - the next round has to run
+            outcome.complaints.append(traceback.format_exc())
+        finally:
+            await asyncio.to_thread(self.ground.heal)
+        outcome.complaints += self.ground.failures()
+        outcome.seconds = time.monotonic() - began
+        return outcome
+
+    async def reopen(self) -> None:
+        """Look through new connections: everything was started anew."""
+        await self._stack.aclose()
+        self.eyes = await self._stack.enter_async_context(Eyes(self.fleet))
+        self.load.rebind(self.eyes.control)
+
+    async def _round(self, fault: Callable[[Scene], Awaitable[None]]) -> None:
+        outcome = self.outcome
+        audits = Audits({name: self.fleet.layout.audit(name) for name in self.fleet.members})
+        before = await self.eyes.last_seq()
+        await self.load.prepare()
+        await fault(self)
+        began = time.monotonic()
+        outcome.complaints += await self.settle()
+        outcome.healed = time.monotonic() - began
+        outcome.complaints += await self._check(audits, before)
+        await self.load.delete_all()
+        outcome.complaints += await self.settle()
+
+    async def _check(self, audits: Audits, before: int) -> list[str]:
+        """Every invariant, on what concerns this round."""
+        facts, observed = await self._read()
+        held = identities(facts)
+        ours = audits.ours()
+        self.outcome.facts, self.outcome.writes = sum(seq > before for seq in held), len(ours)
+        complaints = check_log(facts, observed, before)
+        complaints += audits.needless()
+        complaints += writes(facts, ours, self.namespace)
+        complaints += single_writers(facts)
+        again, observed_again = await self._read()
+        end = facts[-1].seq if facts else 0
+        complaints += still_there(held, [message for message in again if message.seq <= end])
+        first = state_hashes(facts, observed)
+        second = state_hashes([message for message in again if message.seq <= end], observed_again)
+        complaints += [
+            f"{name}: state {first[name]} after one fold of the log, {second[name]} after another"
+            for name in first
+            if first[name] != second[name]
+        ]
+        self.outcome.state = first.get("services.gateway", "")
+        return complaints
+
+    async def _read(self) -> tuple[list[Message], list[Message]]:
+        mine = escape(self.namespace)
+        keyed = (f"*.*.*.{mine}.*", f"*.*.*._.{mine}")
+        facts = await self.eyes.messages("FACTS", (*keyed, f"policy.*.{mine}.*", "cluster.*", "lease.*"))
+        return facts, await self.eyes.messages("OBSERVED", keyed)
+
+    async def settle(self) -> list[str]:
+        """Wait until everything is as it should be; what is not when time is up."""
+        self.eyes.beside = dict(self.ground.standbys.ports)
+        return await settle(self.eyes, self.load)
+
+    async def under_load(self, *injections: Inject, at: float | None = None) -> None:
+        """Play the load; each injection begins when a share of it is done (drawn at random unless given)."""
+
+        async def inject(injection: Inject, share: float) -> None:
+            await self.load.reached(share)
+            await injection()
+
+        shares = [self.chance.uniform(0.1, 0.7) if at is None else at for _ in injections]
+        edit = self.chance.uniform(0.2, 0.8)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.load.run())
+            group.create_task(inject(self.load.move, edit))
+            for injection, share in zip(injections, shares, strict=True):
+                group.create_task(inject(injection, share))
+
+    async def nudge(self) -> None:
+        """Scale one of the Deployments, so that every service has something to do."""
+        name = self.chance.choice([name for name, wanted in self.load.wanted.items() if wanted.replicas])
+        await self.load.step(name, Step("scale", self.chance.randint(1, 3), ""))
+
+    async def wait(self, what: str, look: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
+        """Return once something is so; a complaint when it does not become so."""
+
+        async def complaint() -> list[str]:
+            return [] if await look() else [f"never came true: {what}"]
+
+        self.outcome.complaints += await settled(complaint, seconds)
+
+    async def member(self, name: str, **fault: Any) -> None:
+        """Set a fault of a simulated member's API."""
+        await asyncio.to_thread(self.ground.member_fault, name, **fault)
