@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from schemas.keys import ObjectKey
+from services.agent.state import load
 from tests.integration.agent.conftest import Hub, Member, hub, member, until, users
 
 __all__ = ["hub", "member", "users"]
@@ -64,7 +65,7 @@ async def processes(
 
 
 async def test_killed_again_and_again_it_applies_everything_and_says_nothing_twice_of_what_it_saved(
-    hub: Hub, member: Member, processes: Processes
+    hub: Hub, member: Member, processes: Processes, tmp_path: Path
 ) -> None:
     await hub.join("m1")
     for number in range(3):
@@ -87,6 +88,12 @@ async def test_killed_again_and_again_it_applies_everything_and_says_nothing_twi
         return seen is not None and seen.applied
 
     await until(last, "the report of the last work")
+    saved = tmp_path / "data" / "works.json"
+
+    def noted() -> bool:
+        return saved.exists() and OTHER in load("m1", saved.read_bytes()).works.observed
+
+    await until(noted, "the note that it was told")
     process.terminate()
     assert await process.wait() == 0
     ends = (await hub.ends())["OBSERVED"]
@@ -99,7 +106,7 @@ async def test_killed_again_and_again_it_applies_everything_and_says_nothing_twi
     await until(more)
     again.terminate()
     assert await again.wait() == 0
-    assert (await hub.ends())["OBSERVED"] <= ends + 1, "what was saved at a good end is not said anew"
+    assert (await hub.ends())["OBSERVED"] <= ends + 1, "what was saved is not said anew"
 
 
 async def test_killed_while_the_hub_is_away_it_restores_what_it_knew(

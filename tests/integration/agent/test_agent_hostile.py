@@ -217,6 +217,16 @@ async def _quick(hostile: Hostile, subject: str) -> bytes:
         return b""
 
 
+async def test_the_same_trick_from_inside_the_hubs_account_would_have_worked(hub: Hub, story: str) -> None:
+    before = await hub.ends()
+    await hub.connection.publish(observed("m1", KEY), b"{}", reply=lease("registrar"))
+
+    async def moved() -> bool:
+        return (await hub.ends())["FACTS"] > before["FACTS"]
+
+    await until(moved, "the server's own answer on the lease's subject")
+
+
 async def test_an_agent_reads_its_own_works_and_nothing_else_with_what_it_is_allowed(
     hub: Hub, open_agent: Any, story: str
 ) -> None:
