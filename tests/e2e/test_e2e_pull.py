@@ -191,3 +191,19 @@ def test_a_pull_member_leaves_empty_and_cut_off_and_joins_again_with_another_ide
     until_equal("ready", lambda: ready(space), "True")
     assert (space.control.get("cluster", PULL) or {})["spec"]["region"] == "eu"
     space.until_in("configmap", "book", (PULL,))
+
+
+def test_a_member_whose_agent_is_dead_is_let_go_with_what_it_holds(space: Space, fleet: Fleet) -> None:
+    into(space, large("left"))
+    space.until_in("configmap", "left", (PULL,))
+    pid = fleet.pid(AGENT)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert karmadactl(fleet, "unjoin", PULL) == f"cluster({PULL}) is unjoined successfully\n"
+        assert space.held(PULL, "configmap", "left") is not None
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    karmadactl(fleet, "join", PULL, "--mode", "pull", "--cluster-kubeconfig", str(fleet.layout.kubeconfig(PULL)))
+    until_equal("ready", lambda: ready(space), "True")
+    space.control.delete("configmap", "left", space.name)
+    space.until_in("configmap", "left", ())
