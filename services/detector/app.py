@@ -70,8 +70,8 @@ class Detector(BaseService[DetectorState, Key]):
         return state.subjects.get(subject, 0)
 
     def recover(self, state: DetectorState) -> Iterable[Key]:
-        """Everything in sight and everything on record: absence is proven by the lists that follow."""
-        return [*state.policies, *state.templates]
+        """Everything in sight and everything on record: a standby sees what goes, and decides nothing about it."""
+        return {**state.policies, **state.policy_facts, **state.templates, **state.template_facts}
 
     def decide(self, state: DetectorState, key: Key, now: float) -> Decision:
         """Facts and writes of one template or policy."""
