@@ -126,7 +126,16 @@ def test_an_honest_report_is_stored_without_what_is_not_the_agents_to_say() -> N
         {"status": Raw(b"[]")},
         {"status": Raw(b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}")},
     ],
-    ids=str,
+    ids=[
+        "another cluster",
+        "a key without a work",
+        "an older work",
+        "health nobody knows",
+        "an operation nobody knows",
+        "a message without end",
+        "a status that is a list",
+        "a status without bottom",
+    ],
 )
 def test_other_reports_are_refused(change: dict[str, Any]) -> None:
     state = state_of(joined(), rendered(A, "d1"))
