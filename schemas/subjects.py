@@ -142,6 +142,11 @@ def blob(digest: str) -> str:
     return f"blob.{escape(digest)}"
 
 
+def key(namespace: str) -> str:
+    """Subject of the wrapped key of a namespace's Secrets (stream KEYS)."""
+    return f"key.{escape(namespace)}"
+
+
 def parked(service: str) -> str:
     """Subject of what a service could not process (stream PARKED)."""
     return f"parked.{escape(service)}"

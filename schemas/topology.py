@@ -98,6 +98,12 @@ BLOBS: Final = Stream(
     max_per_subject=1,
     allow_atomic=True,
 )
+KEYS: Final = Stream(
+    name="KEYS",
+    subjects=("key.*",),
+    purpose="the keys of the namespaces' Secrets, each wrapped by a master key; a dropped one erases what it encrypted",
+    max_per_subject=1,
+)
 EXPLAINED: Final = Stream(
     name="EXPLAINED",
     subjects=("explained.>",),
@@ -120,7 +126,7 @@ OBJECTS: Final = Stream(
     allow_atomic=True,
 )
 
-STREAMS: Final[tuple[Stream, ...]] = (FACTS, OBSERVED, HISTORY, BLOBS, EXPLAINED, PARKED)
+STREAMS: Final[tuple[Stream, ...]] = (FACTS, OBSERVED, HISTORY, BLOBS, KEYS, EXPLAINED, PARKED)
 
 SUBJECTS: Final[tuple[Subject, ...]] = (
     Subject(

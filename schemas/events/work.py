@@ -18,8 +18,9 @@ class AppliedOverride(Struct, frozen=True, omit_defaults=True):
 class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="WorkRendered.v1"):
     """The cluster shall hold exactly this manifest.
 
-    `digest` names its bytes; `manifest` holds them inline when they are small and no Secret. `problem` tells why
-    this cluster's copy could not be rendered anew; the previous manifest then stays in force.
+    `digest` names its bytes; `manifest` holds them inline when they are small and no Secret. `shared` bytes belong to
+    every cluster with the same content: readers put the cluster's own marks on them (services/_rules/marking.py).
+    `problem` tells why this cluster's copy could not be rendered anew; the previous manifest then stays in force.
     """
 
     cluster: str
@@ -37,6 +38,7 @@ class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     cluster_overrides: tuple[AppliedOverride, ...] = ()
     overrides: tuple[AppliedOverride, ...] = ()
     problem: str = ""
+    shared: bool = False
 
 
 class WorkWithdrawn(Event, frozen=True, kw_only=True, omit_defaults=True, tag="WorkWithdrawn.v1"):

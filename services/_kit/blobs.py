@@ -1,4 +1,8 @@
-"""Manifest bytes by digest on stream BLOBS: stored once, read through a cache bounded in bytes."""
+"""Manifest bytes by digest on stream BLOBS: stored once, read through a cache bounded in bytes.
+
+Secret manifests are stored encrypted, under names that only the holder of their namespace's key can compute. Only what
+is stored is cached, never what was decrypted.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,16 @@ from hashlib import sha256
 from typing import Final
 
 from schemas.subjects import blob
-from services._kit.errors import Conflict, Refused
+from services._kit.clock import Clock, SystemClock
+from services._kit.errors import Conflict, Refused, Unavailable
 from services._kit.log import MAX_BATCH, MAX_BATCH_BYTES, Log, NewMessage
+from services._kit.vault import Locked, Vault
+from services._rules.blob_gc import REFRESH_AFTER, TRUST
+from services._rules.secrecy import is_sealed
 
 CACHE_BYTES: Final = 16 << 20
 KNOWN_DIGESTS: Final = 65536
+_TRIES: Final = 8
 
 
 class BlobMissing(Refused):
@@ -25,19 +34,28 @@ def digest_of(data: bytes) -> str:
 
 
 class Blobs:
-    """Content-addressed bytes; `cache_bytes` bounds what is held in memory."""
+    """Content-addressed bytes; `cache_bytes` bounds what is held in memory, `vault` opens Secrets (None: cannot)."""
 
-    def __init__(self, log: Log, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, log: Log, cache_bytes: int = CACHE_BYTES, *, vault: Vault | None = None, clock: Clock | None = None
+    ) -> None:
+        self.vault = vault
         self._log = log
         self._limit = cache_bytes
+        self._clock = clock or SystemClock()
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[str, float] = OrderedDict()
+        """When each digest was last stored, or found young enough."""
 
     @property
     def cached_bytes(self) -> int:
         """Bytes held in the cache."""
         return self._size
+
+    def may_name(self, digest: str) -> bool:
+        """Whether an event may name a digest now: it was stored a short while ago, and is not collected meanwhile."""
+        return self._clock.monotonic() - self._known.get(digest, float("-inf")) < TRUST
 
     async def put(self, data: bytes) -> str:
         """Store bytes unless they are stored already; returns their digest."""
@@ -45,15 +63,21 @@ class Blobs:
 
     async def put_many(self, blobs: Iterable[bytes]) -> list[str]:
         """Store many at once; returns their digests in order. Raises LogError, then any of them may be stored."""
-        digests: list[str] = []
-        missing: dict[str, bytes] = {}
-        for data in blobs:
-            digest = digest_of(data)
-            digests.append(digest)
-            if digest in self._known:
-                self._known.move_to_end(digest)
-            else:
-                missing[digest] = data
+        named = [(digest_of(data), data) for data in blobs]
+        await self._put({digest: data for digest, data in named if not self.may_name(digest)})
+        return [digest for digest, _ in named]
+
+    async def put_secret(self, namespace: str, data: bytes) -> str:
+        """Store a secret manifest, encrypted; returns its digest. Raises Locked without its key, or LogError."""
+        if self.vault is None:
+            raise Locked(0, f"no key is configured: Secrets of namespace {namespace} are not stored")
+        digest, envelope = await self.vault.seal(namespace, data)
+        if not self.may_name(digest):
+            await self._put({digest: envelope})
+        return digest
+
+    async def _put(self, missing: dict[str, bytes]) -> None:
+        began = self._clock.monotonic()
         batch: list[NewMessage] = []
         size = 0
         for digest, data in missing.items():
@@ -65,30 +89,27 @@ class Blobs:
         if batch:
             await self._store(batch)
         for digest, data in missing.items():
-            self._remember(digest)
+            self._remember(digest, began)
             self._keep(digest, data)
-        return digests
 
     async def get(self, digest: str) -> bytes:
-        """The bytes of a digest; raises BlobMissing, or LogError when the log does not answer."""
+        """The bytes of a digest, decrypted if need be; raises BlobMissing, Locked, or LogError without an answer."""
         data = self._cache.get(digest)
         if data is not None:
             self._cache.move_to_end(digest)
-            return data
+            return self._opened(digest, data)
         message = await self._log.peek(blob(digest))
         if message is None:
             # A replica may be behind; only the leader knows that something is missing.
             message = await self._log.last(blob(digest))
         if message is None:
             raise BlobMissing(0, f"no blob {digest} on stream {self._log.name}")
-        if digest_of(message.data) != digest:
-            raise Refused(0, f"blob {digest} holds other bytes than its name says")
-        self._remember(digest)
+        opened = self._opened(digest, message.data)
         self._keep(digest, message.data)
-        return message.data
+        return opened
 
     async def get_many(self, digests: Iterable[str]) -> dict[str, bytes]:
-        """Bytes of many digests in few requests; digests without a blob are left out."""
+        """Bytes of many digests in few requests; digests without a blob that opens are left out."""
         wanted = list(dict.fromkeys(digests))
         found = {digest: self._cache[digest] for digest in wanted if digest in self._cache}
         absent = {blob(digest): digest for digest in wanted if digest not in found}
@@ -96,27 +117,57 @@ class Blobs:
             for message in await self._log.last_many(list(absent)):
                 digest = absent[message.subject]
                 found[digest] = message.data
-                self._remember(digest)
-                self._keep(digest, message.data)
-        return found
+        opened: dict[str, bytes] = {}
+        for digest, data in found.items():
+            try:
+                opened[digest] = self._opened(digest, data)
+            except Refused:
+                continue  # As good as missing; `get` tells why.
+            self._keep(digest, data)
+        return opened
+
+    def _opened(self, digest: str, data: bytes) -> bytes:
+        if is_sealed(digest):
+            if self.vault is None:
+                raise Locked(0, f"blob {digest} is a Secret, and this service has no key")
+            return self.vault.open(digest, data)
+        if digest not in self._cache and digest_of(data) != digest:
+            raise Refused(0, f"blob {digest} holds other bytes than its name says")
+        return data
 
     async def _store(self, batch: list[NewMessage]) -> None:
         try:
             await self._log.append(batch)
         except Conflict:
-            if len(batch) == 1:
-                return  # Somebody stored the same bytes before us.
-            there = {message.subject for message in await self._log.last_many([new.subject for new in batch])}
+            there = {message.subject: message for message in await self._log.last_many([new.subject for new in batch])}
             rest = [new for new in batch if new.subject not in there]
+            aged = self._clock.now() - REFRESH_AFTER
+            # One by one cannot fail together: what is seen by the leader only, and what is too old to be named.
+            alone = [new for new in batch if new.subject in there and there[new.subject].time < aged]
             if len(rest) == len(batch):
-                # Stored and seen by the leader only, or in this very moment: one by one cannot fail together.
-                for new in batch:
-                    await self._store([new])
-            elif rest:
+                alone, rest = rest, []
+            for new in alone:
+                await self._store_one(new)
+            if rest:
                 await self._store(rest)
 
-    def _remember(self, digest: str) -> None:
-        self._known[digest] = None
+    async def _store_one(self, new: NewMessage) -> None:
+        """Store bytes that may be there already; old ones are stored anew, so that nobody collects them meanwhile."""
+        for _ in range(_TRIES):
+            there = await self._log.last(new.subject)
+            if there is not None and there.time >= self._clock.now() - REFRESH_AFTER:
+                return
+            try:
+                await self._log.append(
+                    [NewMessage(new.subject, new.data, {}, expect_last=there.seq if there is not None else 0)]
+                )
+            except Conflict:
+                continue  # Stored by another, or collected, in this very moment.
+            return
+        raise Unavailable(f"{new.subject} is written and removed by others all the time")
+
+    def _remember(self, digest: str, at: float) -> None:
+        self._known[digest] = at
         self._known.move_to_end(digest)
         if len(self._known) > KNOWN_DIGESTS:
             self._known.popitem(last=False)

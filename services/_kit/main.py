@@ -34,6 +34,7 @@ from services._kit.metrics import KitMetrics, process_metrics
 from services._kit.runner import Runner
 from services._kit.service import AnyService, Context
 from services._kit.settings import Settings, SettingsError, credentials, load, tls_context
+from services._kit.vault import KEYS, Vault, keys_of
 
 OK: Final = 0
 FAILED: Final = 1
@@ -98,6 +99,7 @@ async def serve(
         return
     fault_points.arm(settings.fault_points, service.name)
     server: HealthServer | None = None
+    vault: Vault | None = None
     try:
         if settings.apply_topology:
             await topology.apply(connection)
@@ -126,12 +128,16 @@ async def serve(
             server = HealthServer(runner.health, metrics.registry, settings.http_host, settings.http_port)
             await server.start()
             logger.info("listening", host=server.host, port=server.port)
+        if (key_file := keys_of(settings)) is not None:
+            vault = Vault(streams[KEYS], key_file)
+            await vault.start()
+            runner.health.fact("locked_secrets", lambda: vault.trouble if vault is not None else "")
         context: Context[Any, Any] = Context(
             logs=streams,
             projection=runner.projection,
             mark=runner.mark,
             clock=clock,
-            blobs=Blobs(streams["BLOBS"]),
+            blobs=Blobs(streams["BLOBS"], vault=vault, clock=clock),
             health=runner.health,
             settings=settings,
             instance=instance,
@@ -148,6 +154,8 @@ async def serve(
     finally:
         if server is not None:
             await server.stop()
+        if vault is not None:
+            await vault.stop()
         await connection.close()
 
 

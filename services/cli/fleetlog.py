@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from services.cli.secret_commands import app as secret_commands
+
 if TYPE_CHECKING:
     from services.cli.control import Target
     from services.cli.logbook import LogAccess
@@ -258,6 +260,8 @@ def log_import(
 
     run(import_log(_access(directory, nats), file))
 
+
+app.add_typer(secret_commands)
 
 crds = typer.Typer(
     name="crds",

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from services._kit.kube import KubeClient
-from services.cli import gateway_setup, identities, steps, surroundings
+from services.cli import gateway_setup, identities, secret_keys, steps, surroundings
 from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
 from services.cli.layout import CONTROL, HUB_USER, Installation, Layout, Member, agent_process, new_installation
@@ -241,6 +241,7 @@ class Installer:
                 environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(self.layout.kubeconfig(CONTROL))
             if name == "gateway":
                 environment.update(gateway_setup.environment(self.layout, self.installation))
+            environment.update(secret_keys.environment(self.layout, name))
             self._supervisor.add_service(name, Rank.SERVICE, f"services.{name}.__main__", environment)
 
     def _agents(self) -> None:

@@ -6,18 +6,20 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
+import structlog
 from msgspec import Struct
 
 from schemas.codec import Known
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.subjects import template as template_subject
 from services._kit.background import Background
-from services._kit.blobs import digest_of
+from services._kit.errors import LogError, Refused
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.log import Message
 from services._kit.service import BaseService, Context, Decision
 from services._rules.skip_rules import compile_skip_rules
-from services.detector.decide import WriteClaim, WritePolicyId, decide_policy, decide_template
+from services.detector.decide import NeedKey, WriteClaim, WritePolicyId, decide_policy, decide_template
 from services.detector.metrics import register
 from services.detector.settings import DetectorSettings
 from services.detector.state import DetectorState, Key, fold, forget
@@ -27,11 +29,15 @@ from services.detector.watching import PLURALS, Watching
 _TRANSIENT: Final = frozenset({409, 429, 500, 502, 503, 504})
 
 
+log = structlog.get_logger("detector")
+
+
 class Store(Struct, frozen=True):
     """A decision waits until these manifests are stored."""
 
     key: Key
-    blobs: Sequence[bytes]
+    blobs: Sequence[tuple[str, bytes]]
+    secret: bool
 
 
 class Transient(Exception):
@@ -51,7 +57,8 @@ class Detector(BaseService[DetectorState, Key]):
         self._client: KubeClient | None = None
         self._watching: Watching | None = None
         self._writes: Background[Key] = Background(concurrency=settings.concurrent_writes, retry=(Transient,))
-        self._stored: dict[str, None] = {}
+        self._again: dict[Key, float] = {}
+        self._refused: dict[ObjectKey, str] = {}
 
     def new_state(self) -> DetectorState:
         """An empty projection."""
@@ -75,11 +82,16 @@ class Detector(BaseService[DetectorState, Key]):
 
     def decide(self, state: DetectorState, key: Key, now: float) -> Decision:
         """Facts and writes of one template or policy."""
+        if (again := self._again.get(key, 0.0)) > now:
+            return Decision(wake_at=again)
+        self._again.pop(key, None)
         verdict = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
-        unstored = [data for data in verdict.blobs if digest_of(data) not in self._stored]
-        if unstored:
-            return Decision(effects=(Store(key, unstored),))
+        if verdict.blobs and not all(self._may_name(digest) for digest, _ in verdict.blobs):
+            return Decision(effects=(Store(key, verdict.blobs, verdict.secret),))
         return Decision(events=verdict.events, effects=verdict.effects)
+
+    def _may_name(self, digest: str) -> bool:
+        return self._context is not None and self._context.blobs.may_name(digest)
 
     async def start(self, context: Context[DetectorState, Key]) -> None:
         """Open the control plane."""
@@ -88,6 +100,8 @@ class Detector(BaseService[DetectorState, Key]):
         self._watching = Watching(
             self._client, context.projection.state, context.mark, period=self._settings.discovery_period
         )
+        if context.blobs.vault is not None:
+            context.blobs.vault.on_changed = self._key_changed
         register(context.metrics.reads, context.projection.state, lambda: self._writes.pending)
         context.health.check("control-plane", lambda: "" if context.projection.state.policies_listed else _BLIND)
 
@@ -116,15 +130,60 @@ class Detector(BaseService[DetectorState, Key]):
         for effect in effects:
             match effect:
                 case Store():
-                    for digest in await context.blobs.put_many(effect.blobs):
-                        self._stored[digest] = None
-                    while len(self._stored) > 65536:
-                        del self._stored[next(iter(self._stored))]
-                    context.mark((effect.key,))
+                    await self._store(effect)
+                case NeedKey():
+                    await self._need_key(effect)
                 case WriteClaim() | WritePolicyId():
                     self._writes.submit(effect.key, partial(self._write, effect))
                 case _:
                     raise TypeError(f"the detector has no effect {effect!r}")
+
+    async def _store(self, effect: Store) -> None:
+        """Store the bytes of one decision, which is made again then; when the log refuses, after a while."""
+        context = self._context
+        assert context is not None
+        try:
+            if effect.secret and isinstance(effect.key, ObjectKey):
+                for digest, data in effect.blobs:
+                    if await context.blobs.put_secret(effect.key.namespace, data) != digest:
+                        # The key was dropped since: the Secret is named anew.
+                        context.projection.state.digest_keys.pop(effect.key.namespace, None)
+            else:
+                await context.blobs.put_many([data for _, data in effect.blobs])
+        except LogError as error:
+            log.warning("manifest_not_stored", key=str(effect.key), reason=str(error))
+            self._again[effect.key] = context.clock.now() + _PATIENCE
+        context.mark((effect.key,))
+
+    async def _need_key(self, effect: NeedKey) -> None:
+        """Fetch the key of a namespace's Secrets; without one the Secret stays where it is, and that is on record."""
+        context = self._context
+        assert context is not None
+        key, vault = effect.key, context.blobs.vault
+        try:
+            if vault is None:
+                raise Refused(0, _NO_KEY)
+            context.projection.state.digest_keys[key.namespace] = await vault.digests(key.namespace)
+        except Refused as error:
+            if self._refused.get(key) != effect.uid:
+                self._refused[key] = effect.uid
+                log.warning("secret_refused", key=str(key), reason=str(error))
+                await context.appender.park(key, str(error), 0, template_subject(key))
+            return
+        except LogError as error:
+            log.warning("key_not_read", namespace=key.namespace, reason=str(error))
+            self._again[key] = context.clock.now() + _PATIENCE
+        context.mark((key,))
+
+    def _key_changed(self, namespace: str) -> None:
+        """A namespace's key was dropped: its present Secrets are stored anew, under the new one."""
+        assert self._context is not None
+        state = self._context.projection.state
+        state.digest_keys.pop(namespace, None)
+        found = [key for key in state.templates if key.resource == "secrets" and key.namespace == namespace]
+        for key in found:
+            self._refused.pop(key, None)
+        self._context.mark(found)
 
     async def _write(self, effect: WriteClaim | WritePolicyId) -> None:
         assert self._client is not None
@@ -141,6 +200,8 @@ class Detector(BaseService[DetectorState, Key]):
             raise
 
 
+_PATIENCE: Final = 2.0
+_NO_KEY = "no key is configured, so Secrets are not stored and not propagated; set FLEETLOG_SECRETS_KEY_FILE"
 _BLIND = "the control plane's policies have not been listed yet"
 
 

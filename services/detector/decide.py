@@ -16,6 +16,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from services._rules import constants as const
 from services._rules.claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
 from services._rules.policy_match import Template, best_policy, template_of
+from services._rules.secrecy import is_secret
 from services.detector.binding import binding_spec
 from services.detector.state import (
     PROPAGATION_KINDS,
@@ -52,15 +53,26 @@ class WritePolicyId(Struct, frozen=True):
     id: str
 
 
-Effect = WriteClaim | WritePolicyId
+class NeedKey(Struct, frozen=True):
+    """A decision waits for the key of a namespace's Secrets."""
+
+    key: ObjectKey
+    uid: str
+
+
+Effect = WriteClaim | WritePolicyId | NeedKey
 
 
 class Verdict(Struct, frozen=True):
-    """Facts to append, the manifest bytes they name, and writes to the control plane that follow."""
+    """Facts to append, the manifest bytes they name, and writes to the control plane that follow.
+
+    `secret` tells that the bytes must not be stored but encrypted.
+    """
 
     events: Sequence[Fact] = ()
     effects: Sequence[Effect] = ()
-    blobs: Sequence[bytes] = ()
+    blobs: Sequence[tuple[str, bytes]] = ()
+    secret: bool = False
 
 
 NOTHING: Final = Verdict()
@@ -242,8 +254,14 @@ def _applied(
     uid = str(metadata.get("uid", ""))
     kept = stripped(manifest)
     data = _encoder.encode(kept)
-    digest = hashlib.sha256(data).hexdigest()
-    secret = manifest["kind"] == "Secret" and manifest["apiVersion"] == "v1"
+    secret = is_secret(manifest["apiVersion"], manifest["kind"])
+    if secret:
+        naming = state.digest_keys.get(key.namespace)
+        if naming is None:
+            return Verdict(effects=(NeedKey(key, uid),))
+        digest = naming.digest(data)
+    else:
+        digest = hashlib.sha256(data).hexdigest()
     inline = len(data) <= INLINE_BYTES and not secret
     changed = TemplateChanged(
         key=key,
@@ -257,7 +275,7 @@ def _applied(
         manifest=Raw(data) if inline else UNSET,
     )
     events: list[Fact] = []
-    blobs: list[bytes] = []
+    blobs: list[tuple[str, bytes]] = []
     template, binding = state.template_facts.get(key), state.binding_facts.get(key)
     live = template if isinstance(template, TemplateChanged) and template.uid == uid else None
     bound = binding if isinstance(binding, BindingRequested) and binding.uid == uid else None
@@ -269,13 +287,13 @@ def _applied(
     if user_changed:
         events.append(changed)
         if not inline:
-            blobs.append(data)
+            blobs.append((digest, data))
     if view is not None and view.lazy and _held_back(live, bound, user_changed, policy_driven):
-        return Verdict(events=events, blobs=blobs)
+        return Verdict(events=events, blobs=blobs, secret=secret)
     wanted = _requested(key, manifest, view, bound, now)
     if bound is None or not _same_request(bound, wanted):
         events.append(wanted)
-    return Verdict(events=events, blobs=blobs)
+    return Verdict(events=events, blobs=blobs, secret=secret)
 
 
 def _held_back(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from services._kit.settings import Settings
+from services._kit.keys import KeyedSettings
 
 
-class DetectorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`control_kubeconfig` is the control plane's kubeconfig; the others are Karmada's flags of these names."""
 
     control_kubeconfig: str

@@ -22,6 +22,7 @@ from services._rules import constants as const
 from services._rules.claims import read_claim
 from services._rules.end_of_life import over
 from services._rules.policy_match import Policy, compile_policy, template_of
+from services._rules.secrecy import DigestKey
 from services._rules.skip_rules import SkipRules, compile_skip_rules
 
 Manifest = dict[str, Any]
@@ -85,6 +86,8 @@ class DetectorState(Struct):
     policy_facts: dict[PolicyKey, PolicyEvent] = field(default_factory=dict)
     subjects: dict[str, int] = field(default_factory=dict)
     by_kind: dict[tuple[str, str], list[PolicyView]] = field(default_factory=dict)
+    digest_keys: dict[str, DigestKey] = field(default_factory=dict)
+    """What names the Secrets of a namespace; filled before a decision needs it."""
 
     @property
     def policies_listed(self) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from services._kit.settings import Settings
+from services._kit.keys import KeyedSettings
 
 
-class ExecutorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExecutorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`control_kubeconfig` is the control plane's kubeconfig; times in seconds."""
 
     control_kubeconfig: str

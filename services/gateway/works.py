@@ -11,7 +11,9 @@ from schemas.events.work import AppliedOverride, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from services._rules import constants as const
 from services._rules.identities import binding_id, work_id, work_uid
+from services._rules.marking import with_marks
 from services._rules.names import binding_name, execution_namespace, work_name
+from services._rules.secrecy import is_secret as secrecy
 from services.gateway.bindings import owner
 from services.gateway.shapes import Manifest, condition, encode, time_text
 from services.gateway.state import Copy, Since, manifest_of
@@ -110,7 +112,7 @@ def metadata_of(copy: Copy, version: str, created: float, redacted: str = "") ->
 def is_secret(copy: Copy) -> bool:
     """Whether the work carries a Secret, whose content nobody is shown."""
     work = fact_of(copy)
-    return work.kind == "Secret" and work.api_version == "v1"
+    return secrecy(work.api_version, work.kind)
 
 
 def needed_blob(copy: Copy) -> str:
@@ -132,7 +134,7 @@ def build(copy: Copy, version: str, created: float, blob: bytes | None = None) -
             redacted = redacted or BYTES_MISSING
             manifests.append(_outline(work))
         else:
-            manifests.append(msgspec.Raw(data))
+            manifests.append(_marked(rendered, data) if rendered.shared else msgspec.Raw(data))
     spec: Manifest = {"workload": {"manifests": manifests}}
     if rendered is not None:
         spec["suspendDispatching"] = rendered.suspended
@@ -144,6 +146,11 @@ def build(copy: Copy, version: str, created: float, blob: bytes | None = None) -
         "spec": spec,
         "status": _status(copy),
     }
+
+
+def _marked(work: WorkRendered, data: bytes) -> Manifest:
+    """The manifest as this cluster gets it, of the bytes that it shares with others."""
+    return with_marks(msgspec.json.decode(data), work.cluster, work.key, work.uid)
 
 
 def _outline(work: WorkRendered | WorkWithdrawn) -> Manifest:

@@ -24,6 +24,7 @@ from services._kit.history import HISTORY, held
 from services._kit.log import Message
 from services._kit.service import NOTHING, BaseService, Context, Decision
 from services._rules.end_of_life import FACTS, OBSERVED, Purge, cut
+from services.janitor.blob_gc import BlobCollector
 from services.janitor.decide import decide, trims
 from services.janitor.metrics import JanitorStats, register
 from services.janitor.settings import JanitorSettings
@@ -89,6 +90,7 @@ class Janitor(BaseService[JanitorState, Key]):
         self.stats = JanitorStats()
         self._settings = settings
         self._context: Context[JanitorState, Key] | None = None
+        self._collector: BlobCollector | None = None
 
     def new_state(self) -> JanitorState:
         """An empty projection."""
@@ -124,6 +126,9 @@ class Janitor(BaseService[JanitorState, Key]):
     async def start(self, context: Context[JanitorState, Key]) -> None:
         """Take the runtime's services."""
         self._context = context
+        self._collector = BlobCollector(
+            context.logs, context.clock, self._settings.janitor_blob_period, self.stats.blobs
+        )
         register(context.metrics.reads, context.projection.state, self.stats)
 
     async def on_leading(self) -> None:
@@ -144,6 +149,18 @@ class Janitor(BaseService[JanitorState, Key]):
             # Nothing is lost but time: the counts go on from here.
             log.warning("log_not_counted", error=str(error))
         context.mark(busy)
+        if self._collector is not None:
+            self._collector.start()
+
+    async def on_following(self) -> None:
+        """Another instance collects now."""
+        if self._collector is not None:
+            await self._collector.stop()
+
+    async def stop(self) -> None:
+        """End what runs beside the decisions."""
+        if self._collector is not None:
+            await self._collector.stop()
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Purge and trim; what fails is decided again after a while."""

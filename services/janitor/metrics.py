@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from services._kit.metrics import ReadCollector
+from services.janitor.blob_gc import BlobStats
 from services.janitor.state import JanitorState
 
 
@@ -15,6 +16,7 @@ class JanitorStats(Struct):
     purged: int = 0
     trimmed: int = 0
     failures: int = 0
+    blobs: BlobStats = field(default_factory=BlobStats)
 
 
 def register(reads: ReadCollector, state: JanitorState, stats: JanitorStats) -> None:
@@ -24,4 +26,6 @@ def register(reads: ReadCollector, state: JanitorState, stats: JanitorStats) -> 
     reads.counter("janitor_ended", "Objects, policies and clusters removed from the log", lambda: stats.ended)
     reads.counter("janitor_purged", "Messages of what ended", lambda: stats.purged)
     reads.counter("janitor_trimmed", "Old messages of busy subjects", lambda: stats.trimmed)
+    reads.counter("janitor_blobs_collected", "Manifests that nothing named", lambda: stats.blobs.collected)
+    reads.counter("janitor_blob_bytes_collected", "Their bytes", lambda: stats.blobs.collected_bytes)
     reads.counter("janitor_failures", "Purges that did not get through", lambda: stats.failures)

@@ -18,5 +18,7 @@ class JanitorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields
     """How long everything stays after the last thing was said of an object that ended."""
     janitor_tail: Annotated[int, Meta(ge=1)] = 64
     """Events that FACTS keeps of a subject; older ones are in HISTORY."""
+    janitor_blob_period: Annotated[float, Meta(gt=0)] = DAY / 4
+    """How often manifest bytes that nothing names are looked for."""
     janitor_patience: Annotated[float, Meta(gt=0)] = 5.0
     """After how long a purge that did not get through, or that HISTORY is behind of, is tried again."""

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import structlog
 from msgspec import Struct
 
 from schemas.codec import Known
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
-from services._kit.blobs import digest_of
+from services._kit.errors import LogError, Refused
 from services._kit.log import Message
 from services._kit.service import BaseService, Context, Decision
-from services.override_renderer.decide import decide, needed_blobs
+from services._rules.secrecy import is_sealed
+from services.override_renderer.decide import decide, needed_blobs, needs_key
 from services.override_renderer.metrics import register
 from services.override_renderer.state import RendererState, fold, forget
 
-CACHED_BLOBS: Final = 256
+log = structlog.get_logger("override_renderer")
+
+CACHED_BYTES: Final = 64 << 20
+_PATIENCE: Final = 2.0
 
 
 class Fetch(Struct, frozen=True):
@@ -26,13 +31,15 @@ class Fetch(Struct, frozen=True):
 
     key: ObjectKey
     digests: Sequence[str]
+    secret: bool = False
 
 
 class Store(Struct, frozen=True):
     """A decision waits until these manifests are stored."""
 
     key: ObjectKey
-    blobs: Sequence[bytes]
+    blobs: Sequence[tuple[str, bytes]]
+    secret: bool
 
 
 class OverrideRenderer(BaseService[RendererState, ObjectKey]):
@@ -43,7 +50,8 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
 
     def __init__(self) -> None:
         self._context: Context[RendererState, ObjectKey] | None = None
-        self._stored: dict[str, None] = {}
+        self._again: dict[ObjectKey, float] = {}
+        self._absent: set[ObjectKey] = set()
 
     def new_state(self) -> RendererState:
         """An empty projection."""
@@ -71,37 +79,78 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
 
     def decide(self, state: RendererState, key: ObjectKey, now: float) -> Decision:
         """Works of one object; first the manifests it reads are fetched and those it names are stored."""
+        if (again := self._again.get(key, 0.0)) > now:
+            return Decision(wake_at=again)
+        self._again.pop(key, None)
         missing = needed_blobs(state, key)
-        if missing:
-            return Decision(effects=(Fetch(key, missing),))
+        secret = needs_key(state, key)
+        if missing or (secret and key.namespace not in state.digest_keys):
+            return Decision(effects=(Fetch(key, missing, secret),))
         works = decide(state, key)
-        unstored = [data for data in works.blobs if digest_of(data) not in self._stored]
-        if unstored:
-            return Decision(effects=(Store(key, unstored),))
+        if works.blobs and not all(self._may_name(digest) for digest, _ in works.blobs):
+            return Decision(effects=(Store(key, works.blobs, works.secret),))
         return Decision(events=works.events)
+
+    def _may_name(self, digest: str) -> bool:
+        return self._context is not None and self._context.blobs.may_name(digest)
 
     async def start(self, context: Context[RendererState, ObjectKey]) -> None:
         """Take the runtime's services."""
         self._context = context
+        if context.blobs.vault is not None:
+            context.blobs.vault.on_changed = self._key_changed
         register(context.metrics.reads, context.projection.state)
 
+    def _key_changed(self, namespace: str) -> None:
+        """A namespace's key was dropped: what it opened is forgotten here as well."""
+        assert self._context is not None
+        state = self._context.projection.state
+        state.digest_keys.pop(namespace, None)
+        found = [key for key in state.objects if key.namespace == namespace and needs_key(state, key)]
+        for digest in [digest for digest in state.blobs if is_sealed(digest)]:
+            del state.blobs[digest]
+        self._context.mark(found)
+
     async def perform(self, effects: Sequence[object]) -> None:
-        """Move manifest bytes and decide again."""
+        """Move manifest bytes and decide again; what does not succeed is tried again after a while."""
         context = self._context
         assert context is not None
-        blobs = context.projection.state.blobs
         for effect in effects:
-            match effect:
-                case Fetch():
-                    blobs.update(await context.blobs.get_many(effect.digests))
-                    while len(blobs) > CACHED_BLOBS:
-                        del blobs[next(iter(blobs))]
-                    context.mark((effect.key,))
-                case Store():
-                    for digest in await context.blobs.put_many(effect.blobs):
-                        self._stored[digest] = None
-                    while len(self._stored) > 65536:
-                        del self._stored[next(iter(self._stored))]
-                    context.mark((effect.key,))
-                case _:
-                    raise TypeError(f"the renderer has no effect {effect!r}")
+            assert isinstance(effect, Fetch | Store), effect
+            try:
+                await (self._fetch(effect) if isinstance(effect, Fetch) else self._store(effect))
+            except LogError as error:
+                self._again[effect.key] = context.clock.now() + _PATIENCE
+                if effect.key not in self._absent:
+                    self._absent.add(effect.key)
+                    log.warning("manifest_not_at_hand", key=str(effect.key), reason=str(error))
+            else:
+                self._absent.discard(effect.key)
+            context.mark((effect.key,))
+
+    async def _fetch(self, effect: Fetch) -> None:
+        """Fetch a template's bytes, and what names its copies; raises LogError when something is not there."""
+        context = self._context
+        assert context is not None
+        state = context.projection.state
+        if effect.secret:
+            if context.blobs.vault is None:
+                raise Refused(0, "no key is configured, so Secrets are not rendered; set FLEETLOG_SECRETS_KEY_FILE")
+            namespace = effect.key.namespace
+            state.digest_keys[namespace] = await context.blobs.vault.digests(namespace)
+        for digest in effect.digests:
+            state.blobs[digest] = await context.blobs.get(digest)
+        size = sum(map(len, state.blobs.values()))
+        while size > CACHED_BYTES and len(state.blobs) > len(effect.digests):
+            size -= len(state.blobs.pop(next(iter(state.blobs))))
+
+    async def _store(self, effect: Store) -> None:
+        context = self._context
+        assert context is not None
+        if effect.secret:
+            for digest, data in dict(effect.blobs).items():
+                if await context.blobs.put_secret(effect.key.namespace, data) != digest:
+                    # The key was dropped since: the copies are named anew.
+                    context.projection.state.digest_keys.pop(effect.key.namespace, None)
+        else:
+            await context.blobs.put_many(dict(effect.blobs).values())

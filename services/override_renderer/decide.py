@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -21,20 +21,20 @@ from services._rules.effective import effective
 from services._rules.failover.evicting import awaits_removal, carried_labels
 from services._rules.interpreter import InterpretError
 from services._rules.overrides import OverrideError, OverridePolicy
+from services._rules.secrecy import WITHHELD, is_secret
 from services._rules.status_render import RenderError, Target, suspends_dispatching
 from services.override_renderer.render import Rendered, base_of, render
 from services.override_renderer.state import Bound, RendererState, concerns
 
 Manifest = dict[str, Any]
 
-INLINE_BYTES: Final = 4096
-
 
 class Works(Struct, frozen=True):
     """Events of one object's works and the manifest bytes that have to be stored before them."""
 
     events: tuple[WorkEvent, ...] = ()
-    blobs: tuple[bytes, ...] = ()
+    blobs: tuple[tuple[str, bytes], ...] = ()
+    secret: bool = False
 
 
 class _Scheduling(Struct, rename="camel"):
@@ -62,6 +62,13 @@ def needed_blobs(state: RendererState, key: ObjectKey) -> Sequence[str]:
     return () if bound.template.digest in state.blobs else (bound.template.digest,)
 
 
+def needs_key(state: RendererState, key: ObjectKey) -> bool:
+    """Whether the object is secret: its manifests are read and named with the key of its namespace only."""
+    bound = state.objects.get(key)
+    template = bound.template if bound is not None else None
+    return isinstance(template, TemplateChanged) and is_secret(template.api_version, template.kind)
+
+
 def decide(state: RendererState, key: ObjectKey) -> Works:
     """What has to be said of the works of one object so that they follow from its facets."""
     bound = state.objects.get(key)
@@ -74,7 +81,7 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
     if isinstance(binding, BindingRequested) and _awaits_division(binding, bound.placement):
         return Works()
     events: list[WorkEvent] = []
-    blobs: list[bytes] = []
+    blobs: list[tuple[str, bytes]] = []
     if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
         if not awaits_removal(bound.tasks, bound.works):
             _render_all(state, bound, binding, template, where.targets, events, blobs)
@@ -88,7 +95,9 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
     if not events:
         return Works()
     seen = Provenance(own=_own(bound))
-    return Works(tuple(msgspec.structs.replace(event, provenance=seen) for event in events), tuple(blobs))
+    return Works(
+        tuple(msgspec.structs.replace(event, provenance=seen) for event in events), tuple(blobs), needs_key(state, key)
+    )
 
 
 def _own(bound: Bound) -> dict[str, int]:
@@ -122,7 +131,7 @@ def _render_all(
     template: TemplateChanged,
     targets: Sequence[TargetCluster],
     events: list[WorkEvent],
-    blobs: list[bytes],
+    blobs: list[tuple[str, bytes]],
 ) -> None:
     if not targets:
         return
@@ -131,9 +140,12 @@ def _render_all(
     spec = _spec(binding.spec)
     cluster_policies, policies = _override_policies(state, binding)
     shares = _completions(base, binding, spec, targets)
+    secret = is_secret(template.api_version, template.kind)
+    naming = state.digest_keys[binding.key.namespace] if secret else None
     for target in targets:
         member = state.clusters[target.name]
         previous = bound.works.get(target.name)
+        rendered: Rendered | None = None
         try:
             rendered = render(
                 base,
@@ -145,22 +157,22 @@ def _render_all(
                 policies=policies,
                 completions=shares,
                 carried=carried_labels(bound.tasks, target.name, len(targets)),
+                naming=naming,
             )
         except (InterpretError, OverrideError, RenderError) as error:
-            event = _problem(binding, target.name, previous, str(error))
+            # What is wrong with a Secret may quote it.
+            event = _problem(binding, target.name, previous, WITHHELD if secret else str(error))
         else:
             event = _rendered(binding, bound.placement_seq, target.name, rendered, spec)
-            if event.manifest is UNSET:
-                blobs.append(rendered.data)
         if previous is None or not _same(previous[0], event):
             events.append(event)
+            if rendered is not None and rendered.shared:
+                blobs.append((rendered.digest, rendered.data))
 
 
 def _rendered(
     binding: BindingRequested, placement_seq: int, cluster: str, rendered: Rendered, spec: _Spec
 ) -> WorkRendered:
-    secret = binding.kind == "Secret" and binding.api_version == "v1"
-    inline = len(rendered.data) <= INLINE_BYTES and not secret
     return WorkRendered(
         cluster=cluster,
         key=binding.key,
@@ -168,7 +180,8 @@ def _rendered(
         api_version=binding.api_version,
         kind=binding.kind,
         digest=rendered.digest,
-        manifest=Raw(rendered.data) if inline else UNSET,
+        manifest=Raw(rendered.data) if not rendered.shared else UNSET,
+        shared=rendered.shared,
         binding_generation=binding.generation,
         placement_seq=placement_seq,
         conflict_resolution="Overwrite" if rendered.conflict_resolution == const.CONFLICT_OVERWRITE else "Abort",

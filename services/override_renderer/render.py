@@ -17,23 +17,32 @@ from services._rules.cluster_affinity import ClusterFacts
 from services._rules.identities import binding_id, work_id
 from services._rules.interpreter import REVISE_REPLICA, NativeInterpreter
 from services._rules.interpreter.prune import prune
+from services._rules.marking import without_marks
 from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.overrides import Applied, OverridePolicy
 from services._rules.overrides import apply as apply_overrides
+from services._rules.secrecy import DigestKey
 from services._rules.status_render import Target, apply_job_completions, conflict_resolution
 from services._rules.status_retain import record_managed
 
 Manifest = dict[str, Any]
+
+INLINE_BYTES: Final = 4096
+"""Larger manifests are blobs, stored once for all clusters with the same content."""
 
 _INTERPRETER: Final = NativeInterpreter()
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class Rendered(Struct, frozen=True):
-    """A copy for one cluster; `data` is its JSON, `digest` the SHA-256 of it."""
+    """A copy for one cluster; `data` is its JSON and `digest` its name.
+
+    `shared` bytes lack what differs between clusters of equal content, and whoever reads them puts it back.
+    """
 
     data: bytes
     digest: str
+    shared: bool
     conflict_resolution: str
     cluster_overrides: tuple[AppliedOverride, ...]
     overrides: tuple[AppliedOverride, ...]
@@ -55,11 +64,12 @@ def render(
     policies: Sequence[OverridePolicy],
     completions: Sequence[Target] | None = None,
     carried: Mapping[str, str] | None = None,
+    naming: DigestKey | None = None,
 ) -> Rendered:
     """The copy of a pruned template for one cluster (reference 03 §1.4–1.7).
 
     `completions` is each cluster's share of a Job's completions, `carried` the labels that an application brings along
-    from the cluster it left. Raises InterpretError, OverrideError and RenderError.
+    from the cluster it left, `naming` names Secrets. Raises InterpretError, OverrideError and RenderError.
     """
     manifest = base
     if binding.workload and _INTERPRETER.hook_enabled(binding.api_version, binding.kind, REVISE_REPLICA):
@@ -69,10 +79,15 @@ def render(
     overridden = apply_overrides(manifest, cluster, cluster_policies, policies)
     manifest = _labelled(overridden.manifest, carried)
     resolution = conflict_resolution(manifest, _spec(binding.spec).conflict_resolution)
-    data = _encoder.encode(_marked(manifest, binding, target.name, template_generation, resolution))
+    marked = _marked(manifest, binding, target.name, template_generation, resolution)
+    data = _encoder.encode(marked)
+    shared = naming is not None or len(data) > INLINE_BYTES
+    if shared:
+        data = _encoder.encode(without_marks(marked))
     return Rendered(
         data=data,
-        digest=hashlib.sha256(data).hexdigest(),
+        digest=hashlib.sha256(data).hexdigest() if naming is None else naming.digest(data),
+        shared=shared,
         conflict_resolution=resolution,
         cluster_overrides=_recorded(overridden.applied_cluster_overrides),
         overrides=_recorded(overridden.applied_overrides),

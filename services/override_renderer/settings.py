@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services._kit.settings import Settings
+from services._kit.keys import KeyedSettings
 
 
-class RendererSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RendererSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Nothing of its own."""

@@ -22,6 +22,7 @@ from schemas.subjects import facets, work
 from services._rules.cluster_affinity import ClusterFacts, facts_of
 from services._rules.end_of_life import over
 from services._rules.overrides import OverridePolicy, compile_policy
+from services._rules.secrecy import DigestKey
 
 Manifest = dict[str, Any]
 
@@ -77,6 +78,8 @@ class RendererState(Struct):
     policies: dict[PolicyKey, tuple[OverridePolicy, int]] = field(default_factory=dict)
     problems: dict[PolicyKey, str] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
+    digest_keys: dict[str, DigestKey] = field(default_factory=dict)
+    """What names the Secrets of a namespace; filled before a decision needs it."""
     subjects: dict[str, int] = field(default_factory=dict)
     everywhere: set[ObjectKey] = field(default_factory=set)
 

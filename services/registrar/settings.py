@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from schemas.agent import HEARTBEAT_SECONDS
-from services._kit.settings import Settings
+from services._kit.keys import KeyedSettings
 
 
-class RegistrarSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RegistrarSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bounds per cluster; rates per second."""
 
     agent_heartbeat: float = HEARTBEAT_SECONDS

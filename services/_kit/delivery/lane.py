@@ -43,6 +43,7 @@ from services._rules.delivery import (
     withdraw_action,
 )
 from services._rules.interpreter import InterpretError
+from services._rules.marking import with_marks
 
 log = structlog.get_logger("delivery.lane")
 
@@ -213,8 +214,10 @@ class Lane:
         if not work.suspended and not self._in_line(key, seq, live):
             data = work.manifest if not isinstance(work.manifest, UnsetType) else await self._source.blob(work.digest)
             before = await self._source.previous(key, work) if live is not None else None
-            previous = decode(before) if before is not None else None
-            live, operation, refusal = await self._bring(kind, key, decode(data), live, previous)
+            # What went to several clusters alike lacks this one's marks.
+            previous = with_marks(decode(before), self.cluster, key, work.uid) if before is not None else None
+            desired = with_marks(decode(data), self.cluster, key, work.uid) if work.shared else decode(data)
+            live, operation, refusal = await self._bring(kind, key, desired, live, previous)
             if refusal:
                 self.stats.failed += 1
                 self._report(key, work, seq, reason=FAILED, message=summary(refusal))

@@ -13,6 +13,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules import constants as const
+from services._rules.secrecy import DigestKey
 from services.detector import state as det
 from services.detector.decide import Verdict, WriteClaim, WritePolicyId, decide_policy, decide_template
 from tests.support.facts import KEY, STATIC, deployment
@@ -286,10 +287,12 @@ def test_secrets_never_ride_in_facts() -> None:
         "data": {"password": "aHVudGVyMg=="},
     }
     det.take_template(world.state, key, manifest)
+    world.state.digest_keys["default"] = DigestKey(b"k" * 32)
     verdict = decide_template(world.state, key, NOW)
     assert verdict.events
     assert all(b"aHVudGVyMg" not in msgspec.json.encode(event) for event in verdict.events)
-    assert any(b"aHVudGVyMg" in blob for blob in verdict.blobs)
+    assert any(b"aHVudGVyMg" in data for _, data in verdict.blobs)
+    assert verdict.secret
 
 
 def test_policies_become_facts_and_get_a_permanent_id() -> None:

@@ -1,0 +1,33 @@
+"""Puts the two marks that differ between clusters on a manifest whose bytes all of them share (reference 03 §1.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas.keys import ObjectKey
+from services._rules import constants as const
+from services._rules.identities import work_id
+from services._rules.names import execution_namespace
+
+Manifest = dict[str, Any]
+
+
+def with_marks(manifest: Manifest, cluster: str, key: ObjectKey, uid: str) -> Manifest:
+    """The manifest with the permanent id and the namespace of one cluster's work; what it shares is not copied."""
+    metadata = manifest["metadata"]
+    labels = {**(metadata.get("labels") or {}), const.WORK_ID_LABEL: work_id(cluster, key, uid)}
+    annotations = {
+        **(metadata.get("annotations") or {}),
+        const.WORK_NAMESPACE_ANNOTATION: execution_namespace(cluster),
+    }
+    return {**manifest, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+
+
+def without_marks(manifest: Manifest) -> Manifest:
+    """The manifest as every cluster with the same content shares it."""
+    metadata = manifest["metadata"]
+    labels = {name: value for name, value in metadata["labels"].items() if name != const.WORK_ID_LABEL}
+    annotations = {
+        name: value for name, value in metadata["annotations"].items() if name != const.WORK_NAMESPACE_ANNOTATION
+    }
+    return {**manifest, "metadata": {**metadata, "labels": labels, "annotations": annotations}}

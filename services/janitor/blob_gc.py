@@ -1,0 +1,94 @@
+"""Removes manifest bytes that no fact names any more, neither a present one nor one that HISTORY still tells of.
+
+Every round reads FACTS first and HISTORY second: what is trimmed from FACTS meanwhile is in HISTORY by then. Why no
+writer can be overtaken is told in services/_rules/blob_gc.py. Two instances at once do no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+from msgspec import Struct
+
+from schemas.subjects import blob
+from services._kit.clock import Clock
+from services._kit.errors import LogError
+from services._kit.history import HISTORY
+from services._kit.log import Log
+from services._rules.blob_gc import NAMING, garbage, named
+
+log = structlog.get_logger("janitor.blobs")
+
+FACTS = "FACTS"
+BLOBS = "BLOBS"
+_ALL = "blob.*"
+
+
+class BlobStats(Struct):
+    """Counters since the start; sizes in bytes."""
+
+    rounds: int = 0
+    kept: int = 0
+    """Blobs that were named, or too young, in the last round."""
+    collected: int = 0
+    collected_bytes: int = 0
+    failures: int = 0
+
+
+class BlobCollector:
+    """Collects every `period` seconds between `start` and `stop`."""
+
+    def __init__(self, logs: Mapping[str, Log], clock: Clock, period: float, stats: BlobStats | None = None) -> None:
+        self.stats = stats or BlobStats()
+        self._logs = logs
+        self._clock = clock
+        self._period = period
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Collect now and from now on."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End collecting."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.collect()
+            except LogError as error:
+                self.stats.failures += 1
+                log.warning("blobs_not_collected", reason=str(error))
+            await asyncio.sleep(self._period)
+
+    async def collect(self) -> int:
+        """One round; how many blobs went. Raises LogError, then what is left goes in the next."""
+        blobs = self._logs[BLOBS]
+        looked_at = self._clock.now()
+        unnamed = set(await blobs.counts(_ALL))
+        for stream in (FACTS, HISTORY):
+            if not unnamed:
+                break
+            async for message in self._logs[stream].read(NAMING):
+                for digest in named(message.data):
+                    unnamed.discard(blob(digest))
+        gone = 0
+        for subject in sorted(unnamed):
+            message_of = await blobs.last(subject)
+            # Stored anew since it was looked at, it has a later position and stays.
+            if message_of is not None and garbage(message_of.time, looked_at):
+                gone += await blobs.purge(subject, message_of.seq)
+                self.stats.collected_bytes += len(message_of.data)
+        self.stats.rounds += 1
+        self.stats.collected += gone
+        self.stats.kept = len(await blobs.counts(_ALL))
+        if gone:
+            log.info("blobs_collected", blobs=gone, kept=self.stats.kept)
+        return gone
