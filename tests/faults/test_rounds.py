@@ -17,7 +17,6 @@ QUICK = (
     "kill-and-restart",
     "member-500",
     "template-again",
-    "leader-frozen",
 )
 
 
