@@ -1,0 +1,111 @@
+"""In a running installation: a Secret reaches push and pull members, lies nowhere in clear, and can be erased."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.cli.logbook import log_access, open_log, streams
+from tests.e2e.fleet import Fleet, until, until_equal
+from tests.e2e.kubectls import current_kubectl
+
+PASSWORD = "correct-horse-battery-staple"
+ENCODED = base64.b64encode(PASSWORD.encode()).decode()
+STREAMS = ("FACTS", "OBSERVED", "HISTORY", "BLOBS", "KEYS", "PARKED", "EXPLAINED")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A started installation."""
+    if not current_kubectl():
+        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
+    made = Fleet(tmp_path_factory.mktemp("secrets")).start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def secret(text: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "precious", "namespace": "default"},
+        "data": {"password": base64.b64encode(text.encode()).decode()},
+    }
+
+
+POLICY = {
+    "apiVersion": "policy.karmada.io/v1alpha1",
+    "kind": "PropagationPolicy",
+    "metadata": {"name": "precious", "namespace": "default"},
+    "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "Secret", "name": "precious"}], "placement": {}},
+}
+
+
+async def read_log(directory: Path) -> dict[str, list[bytes]]:
+    async with open_log(log_access(directory)) as connection:
+        logs = streams(connection)
+        return {name: [message.data async for message in logs[name].read([">"])] for name in STREAMS}
+
+
+def held(fleet: Fleet, member: str) -> str:
+    found = fleet.kubectl(member).get("secret", "precious", "default")
+    return str(found["data"]["password"]) if found else ""
+
+
+def fleetlog(fleet: Fleet, *words: str) -> str:
+    command = "from services.cli.fleetlog import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, *words, "--dir", str(fleet.layout.directory)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_secret_arrives_in_push_and_pull_members_and_is_nowhere_in_clear(fleet: Fleet) -> None:
+    control = fleet.kubectl()
+    control.apply(POLICY)
+    control.apply(secret(PASSWORD))
+    for member in fleet.members:
+        until_equal(f"the Secret in {member}", lambda name=member: held(fleet, name), ENCODED)
+    log = asyncio.run(read_log(fleet.layout.directory))
+    assert len(log["KEYS"]) == 1
+    assert len(log["BLOBS"]) == 2, "one template, one copy for all members"
+    for name, messages in log.items():
+        assert not any(PASSWORD.encode() in data or ENCODED.encode() in data for data in messages), name
+    layout = fleet.layout
+    for kept in (*(fleet.layout.directory / "logs").iterdir(), *layout.agent("member3").rglob("*")):
+        if kept.is_file():
+            assert ENCODED.encode() not in kept.read_bytes(), kept
+    told = fleetlog(fleet, "events", "-o", "json", "--tail", "0") + fleetlog(fleet, "history", "secret", "precious")
+    shown = control.items("work", "karmada-es-member1")
+    assert any("precious" in work["metadata"]["name"] for work in shown)
+    works = json.dumps(shown)
+    assert "precious" in told
+    assert ENCODED not in told + works
+    assert PASSWORD not in told + works
+
+
+def test_the_past_of_a_namespace_is_erased_and_its_present_goes_on(fleet: Fleet) -> None:
+    before = asyncio.run(read_log(fleet.layout.directory))["BLOBS"]
+    fleetlog(fleet, "secrets", "rotate")
+    fleetlog(fleet, "secrets", "forget", "default")
+    until(
+        "the Secret stored anew", lambda: len(asyncio.run(read_log(fleet.layout.directory))["BLOBS"]) >= len(before) + 2
+    )
+    fleet.kubectl().apply(secret("another-one"))
+    wanted = base64.b64encode(b"another-one").decode()
+    for member in fleet.members:
+        until_equal(f"the changed Secret in {member}", lambda name=member: held(fleet, name), wanted)
