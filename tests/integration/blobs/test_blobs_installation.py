@@ -74,7 +74,7 @@ def fleetlog(fleet: Fleet, *words: str) -> str:
     return done.stdout
 
 
-def test_a_secret_arrives_in_push_and_pull_members_and_is_nowhere_in_clear(fleet: Fleet) -> None:
+def _arrives_and_is_nowhere_in_clear(fleet: Fleet) -> None:
     control = fleet.kubectl()
     control.apply(POLICY)
     control.apply(secret(PASSWORD))
@@ -98,7 +98,7 @@ def test_a_secret_arrives_in_push_and_pull_members_and_is_nowhere_in_clear(fleet
     assert PASSWORD not in told + works
 
 
-def test_the_past_of_a_namespace_is_erased_and_its_present_goes_on(fleet: Fleet) -> None:
+def _past_is_erased_and_present_goes_on(fleet: Fleet) -> None:
     before = asyncio.run(read_log(fleet.layout.directory))["BLOBS"]
     fleetlog(fleet, "secrets", "rotate")
     fleetlog(fleet, "secrets", "forget", "default")
@@ -109,3 +109,8 @@ def test_the_past_of_a_namespace_is_erased_and_its_present_goes_on(fleet: Fleet)
     wanted = base64.b64encode(b"another-one").decode()
     for member in fleet.members:
         until_equal(f"the changed Secret in {member}", lambda name=member: held(fleet, name), wanted)
+
+
+def test_a_secret_is_nowhere_in_clear_and_its_past_can_be_erased(fleet: Fleet) -> None:
+    _arrives_and_is_nowhere_in_clear(fleet)
+    _past_is_erased_and_present_goes_on(fleet)
