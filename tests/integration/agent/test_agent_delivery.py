@@ -160,8 +160,8 @@ async def test_while_the_hub_is_away_the_member_is_kept_and_afterwards_both_side
     agent = agents.start()
 
     async def there() -> Any:
-        seen = await hub.last_seen("m1", OTHER)
-        return seen is not None and seen.applied and await member.text() == "kept"
+        seen = [await hub.last_seen("m1", OTHER), await hub.last_seen("m1")]
+        return all(one is not None and one.applied for one in seen) and await member.text() == "kept"
 
     await until(there)
     before = await hub.last_seen("m1")
