@@ -78,7 +78,8 @@ class Detector(BaseService[DetectorState, Key]):
 
     def recover(self, state: DetectorState) -> Iterable[Key]:
         """Everything in sight and everything on record: a standby sees what goes, and decides nothing about it."""
-        return {**state.policies, **state.policy_facts, **state.templates, **state.template_facts}
+        known: list[Key] = [*state.policies, *state.policy_facts, *state.templates, *state.template_facts]
+        return dict.fromkeys(known)
 
     def decide(self, state: DetectorState, key: Key, now: float) -> Decision:
         """Facts and writes of one template or policy."""
