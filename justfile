@@ -28,7 +28,7 @@ topology: _setup
 test *ARGS: _setup
     {{ run }} python -m tests.run "$@"
 
-# Kill services and the log under load, ten rounds; prints its seed.
+# Play faults (kills at every step, failing members, lost leaders); --rounds N --seed S --only NAME,NAME.
 [group('test')]
 faults *ARGS: _setup
     {{ run }} python -m tests.faults.run "$@"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from tests.faults import faults_again, faults_kill, faults_member, faults_restart, leading
+from tests.faults import faults_again, faults_agent, faults_kill, faults_member, faults_restart, leading
 from tests.faults.ground import Ground
 from tests.faults.scene import Scene
 
@@ -35,6 +35,8 @@ FAULTS = (
     Fault("member-slow", faults_member.slow),
     Fault("member-slow-30s", faults_member.very_slow, at_most=1),
     Fault("member-refusing", faults_member.refusing),
+    Fault("agent-killed", faults_agent.killed),
+    Fault("agent-frozen", faults_agent.frozen),
     Fault("template-again", faults_again.template),
     Fault("cluster-again", faults_again.cluster),
     Fault("cluster-again-unseen", faults_again.cluster_unseen),

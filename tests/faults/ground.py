@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -84,7 +85,9 @@ class Ground:
         """Send a signal to a process of the installation."""
         pid = self.fleet.pid(name)
         if pid:
-            os.kill(pid, number)
+            # One that died by itself a moment ago is started again without us.
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def member_fault(self, member: str, **fault: object) -> None:
         """Set a fault of a simulated member's API: mode, delayMs, status."""
