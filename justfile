@@ -28,7 +28,7 @@ topology: _setup
 test *ARGS: _setup
     {{ run }} python -m tests.run "$@"
 
-# Play faults (kills at every step, failing members, lost leaders); --rounds N --seed S --only NAME,NAME.
+# Kill services and the log under load, ten rounds, and check everything; --all or --only NAME,… for other faults.
 [group('test')]
 faults *ARGS: _setup
     {{ run }} python -m tests.faults.run "$@"

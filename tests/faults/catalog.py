@@ -14,21 +14,24 @@ Play = Callable[[Scene], Awaitable[None]]
 
 
 class Fault(Struct, frozen=True):
-    """One fault; `at_most` bounds the rounds of those that take long."""
+    """One fault; `at_most` bounds the rounds of those that take long, `deployments` is the size of its load."""
 
     name: str
     play: Play
     ground: type[Ground] = Ground
     at_most: int = 1000
+    deployments: int = 12
 
 
+STANDARD = "kill-and-restart"
+"""What is played where no fault was chosen."""
 FAULTS = (
     Fault("kill-before-append", faults_kill.before_append),
     Fault("kill-after-append", faults_kill.after_append),
     Fault("kill-before-act", faults_kill.before_act),
     Fault("kill-after-act", faults_kill.after_act),
     Fault("kill-log", faults_kill.log_server),
-    Fault("kill-and-restart", faults_restart.restart),
+    Fault(STANDARD, faults_restart.restart, deployments=100),
     Fault("member-429", faults_member.too_many),
     Fault("member-500", faults_member.failing),
     Fault("member-500-writes", faults_member.failing_writes),

@@ -1,4 +1,8 @@
-"""Plays faults and prints a table: `python -m tests.faults.run --rounds 10 --seed 7 --only kill-log,member-500`."""
+"""Plays faults and prints a table: `python -m tests.faults.run --rounds 10 --seed 7 --only kill-log,member-500`.
+
+Without a choice it kills one service and the log with -9 while 100 Deployments are created, scaled and deleted, and
+then restarts everything; --all plays every fault.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from tests.faults.catalog import BY_NAME, FAULTS, Fault
+from tests.faults.catalog import BY_NAME, FAULTS, STANDARD, Fault
 from tests.faults.ground import Ground, Unavailable
 from tests.faults.scene import Outcome, Scene
 
 SHOWN = 20
-DEPLOYMENTS = 12
 _ROUND = "{:<22} {:>5} {:>6} {:>6} {:>6} {:>7} {:>7}  {:<16}  {:<12} {}"
 _TOTAL = "{:<22} {:>6} {:>6} {:>8} {:>8} {:>8}  {}"
 
@@ -31,14 +34,15 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def play(ground: Ground, fault: Fault, number: int, seed: int, deployments: int = DEPLOYMENTS) -> Outcome:
+def play(ground: Ground, fault: Fault, number: int, seed: int, deployments: int = 0) -> Outcome:
     """One round; all that is random in it comes from the seed, the fault's name and the number."""
-    return asyncio.run(Scene(ground, fault.name, number, seed, deployments).play(fault.play))
+    return asyncio.run(Scene(ground, fault.name, number, seed, deployments or fault.deployments).play(fault.play))
 
 
-def again(outcome: Outcome) -> str:
+def again(outcome: Outcome, deployments: int = 0) -> str:
     """The command that plays a round again."""
-    return f"python -m tests.faults.run --only {outcome.fault} --seed {outcome.seed} --round {outcome.number}"
+    size = f" --deployments {deployments}" if deployments else ""
+    return f"python -m tests.faults.run --only {outcome.fault} --seed {outcome.seed} --round {outcome.number}{size}"
 
 
 def row(outcome: Outcome) -> str:
@@ -118,12 +122,13 @@ def play_all(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the rounds; the exit code is 1 when any of them failed."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog=f"faults: {', '.join(BY_NAME)}")
+    parser = argparse.ArgumentParser(prog="just faults", description=__doc__, epilog=f"faults: {', '.join(BY_NAME)}")
     parser.add_argument("--rounds", type=int, default=10, help="of each fault; those that take long have a bound")
     parser.add_argument("--round", type=int, default=0, help="only the round of this number")
     parser.add_argument("--seed", type=int, default=None, help="repeats a run; drawn at random otherwise")
     parser.add_argument("--only", default="", help="names of faults, separated by commas")
-    parser.add_argument("--deployments", type=int, default=DEPLOYMENTS)
+    parser.add_argument("--all", action="store_true", help="every fault")
+    parser.add_argument("--deployments", type=int, default=0, help="size of the load; each fault has its own otherwise")
     parser.add_argument(
         "--dir", type=Path, default=None, help="directory of the installations; a temporary one otherwise"
     )
@@ -132,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:
         parser.error(f"there is no fault {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
-    faults = [BY_NAME[name] for name in names] or list(FAULTS)
+    faults = list(FAULTS) if options.all else [BY_NAME[name] for name in names or [STANDARD]]
     numbers = [options.round] if options.round else list(range(1, options.rounds + 1))
     seed = options.seed if options.seed is not None else secrets.randbelow(10**6)
     directory = options.dir or Path(tempfile.mkdtemp(prefix="fleetlog-faults-"))
@@ -147,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shutil.rmtree(directory, ignore_errors=True)
     say("")
     for outcome in failed:
-        say(f"failed, to play it again: {again(outcome)}")
+        say(f"failed, to play it again: {again(outcome, options.deployments)}")
     for line in table(outcomes, skipped, seed):
         say(line)
     say(

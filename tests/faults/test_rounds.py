@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.catalog import BY_NAME
+from tests.faults.catalog import BY_NAME, STANDARD
 from tests.faults.ground import Ground
 from tests.faults.run import again, play, row, standing
 
 QUICK = (
-    "kill-before-append",
-    "kill-after-act",
-    "kill-and-restart",
-    "member-500",
-    "template-again",
+    *((STANDARD, number) for number in (1, 2, 3)),
+    ("kill-before-append", 1),
+    ("kill-after-act", 1),
+    ("member-500", 1),
+    ("template-again", 1),
 )
 
 
@@ -35,8 +35,8 @@ def seed() -> int:
 
 @pytest.mark.faults
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", QUICK)
-def test_after_a_fault_everything_is_as_the_policies_say(ground: Ground, seed: int, name: str) -> None:
-    outcome = play(ground, BY_NAME[name], 1, seed)
+@pytest.mark.parametrize(("name", "number"), QUICK)
+def test_after_a_fault_everything_is_as_the_policies_say(ground: Ground, seed: int, name: str, number: int) -> None:
+    outcome = play(ground, BY_NAME[name], number, seed)
     found = "\n".join([row(outcome), *outcome.complaints[:20]])
     assert outcome.ok, f"repeat with: {again(outcome)}\n{found}\nlogs in {ground.fleet.layout.directory / 'logs'}"
