@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from schemas.codec import subject_of
+from schemas.codec import Known, subject_of
 from services._kit.append import Appender, Outcome
 from services._kit.clock import Clock
 from services._kit.errors import FenceLost
@@ -28,6 +28,7 @@ K = TypeVar("K", bound=Hashable)
 
 FACTS: Final = "FACTS"
 IDLE: Final = 1.0  # seconds between two looks at the clock when no deadline is near
+ON_PURPOSE: Final = 1.0  # a decision put off for longer waits because a rule says so, not because we are slow
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -61,6 +62,19 @@ class DecideStats(Struct):
     brakes: int = 0
 
 
+class Watcher(Protocol):
+    """Who wants to know how decisions go; called once per decision or key, so it must be quick."""
+
+    def decided(self, seconds: float) -> None:
+        """A decision took this long."""
+
+    def stored(self, events: Sequence[Known], seconds: float) -> None:
+        """Events are on the log, so long after their first cause came up; -1 when nobody knows when that was."""
+
+    def failed(self, seconds: float) -> None:
+        """A decision raised or its events were refused, so long after its first cause came up."""
+
+
 class Deciding(Generic[S, K]):
     """The loop of a leader; `run` ends when it is cancelled or the fence is lost."""
 
@@ -75,7 +89,7 @@ class Deciding(Generic[S, K]):
         clock: Clock,
         stats: DecideStats,
         on_problem: Callable[[str, K, str], None],
-        observe: Callable[[float], None] | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         self.in_flight: set[K] = set()
         self.braked = False
@@ -95,9 +109,11 @@ class Deciding(Generic[S, K]):
         self._clock = clock
         self._stats = stats
         self._on_problem = on_problem
-        self._observe = observe
+        self._watcher = watcher
         self._deferred: dict[K, Cause] = {}
-        """Why keys are waiting for a deadline that a decision set."""
+        """Why keys are waiting: for a deadline that a decision set, or for what its effects fetch."""
+        self._acting: dict[K, Cause] = {}
+        """Why keys are in flight of which there are only effects."""
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
@@ -194,8 +210,8 @@ class Deciding(Generic[S, K]):
                 self._failed(key, f"{type(error).__name__}: {error}", cause, now)
                 decision = None
             after = self._clock.monotonic()
-            if self._observe is not None:
-                self._observe(after - before)
+            if self._watcher is not None:
+                self._watcher.decided(after - before)
             before = after
             if decision is not None:
                 self._accept(key, cause, decision, as_of, now, groups, effects)
@@ -210,6 +226,7 @@ class Deciding(Generic[S, K]):
             return cause
         for seq in cause.seqs:
             earlier.add(seq)
+        earlier.since = earlier.since or cause.since
         return earlier
 
     def _accept(
@@ -225,6 +242,8 @@ class Deciding(Generic[S, K]):
         self.timers.set(key, decision.wake_at)
         if decision.wake_at is not None and not decision.events:
             self._deferred[key] = cause
+            if decision.wake_at - now > ON_PURPOSE:
+                cause.since = 0.0
         if not decision.events and not decision.effects:
             self.troubles.succeeded(key)
             return
@@ -240,8 +259,11 @@ class Deciding(Generic[S, K]):
                     as_of,
                     now,
                     cause.observed,
+                    cause.since,
                 )
             )
+        else:
+            self._acting[key] = cause
         if decision.effects:
             effects.append((key, decision.effects))
 
@@ -249,9 +271,11 @@ class Deciding(Generic[S, K]):
         """Append what was decided, wait until it came back, carry out effects, and let the keys go."""
         try:
             outcome = await self._append(groups)
+            self._tell(groups, outcome)
             for key, error in outcome.parked.items():
                 self._parked(key, str(error))
             await self._perform([(key, items) for key, items in effects if key not in outcome.parked])
+            self._keep_causes(effects)
             for stream, seq in self._to_await(groups, outcome).items():
                 await self._projection.wait_for(seq, stream)
             for key in outcome.stored:
@@ -264,6 +288,24 @@ class Deciding(Generic[S, K]):
             for key, _ in effects:
                 self.in_flight.discard(key)
             self._wake.set()
+
+    def _tell(self, groups: Sequence[KeyedEvents[K]], outcome: Outcome[K]) -> None:
+        """Let the watcher know what was stored or refused, and how long after its cause."""
+        if self._watcher is None:
+            return
+        now = self._clock.now()
+        for group in groups:
+            if group.key in outcome.stored:
+                self._watcher.stored(group.events, _lasted(group.since, now))
+            elif group.key in outcome.parked:
+                self._watcher.failed(_lasted(group.since, now))
+
+    def _keep_causes(self, effects: Sequence[tuple[K, Sequence[object]]]) -> None:
+        """A key that its own effects marked (what it lacked is here now) is decided for the reason it had before."""
+        for key, _ in effects:
+            cause = self._acting.pop(key, None)
+            if cause is not None and key in self._projection.dirty:
+                self._deferred.setdefault(key, cause)
 
     async def _append(self, groups: Sequence[KeyedEvents[K]]) -> Outcome[K]:
         """Append; when a group cannot even be encoded, each is appended alone and the guilty one fails."""
@@ -314,6 +356,8 @@ class Deciding(Generic[S, K]):
 
     def _failed(self, key: K, reason: str, cause: Cause, now: float) -> None:
         self._stats.failures += 1
+        if self._watcher is not None:
+            self._watcher.failed(_lasted(cause.since, now))
         first = not self.troubles.seen(key)
         parked = self.troubles.failed(key, reason, now)
         if parked:
@@ -336,3 +380,8 @@ class Deciding(Generic[S, K]):
         if not task.cancelled() and task.exception() is not None:
             self._failure = task.exception()
         self._wake.set()
+
+
+def _lasted(since: float, now: float) -> float:
+    """Seconds from a cause until now, -1 when nobody knows when it came up."""
+    return max(0.0, now - since) if since else -1.0

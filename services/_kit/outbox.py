@@ -37,6 +37,8 @@ class KeyedEvents(Struct, Generic[K]):
     as_of: int = 0
     decided_at: float = 0.0
     observed: tuple[int, ...] = ()
+    since: float = 0.0
+    """When the first cause came up, 0 when nobody knows; not part of the events."""
 
 
 class Piece(Struct, Generic[K]):

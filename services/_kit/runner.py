@@ -93,7 +93,7 @@ class Runner(Generic[S, K]):
 
     def mark(self, keys: Iterable[K]) -> None:
         """Mark keys dirty for a reason outside the log; ignored unless this instance is active."""
-        self.projection.mark(keys)
+        self.projection.mark(keys, since=self._clock.now())
 
     async def run(self) -> None:
         """Follow, compete, decide; returns only by cancellation or an error (LogReplaced: start anew)."""
@@ -153,7 +153,7 @@ class Runner(Generic[S, K]):
                 clock=self._clock,
                 stats=self.stats,
                 on_problem=self._problem,
-                observe=self._metrics.observe_decide if self._metrics else None,
+                watcher=self._metrics,
             )
         await service.on_leading()
         recover = getattr(service, "recover", None)
@@ -256,11 +256,16 @@ class Runner(Generic[S, K]):
             position, caught_up = partial(projection.position.__getitem__, stream), partial(self._caught_up, stream)
             reads.gauge("log_position", "Last position folded", position, stream=stream)
             reads.gauge("log_caught_up", "1 at the end of the log", caught_up, stream=stream)
+            behind = partial(self._follower.behind, stream)
+            reads.gauge("log_lag", "Messages that wait to be folded", behind, stream=stream)
         reads.gauge("dirty_keys", "Keys that wait for a decision", lambda: len(projection.dirty))
         reads.gauge("in_flight_keys", "Keys whose events are on their way", self._in_flight)
         reads.gauge("blocked_keys", "Keys with an event of a newer version", lambda: len(projection.blocked))
         reads.gauge("parked_keys", "Keys set aside", lambda: len(self.deciding.troubles.parked) if self.deciding else 0)
         reads.gauge("leader", "1 while this instance leads", lambda: self.lease.is_leader)
+        name = (self.service.name,)
+        about = "1 while this instance leads"
+        reads.table("leader_election_master_status", about, ("name",), lambda: [(name, self.lease.is_leader)])
         reads.counter("folded", "Messages folded", lambda: projection.stats.folded)
         reads.counter("unreadable", "Messages that could not be read", lambda: projection.stats.unknown, kind="unknown")
         reads.counter("unreadable", "", lambda: projection.stats.malformed, kind="malformed")

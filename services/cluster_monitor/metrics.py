@@ -2,23 +2,64 @@
 
 from __future__ import annotations
 
-from services._kit.metrics import ReadCollector
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from services._kit.metrics import ReadCollector, Rows
+from services._rules.quantity import QuantityError, parse
 from services.cluster_monitor.readiness import find_condition
 from services.cluster_monitor.state import MonitorState
 
+Manifest = dict[str, Any]
+_LABELS: Final = ("member_cluster",)
+_AMOUNTS: Final = (
+    ("memory_allocatable_bytes", "allocatable", "memory"),
+    ("cpu_allocatable_number", "allocatable", "cpu"),
+    ("pod_allocatable_number", "allocatable", "pods"),
+    ("memory_allocated_bytes", "allocated", "memory"),
+    ("cpu_allocated_number", "allocated", "cpu"),
+    ("pod_allocated_number", "allocated", "pods"),
+)
+
 
 def register(reads: ReadCollector, state: MonitorState) -> None:
-    """Offer how the members are."""
+    """Offer how the members are, as the status of their Cluster objects says."""
+
+    def statuses() -> Iterator[tuple[str, Manifest]]:
+        for name, cluster in state.clusters.items():
+            if cluster.manifest is not None:
+                yield name, cluster.manifest.get("status") or {}
 
     def clusters(*, ready: bool) -> int:
-        count = 0
-        for cluster in state.clusters.values():
-            if cluster.manifest is None:
-                continue
-            status = cluster.manifest.get("status") or {}
-            condition = find_condition(status.get("conditions") or [], "Ready")
-            count += (condition is not None and condition.get("status") == "True") == ready
-        return count
+        return sum(_ready(status) == ready for _, status in statuses())
+
+    def each(value: Callable[[Manifest], float]) -> Rows:
+        return lambda: [((name,), value(status)) for name, status in statuses()]
 
     reads.gauge("monitor_clusters", "Members by readiness", lambda: clusters(ready=True), ready="true")
     reads.gauge("monitor_clusters", "", lambda: clusters(ready=False), ready="false")
+    reads.table("cluster_ready_state", "1 while the member is Ready", _LABELS, each(_ready))
+    reads.table("cluster_node_number", "Nodes of the member", _LABELS, each(_nodes("totalNum")))
+    reads.table("cluster_ready_node_number", "Ready nodes of the member", _LABELS, each(_nodes("readyNum")))
+    for name, part, resource in _AMOUNTS:
+        reads.table(f"cluster_{name}", f"Sum over nodes: {part} {resource}", _LABELS, each(_amount(part, resource)))
+
+
+def _ready(status: Manifest) -> bool:
+    condition = find_condition(status.get("conditions") or [], "Ready")
+    return condition is not None and condition.get("status") == "True"
+
+
+def _nodes(name: str) -> Callable[[Manifest], float]:
+    return lambda status: float((status.get("nodeSummary") or {}).get(name) or 0)
+
+
+def _amount(part: str, resource: str) -> Callable[[Manifest], float]:
+    def amount(status: Manifest) -> float:
+        text = ((status.get("resourceSummary") or {}).get(part) or {}).get(resource)
+        try:
+            return parse(text).nano / 1e9 if text is not None else 0.0
+        except QuantityError:
+            return 0.0
+
+    return amount

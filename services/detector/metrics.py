@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from services._kit.metrics import ReadCollector
+from schemas.events.binding import BindingRequested
+from services._kit.metrics import KitMetrics, exponential
 from services.detector.state import DetectorState
 
 
-def register(reads: ReadCollector, state: DetectorState, pending: Callable[[], int]) -> None:
+def register(metrics: KitMetrics, state: DetectorState, pending: Callable[[], int]) -> None:
     """Offer what the detector sees; `pending` counts writes to the control plane on their way."""
+    reads = metrics.reads
     reads.gauge("detector_objects", "Objects seen in the control plane", lambda: len(state.templates))
     reads.gauge("detector_policies", "Policies seen in the control plane", lambda: len(state.policies))
     reads.gauge("detector_waiting", "Objects that no policy matches", lambda: len(state.waiting))
     reads.gauge("detector_kinds_listed", "Kinds of which a complete list was seen", lambda: len(state.listed))
     reads.gauge("detector_pending_writes", "Claims and ids not yet written", pending)
+    attempts = reads.tally("policy_apply_attempts", "Policies applied to objects", "result")
+    applying = metrics.timings(
+        "resource_apply_policy_duration_seconds",
+        "Time from the news of an object or policy until the binding was on the log",
+        ("result",),
+        exponential(0.001, 2, 12),
+    )
+
+    def stored(events: Sequence[object], seconds: float) -> None:
+        if any(isinstance(event, BindingRequested) for event in events):
+            attempts.add("success")
+            applying.observe(seconds, "success")
+
+    def failed(seconds: float) -> None:
+        attempts.add("error")
+        applying.observe(seconds, "error")
+
+    metrics.on_stored(stored)
+    metrics.on_failed(failed)

@@ -21,7 +21,7 @@ from services._kit.kube import KubeClient
 from services._kit.log import Message
 from services._kit.member_access import open_member
 from services._kit.service import BaseService, Context
-from services.executor.metrics import register_lane
+from services.executor.metrics import Deliveries, register_lane
 from services.executor.settings import ExecutorSettings
 from services.executor.state import Access, ExecutorState, LaneKey, fold, forget
 
@@ -40,6 +40,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._control: KubeClient | None = None
         self._lanes: dict[str, tuple[Access, Lane]] = {}
         self._reports: Reports | None = None
+        self._deliveries: Deliveries | None = None
         self._acting = False
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -49,6 +50,8 @@ class Executor(BaseService[ExecutorState, LaneKey]):
 
     def fold(self, state: ExecutorState, message: Message, event: Known) -> Iterable[LaneKey]:
         """Apply one event."""
+        if self._acting and self._deliveries is not None:
+            self._deliveries.take(message, event, state)
         touched = fold(state, message.seq, message.subject, event)
         if isinstance(event, WorkObserved) and self._reports is not None:
             self._reports.folded(event)
@@ -66,6 +69,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         """Open the control plane, which holds the members' credentials."""
         self._context = context
         self._control = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig, connections=4)
+        self._deliveries = Deliveries(context.metrics)
         self._reports = Reports(Appending(context.appender, self._hint))
 
     async def _hint(self, cluster: str) -> None:

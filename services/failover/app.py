@@ -34,7 +34,7 @@ class Failover(BaseService[FailoverState, ObjectKey]):
 
     async def start(self, context: Context[FailoverState, ObjectKey]) -> None:
         """Offer the metrics."""
-        register(context.metrics.reads, context.projection.state, self._pace, self._problems)
+        register(context.metrics, context.projection.state, self._pace, self._problems)
 
     async def on_following(self) -> None:
         """Another instance gives turns now."""

@@ -99,7 +99,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         self._context = context
         if context.blobs.vault is not None:
             context.blobs.vault.on_changed = self._key_changed
-        register(context.metrics.reads, context.projection.state)
+        register(context.metrics, context.projection.state)
 
     def _key_changed(self, namespace: str) -> None:
         """A namespace's key was dropped: what it opened is forgotten here as well."""

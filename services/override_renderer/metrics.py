@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schemas.events.work import WorkRendered
-from services._kit.metrics import ReadCollector
+from services._kit.metrics import KitMetrics, exponential
 from services.override_renderer.state import RendererState
 
 
-def register(reads: ReadCollector, state: RendererState) -> None:
-    """Offer what is rendered."""
+def register(metrics: KitMetrics, state: RendererState) -> None:
+    """Offer what is rendered and how long it took."""
+    reads = metrics.reads
 
     def works(*, broken: bool) -> int:
         return sum(
@@ -21,3 +24,16 @@ def register(reads: ReadCollector, state: RendererState) -> None:
     reads.gauge("renderer_works", "Copies that clusters shall hold", lambda: works(broken=False))
     reads.gauge("renderer_broken_works", "Copies that could not be rendered anew", lambda: works(broken=True))
     reads.gauge("renderer_override_policies", "Override policies in force", lambda: len(state.policies))
+    rendering = metrics.timings(
+        "binding_sync_work_duration_seconds",
+        "Time from what changed a binding's works until they were on the log",
+        ("result",),
+        exponential(0.001, 2, 12),
+    )
+
+    def stored(events: Sequence[object], seconds: float) -> None:
+        broken = any(isinstance(event, WorkRendered) and event.problem for event in events)
+        rendering.observe(seconds, "error" if broken else "success")
+
+    metrics.on_stored(stored)
+    metrics.on_failed(lambda seconds: rendering.observe(seconds, "error"))

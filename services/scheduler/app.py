@@ -37,7 +37,8 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
     async def start(self, context: Context[SchedulerState, ObjectKey]) -> None:
         """Offer the metrics."""
         self._context = context
-        register(context.metrics.reads, context.projection.state, self._decisions)
+        projection = context.projection
+        register(context.metrics, projection.state, self._decisions, lambda: len(projection.dirty))
 
     async def on_leading(self) -> None:
         """Answers to what was asked meanwhile may still be on their way."""
