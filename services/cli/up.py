@@ -12,7 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from services._kit.kube import KubeClient
-from services.cli import gateway_setup, identities, secret_keys, steps, surroundings
+from services.cli import gateway_setup, identities, scraping, secret_keys, steps, surroundings
 from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
 from services.cli.layout import CONTROL, HUB_USER, Installation, Layout, Member, agent_process, new_installation
@@ -115,6 +115,7 @@ class Installer:
         for name in ("nats", CONTROL, *members, *SERVICES, "gateway_api", *agents):
             installation.port(name)
         layout.save(installation)
+        scraping.write(layout, installation, SERVICES)
 
     @property
     def embedded(self) -> bool:

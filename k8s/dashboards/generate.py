@@ -1,0 +1,167 @@
+"""Writes the Grafana dashboards of this directory from the panels listed here: `python k8s/dashboards/generate.py`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+HERE: Final = Path(__file__).parent
+WINDOW: Final = "$__rate_interval"
+SOURCE: Final = {"type": "prometheus", "uid": "${DS_PROMETHEUS}"}
+WIDTH: Final = 8
+HEIGHT: Final = 8
+COLUMNS: Final = 24
+SCHEDULING: Final = "karmada_scheduler_e2e_scheduling_duration_seconds"
+
+Panel = tuple[str, str, str, str]
+"""Title, query, legend, unit."""
+
+
+def quantile(share: float, metric: str, by: str) -> str:
+    """The query for a quantile of a histogram by one label."""
+    return f"histogram_quantile({share}, sum by (le, {by}) (rate({metric}_bucket[{WINDOW}])))"
+
+
+def rate(metric: str, by: str) -> str:
+    """The query for a counter's growth per second by one label."""
+    return f"sum by ({by}) (rate({metric}[{WINDOW}]))"
+
+
+def success(metric: str, good: str) -> str:
+    """The query for the share of good outcomes in percent, 100 while nothing happens."""
+    whole = f"sum(rate({metric}[{WINDOW}]))"
+    bad = f'(sum(rate({metric}{{result!="{good}"}}[{WINDOW}])) or on() vector(0))'
+    return f"100 * (1 - {bad} / clamp_min({whole}, 1e-9))"
+
+
+def used(name: str, unit: str) -> str:
+    """The query for what of a member's room is taken, in percent."""
+    allocated, whole = f"cluster_{name}_allocated_{unit}", f"cluster_{name}_allocatable_{unit}"
+    return f"100 * max by (member_cluster) ({allocated}) / max by (member_cluster) ({whole})"
+
+
+DASHBOARDS: Final[dict[str, tuple[str, list[Panel]]]] = {
+    "fleetlog-log": (
+        "Fleetlog: log and services",
+        [
+            ("Services up", "sum by (job) (up)", "{{job}}", "short"),
+            ("Leaders", "sum by (service) (fleetlog_leader)", "{{service}}", "short"),
+            (
+                "Messages behind the log",
+                "max by (service, stream) (fleetlog_log_lag)",
+                "{{service}} {{stream}}",
+                "short",
+            ),
+            ("Events appended per second", rate("fleetlog_events_total", "service"), "{{service}}", "ops"),
+            ("Parked keys", "sum by (service) (fleetlog_parked_keys)", "{{service}}", "short"),
+            ("Keys that wait for a decision", "sum by (service) (fleetlog_dirty_keys)", "{{service}}", "short"),
+            ("Cause to log, p50", quantile(0.5, "fleetlog_stage_seconds", "service"), "{{service}}", "s"),
+            ("Cause to log, p99", quantile(0.99, "fleetlog_stage_seconds", "service"), "{{service}}", "s"),
+            ("Append, p99", quantile(0.99, "fleetlog_append_seconds", "service"), "{{service}}", "s"),
+            (
+                "Events per batch",
+                f"{rate('fleetlog_batch_events_sum', 'service')} / {rate('fleetlog_batch_events_count', 'service')}",
+                "{{service}}",
+                "short",
+            ),
+            ("Decision, p99", quantile(0.99, "fleetlog_decide_seconds", "service"), "{{service}}", "s"),
+            (
+                "Unreadable messages",
+                "sum by (service, kind) (fleetlog_unreadable_total)",
+                "{{service}} {{kind}}",
+                "short",
+            ),
+            ("Memory", "sum by (job) (process_resident_memory_bytes)", "{{job}}", "bytes"),
+            ("CPU", rate("process_cpu_seconds_total", "job"), "{{job}}", "short"),
+        ],
+    ),
+    "fleetlog-propagation": (
+        "Fleetlog: propagation",
+        [
+            ("Policies applied, success", success("policy_apply_attempts_total", "success"), "success", "percent"),
+            ("Policies applied per second", rate("policy_apply_attempts_total", "result"), "{{result}}", "ops"),
+            (
+                "Policy apply, p99",
+                quantile(0.99, "resource_apply_policy_duration_seconds", "result"),
+                "{{result}}",
+                "s",
+            ),
+            ("Binding to work, p99", quantile(0.99, "binding_sync_work_duration_seconds", "result"), "{{result}}", "s"),
+            ("Work to member, p50", quantile(0.5, "work_sync_workload_duration_seconds", "result"), "{{result}}", "s"),
+            ("Work to member, p99", quantile(0.99, "work_sync_workload_duration_seconds", "result"), "{{result}}", "s"),
+            ("Creations", "sum by (member_cluster) (create_resource_to_cluster)", "{{member_cluster}}", "short"),
+            ("Writes to members per second", rate("fleetlog_lane_writes_total", "cluster"), "{{cluster}}", "ops"),
+            ("Objects not yet in line", "sum by (cluster) (fleetlog_lane_backlog)", "{{cluster}}", "short"),
+            ("Objects fully applied", "sum by (applied) (fleetlog_aggregator_objects)", "{{applied}}", "short"),
+            ("Evictions that wait", "sum(eviction_queue_depth)", "waiting", "short"),
+        ],
+    ),
+    "fleetlog-scheduler": (
+        "Fleetlog: scheduler",
+        [
+            ("Success", success("karmada_scheduler_schedule_attempts_total", "scheduled"), "success", "percent"),
+            ("Attempts per second", rate("karmada_scheduler_schedule_attempts_total", "result"), "{{result}}", "ops"),
+            ("By type", rate("karmada_scheduler_schedule_attempts_total", "schedule_type"), "{{schedule_type}}", "ops"),
+            ("End to end, p95", quantile(0.95, SCHEDULING, "schedule_type"), "{{schedule_type}}", "s"),
+            ("Pending", "sum by (queue) (scheduler_pending_bindings)", "{{queue}}", "short"),
+            ("Objects by outcome", "sum by (outcome) (fleetlog_scheduler_bindings)", "{{outcome}}", "short"),
+        ],
+    ),
+    "fleetlog-members": (
+        "Fleetlog: member clusters",
+        [
+            ("Ready", "max by (member_cluster) (cluster_ready_state)", "{{member_cluster}}", "short"),
+            ("Nodes", "max by (member_cluster) (cluster_node_number)", "{{member_cluster}}", "short"),
+            ("Ready nodes", "max by (member_cluster) (cluster_ready_node_number)", "{{member_cluster}}", "short"),
+            ("CPU, allocated %", used("cpu", "number"), "{{member_cluster}}", "percent"),
+            ("Memory, allocated %", used("memory", "bytes"), "{{member_cluster}}", "percent"),
+            ("Pods, allocated %", used("pod", "number"), "{{member_cluster}}", "percent"),
+            ("Lanes that get through", "min by (cluster) (fleetlog_lane_up)", "{{cluster}}", "short"),
+        ],
+    ),
+}
+
+
+def dashboard(uid: str) -> dict[str, Any]:
+    """One dashboard as Grafana imports it."""
+    title, panels = DASHBOARDS[uid]
+    per_row = COLUMNS // WIDTH
+    return {
+        "uid": uid,
+        "title": title,
+        "tags": ["fleetlog"],
+        "schemaVersion": 39,
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {
+            "list": [{"name": "DS_PROMETHEUS", "type": "datasource", "query": "prometheus", "label": "Prometheus"}]
+        },
+        "panels": [
+            {
+                "id": number + 1,
+                "title": name,
+                "type": "timeseries",
+                "datasource": SOURCE,
+                "gridPos": {
+                    "h": HEIGHT,
+                    "w": WIDTH,
+                    "x": number % per_row * WIDTH,
+                    "y": number // per_row * HEIGHT,
+                },
+                "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
+                "targets": [{"refId": "A", "datasource": SOURCE, "expr": query, "legendFormat": legend}],
+            }
+            for number, (name, query, legend, unit) in enumerate(panels)
+        ],
+    }
+
+
+def documents() -> dict[str, str]:
+    """Every generated file by its name."""
+    return {f"{uid}.json": json.dumps(dashboard(uid), indent=2) + "\n" for uid in DASHBOARDS}
+
+
+if __name__ == "__main__":
+    for file, text in documents().items():
+        (HERE / file).write_text(text, encoding="utf-8")

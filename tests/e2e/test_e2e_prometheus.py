@@ -1,0 +1,132 @@
+"""A real Prometheus scrapes an installation with the configuration it wrote, and every panel has something to show."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import shutil
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from services.cli.scraping import config_file
+from services.cli.up import SERVICES
+from tests.e2e.fleet import EXAMPLES, Fleet, until, until_equal
+from tests.natsserver import free_port
+
+ROOT = Path(__file__).parents[2]
+CATALOGUE = ROOT / "docs" / "metrics.md"
+
+
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("dashboards", ROOT / "k8s/dashboards/generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Prometheus:
+    """One server over the API."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str, **parameters: str) -> Any:
+        """The data of an answer."""
+        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
+            return json.load(answer)["data"]
+
+    def values(self, query: str) -> list[float]:
+        """The present values of a query that are numbers."""
+        found = [float(item["value"][1]) for item in self.get("/api/v1/query", query=query)["result"]]
+        return [value for value in found if not math.isnan(value)]
+
+
+@pytest.fixture(scope="module")
+def prometheus(fleet: Fleet) -> Iterator[Prometheus]:
+    """A server that scrapes the installation once a second."""
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")
+    directory = fleet.layout.directory / "prometheus"
+    directory.mkdir()
+    config = yaml.safe_load(config_file(fleet.layout).read_text())
+    config["global"]["scrape_interval"] = "1s"
+    (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
+    port = free_port()
+    with (directory / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [
+                program,
+                f"--config.file={directory / 'prometheus.yml'}",
+                f"--storage.tsdb.path={directory / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        server = Prometheus(f"http://127.0.0.1:{port}")
+
+        def answers() -> bool:
+            try:
+                return bool(server.get("/api/v1/status/buildinfo"))
+            except OSError:
+                return False
+
+        until("an answer of Prometheus", answers)
+        yield server
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_every_process_is_scraped(fleet: Fleet, prometheus: Prometheus) -> None:
+    def health() -> dict[str, str]:
+        targets = prometheus.get("/api/v1/targets", state="active")["activeTargets"]
+        return {target["labels"]["job"]: target["health"] + target["lastError"] for target in targets}
+
+    agents = [f"agent-{member.name}" for member in fleet.installation.pull_members]
+    until_equal("health of the targets", health, dict.fromkeys(("control", *SERVICES, *agents), "up"))
+
+
+def test_every_panel_has_something_to_show(fleet: Fleet, prometheus: Prometheus) -> None:
+    control = fleet.kubectl()
+    control.apply(EXAMPLES / "nginx-demo.yaml")
+    control.apply(EXAMPLES / "nginx-propagation.yaml")
+    panels = {
+        f"{uid}: {title}": query.replace("$__rate_interval", "1m")
+        for uid, (_, panels) in _generator().DASHBOARDS.items()
+        for title, query, _, _ in panels
+    }
+    replicas = iter(range(2, 1000))
+
+    def empty() -> list[str]:
+        # Quantiles need something that happens while it is scraped.
+        control.run("scale", "deployment/nginx", f"--replicas={2 + next(replicas) % 5}")
+        return [title for title, query in panels.items() if not prometheus.values(query)]
+
+    until_equal("panels without data", empty, [], seconds=60)
+
+
+def test_every_metric_is_documented(prometheus: Prometheus) -> None:
+    documented = {line.split("`")[1] for line in CATALOGUE.read_text().splitlines() if line.startswith("| `")}
+    skipped = ("process_", "python_", "fleetlog_apiserver_")
+    served = {
+        name
+        for name in prometheus.get("/api/v1/metadata")
+        if not name.startswith(skipped) and not name.endswith("_created")
+    }
+    assert served - documented == set(), "metrics that docs/metrics.md does not list"
+    # Client libraries tell a counter's name without its suffix to some readers and with it to others.
+    assert {name for name in documented if name not in served and f"{name}_total" not in served} == set()
