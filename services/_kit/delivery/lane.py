@@ -1,7 +1,8 @@
 """Brings one cluster to what its works say and reports what it holds; independent of every other cluster.
 
 A lane keeps the keys to look at, works on a bounded number at once, backs off per object, and pauses as a whole while
-the cluster does not answer. It never gives up and never deletes without a withdrawn work.
+the cluster does not answer. It never gives up and never deletes without a withdrawn work. A few lines over 400, so that
+the whole way of one object through a lane is read in one place.
 """
 
 from __future__ import annotations
