@@ -102,7 +102,7 @@ async def serve(
     vault: Vault | None = None
     try:
         if settings.apply_topology:
-            await topology.apply(connection)
+            await topology.apply(connection, replicas=settings.topology_replicas)
         problems = await topology.check(connection)
         for problem in problems:
             logger.error("topology", problem=problem)

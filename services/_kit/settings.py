@@ -52,6 +52,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds of silence after which a standby takes over."""
     fault_points: str = ""
     """Directory in which tests order the process to die at a point; empty: none."""
+    topology_replicas: int = 1
+    """Servers of the log that hold each stream that is created at start."""
     apply_topology: bool = False
     """Create missing streams at start; otherwise missing ones are an error."""
 

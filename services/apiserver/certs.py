@@ -90,8 +90,10 @@ class Authority:
             _write(cert_file, cert_pem, 0o644)
         return cert_file, key_file
 
-    def issue(self, user: str, groups: tuple[str, ...], names: list[str] | None) -> tuple[bytes, bytes]:
-        """Certificate and key PEM; `names` makes it a serving certificate."""
+    def issue(
+        self, user: str, groups: tuple[str, ...], names: list[str] | None, *, peer: bool = False
+    ) -> tuple[bytes, bytes]:
+        """Certificate and key PEM; `names` makes it a serving certificate, `peer` one that serves and calls."""
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -100,7 +102,7 @@ class Authority:
         assert self._key is not None
         assert self._cert is not None
         key = ec.generate_private_key(ec.SECP256R1())
-        cert = _sign(_name(user, groups), self._cert.subject, key.public_key(), self._key, names=names)
+        cert = _sign(_name(user, groups), self._cert.subject, key.public_key(), self._key, names=names, peer=peer)
         return cert.public_bytes(serialization.Encoding.PEM), _key_pem(key)
 
 
@@ -128,6 +130,7 @@ def _sign(
     *,
     ca: bool = False,
     names: list[str] | None = None,
+    peer: bool = False,
 ) -> "x509.Certificate":
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -161,8 +164,10 @@ def _sign(
         )
     )
     if not ca:
-        usage = ExtendedKeyUsageOID.CLIENT_AUTH if names is None else ExtendedKeyUsageOID.SERVER_AUTH
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        usage = [ExtendedKeyUsageOID.CLIENT_AUTH if names is None else ExtendedKeyUsageOID.SERVER_AUTH]
+        if peer:
+            usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
     if names:
         alternatives = [_alternative(n) for n in names]
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)

@@ -263,6 +263,22 @@ def log_import(
 
 app.add_typer(secret_commands)
 
+
+@app.command(epilog="Example:\n\nfleetlog certs --out deploy")
+def certs(
+    out: Annotated[Path, typer.Option(help="Directory to write into.")] = Path("deploy"),
+    control: Annotated[str, typer.Option(help="URL of the control plane in the kubeconfigs.")] = "",
+) -> None:
+    """Make the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect."""
+    from services.cli import certificates
+    from services.cli.running import Failed, fail
+
+    try:
+        certificates.make(out, control or certificates.CONTROL)
+    except Failed as error:
+        fail(str(error))
+
+
 crds = typer.Typer(
     name="crds",
     help="Definitions of our kinds (CustomResourceDefinitions).",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import NAMESPACE_SYSTEM
@@ -12,11 +12,11 @@ from services.cli.joining import ensure
 from services.cli.layout import CONTROL, Installation, Layout
 from services.cli.steps import until
 
-_SERVICE: Final = "fleetlog-gateway"
+GATEWAY_SERVICE: Final = "fleetlog-gateway"
 _GROUP: Final = "work.karmada.io"
 _API_SERVICES: Final = resource_path("apiregistration.k8s.io", "v1", "apiservices")
 # The preferred version first: clients pick what they find first.
-_VERSIONS: Final = (("v1alpha2", 20), ("v1alpha1", 10))
+VERSIONS: Final = (("v1alpha2", 20), ("v1alpha1", 10))
 
 
 def environment(layout: Layout, installation: Installation) -> dict[str, str]:
@@ -25,7 +25,7 @@ def environment(layout: Layout, installation: Installation) -> dict[str, str]:
 
     authority = Authority(layout.data("gateway"), "fleetlog-gateway-ca")
     authority.load()
-    cert, key = authority.server((f"{_SERVICE}.{NAMESPACE_SYSTEM}.svc", "localhost", "127.0.0.1"))
+    cert, key = authority.server((f"{GATEWAY_SERVICE}.{NAMESPACE_SYSTEM}.svc", "localhost", "127.0.0.1"))
     tokens = layout.data("gateway") / "tokens"
     tokens.touch(mode=0o600)
     tokens.write_text(f'{installation.token},admin,admin,"system:masters"\n')
@@ -51,32 +51,37 @@ async def register(control: Path, ca_pem: bytes, port: int) -> None:
         service = {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": _SERVICE, "namespace": NAMESPACE_SYSTEM},
+            "metadata": {"name": GATEWAY_SERVICE, "namespace": NAMESPACE_SYSTEM},
             "spec": {"type": "ExternalName", "externalName": "localhost"},
         }
         await ensure(client, resource_path("", "v1", "services", NAMESPACE_SYSTEM), service)
-        for version, priority in _VERSIONS:
+        for version, priority in VERSIONS:
             await _register(client, version, priority, base64.b64encode(ca_pem).decode(), port)
     finally:
         await client.close()
 
 
-async def _register(client: KubeClient, version: str, priority: int, bundle: str, port: int) -> None:
+def api_service(version: str, priority: int, bundle: str, port: int) -> dict[str, Any]:
+    """The object that makes a control plane send one version to the gateway; `bundle` is its authority in base64."""
     spec = {
         "group": _GROUP,
         "version": version,
         "groupPriorityMinimum": 1000,
         "versionPriority": priority,
         "caBundle": bundle,
-        "service": {"namespace": NAMESPACE_SYSTEM, "name": _SERVICE, "port": port},
+        "service": {"namespace": NAMESPACE_SYSTEM, "name": GATEWAY_SERVICE, "port": port},
     }
-    name = f"{version}.{_GROUP}"
-    manifest = {
+    return {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
-        "metadata": {"name": name},
+        "metadata": {"name": f"{version}.{_GROUP}"},
         "spec": spec,
     }
+
+
+async def _register(client: KubeClient, version: str, priority: int, bundle: str, port: int) -> None:
+    manifest = api_service(version, priority, bundle, port)
+    name, spec = manifest["metadata"]["name"], manifest["spec"]
     try:
         await client.create(_API_SERVICES, manifest)
     except ApiError as error:
@@ -90,12 +95,12 @@ async def available(control: Path) -> str:
     client = await KubeClient.from_kubeconfig(control)
 
     async def look() -> str:
-        for version, _ in _VERSIONS:
+        for version, _ in VERSIONS:
             service = await client.get(f"{_API_SERVICES}/{version}.{_GROUP}")
             for condition in (service.get("status") or {}).get("conditions") or ():
                 if condition["type"] == "Available" and condition["status"] != "True":
                     return str(condition.get("message") or "not available yet")
-        listed = await client.get(f"/apis/{_GROUP}/{_VERSIONS[0][0]}")
+        listed = await client.get(f"/apis/{_GROUP}/{VERSIONS[0][0]}")
         return "" if listed.get("resources") else "nothing is served yet"
 
     async def patient() -> str:

@@ -1,0 +1,143 @@
+"""compose.yaml: the same services on one machine with a container engine."""
+
+from __future__ import annotations
+
+from k8s.shared import (
+    API,
+    ETCD_IMAGE,
+    HTTP,
+    IMAGE,
+    KUBE_APISERVER_IMAGE,
+    NATS_NODES,
+    RUN,
+    Manifest,
+    apiserver_flags,
+    dns,
+    environment,
+    etcd_flags,
+)
+from schemas.topology import SERVICES
+from services.cli.certificates import WITH_CONTROL
+from services.cli.secret_keys import READERS
+
+
+def compose() -> Manifest:
+    """The same on one machine with a container engine."""
+    nats = ",".join(f"tls://nats-{number}:4222" for number in range(1, NATS_NODES + 1))
+    health = {"interval": "5s", "timeout": "3s", "retries": 12}
+    user = "${FLEETLOG_USER:-1000:1000}"
+    services: dict[str, Manifest] = {}
+    for number in range(1, NATS_NODES + 1):
+        services[f"nats-{number}"] = {
+            "image": "nats:2.15.1",
+            "user": user,
+            "command": ["-c", "/etc/nats/nats.conf", "--name", f"nats-{number}"],
+            "env_file": ["deploy/hub.env"],
+            "volumes": [
+                "./k8s/nats.compose.conf:/etc/nats/nats.conf:ro",
+                "./deploy/ca.crt:/tls/ca.crt:ro",
+                "./deploy/tls/nats.crt:/tls/tls.crt:ro",
+                "./deploy/tls/nats.key:/tls/tls.key:ro",
+                f"./deploy/data/nats-{number}:/data",
+            ],
+            "restart": "unless-stopped",
+        }
+    services["etcd"] = {
+        "image": ETCD_IMAGE,
+        "profiles": ["stock"],
+        "user": user,
+        "command": etcd_flags("etcd"),
+        "volumes": [
+            "./deploy/ca.crt:/tls/ca.crt:ro",
+            "./deploy/tls/etcd.crt:/tls/etcd.crt:ro",
+            "./deploy/tls/etcd.key:/tls/etcd.key:ro",
+            "./deploy/data/etcd:/data",
+        ],
+        "restart": "unless-stopped",
+    }
+    services["kube-apiserver"] = {
+        "image": KUBE_APISERVER_IMAGE,
+        "profiles": ["stock"],
+        "user": user,
+        "command": ["kube-apiserver", *apiserver_flags("https://etcd:2379")],
+        "volumes": [
+            "./deploy/ca.crt:/tls/ca/ca.crt:ro",
+            "./deploy/front-proxy-ca.crt:/tls/ca/front-proxy-ca.crt:ro",
+            "./deploy/tls:/tls/pairs:ro",
+        ],
+        "ports": ["127.0.0.1:6443:6443"],
+        "depends_on": {"etcd": {"condition": "service_started"}},
+        "restart": "unless-stopped",
+    }
+    services["embedded"] = {
+        "image": IMAGE,
+        "build": ".",
+        "profiles": ["embedded"],
+        "user": user,
+        "command": ["services.apiserver"],
+        "env_file": ["deploy/apiserver.env"],
+        "environment": {
+            "SSL_CERT_FILE": f"{RUN}/authority/ca.crt",
+            "FLEETLOG_APISERVER_HOST": "0.0.0.0",
+            "FLEETLOG_APISERVER_DATA_DIR": f"{RUN}/authority",
+            "FLEETLOG_APISERVER_TLS_NAMES": "kube-apiserver",
+        },
+        "volumes": [f"./deploy/authority:{RUN}/authority"],
+        "networks": {"default": {"aliases": ["kube-apiserver"]}},
+        "ports": ["127.0.0.1:6443:6443"],
+        "depends_on": {f"nats-{number}": {"condition": "service_started"} for number in range(1, NATS_NODES + 1)},
+        "restart": "unless-stopped",
+    }
+    for service in SERVICES:
+        probe = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{HTTP}/readyz', timeout=2)"
+        entry: Manifest = {
+            "image": IMAGE,
+            "build": ".",
+            "user": user,
+            "command": [f"services.{service}"],
+            "environment": environment(service, nats),
+            "volumes": _volumes(service),
+            "read_only": True,
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges:true"],
+            "healthcheck": {"test": ["CMD", "python", "-c", probe], **health},
+            "depends_on": {f"nats-{number}": {"condition": "service_started"} for number in range(1, NATS_NODES + 1)},
+            "restart": "unless-stopped",
+        }
+        if service == "gateway":
+            entry["ports"] = [f"127.0.0.1:{API}:{API}"]
+        services[dns(service)] = entry
+    services["prometheus"] = {
+        "image": "prom/prometheus:v3.1.0",
+        "volumes": ["./k8s/monitoring/prometheus.compose.yml:/etc/prometheus/prometheus.yml:ro"],
+        "ports": ["127.0.0.1:9090:9090"],
+        "restart": "unless-stopped",
+    }
+    services["grafana"] = {
+        "image": "grafana/grafana:11.4.0",
+        "volumes": [
+            "./k8s/monitoring/datasource.yml:/etc/grafana/provisioning/datasources/fleetlog.yml:ro",
+            "./k8s/monitoring/dashboards.yml:/etc/grafana/provisioning/dashboards/fleetlog.yml:ro",
+            "./k8s/dashboards:/var/lib/grafana/dashboards:ro",
+        ],
+        "ports": ["127.0.0.1:3000:3000"],
+        "depends_on": {"prometheus": {"condition": "service_started"}},
+        "restart": "unless-stopped",
+    }
+    return {"name": "fleetlog", "services": services}
+
+
+def _volumes(service: str) -> list[str]:
+    files = {"log/ca.crt": "ca.crt", "log/hub.password": "hub.password"}
+    if service in WITH_CONTROL:
+        files["control/kubeconfig"] = f"kubeconfigs/{service}"
+    if service in READERS:
+        files["secrets/secrets-keys.json"] = "secrets-keys.json"
+    if service == "gateway":
+        files |= {
+            "gateway/tls.crt": "tls/gateway.crt",
+            "gateway/tls.key": "tls/gateway.key",
+            "gateway/tokens": "gateway.tokens",
+            "gateway/front-proxy-ca.crt": "front-proxy-ca.crt",
+        }
+    return [f"./deploy/{source}:{RUN}/{target}:ro" for target, source in files.items()]

@@ -1,0 +1,230 @@
+"""The manifests of every service in Kubernetes, and its rights in the control plane."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from k8s.shared import API, HTTP, IMAGE, RUN, USER, Manifest, dns, environment
+from services.cli.certificates import NAMESPACE, WITH_CONTROL, user_of
+from services.cli.secret_keys import READERS
+
+TO_MEMBERS: Final = ("cluster_monitor", "estimator", "executor")
+"""Services that connect to member clusters, wherever these are."""
+MEMORY: Final = {"detector": 512, "gateway": 512, "status_aggregator": 512, "estimator": 384}
+"""Mebibytes that a service may use; others 256."""
+READ: Final = ["get", "list", "watch"]
+
+RULES: Final[dict[str, list[Manifest]]] = {
+    # Every kind can be a template: it is read, claimed by labels and annotations, and given its status.
+    "detector": [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": [*READ, "patch"]},
+        {"nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/version"], "verbs": ["get"]},
+    ],
+    "status_aggregator": [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]},
+        {"apiGroups": ["*"], "resources": ["*/status"], "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    ],
+    "cluster_monitor": [
+        {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": [*READ, "patch"]},
+        {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/status"], "verbs": ["patch"]},
+        {"apiGroups": ["policy.karmada.io"], "resources": ["clustertaintpolicies"], "verbs": READ},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create", "delete"]},
+    ],
+    "executor": [],
+    "estimator": [],
+}
+"""What each service may do in the control plane, beside reading the members' credentials."""
+CREDENTIALS: Final = ("cluster_monitor", "estimator", "executor")
+CREDENTIALS_NAMESPACE: Final = "karmada-cluster"
+
+
+def secrets(service: str) -> dict[str, str]:
+    """Secrets of a service by the directory they are mounted at."""
+    found = {"log": "fleetlog-log"}
+    if service in WITH_CONTROL:
+        found["control"] = f"fleetlog-control-{dns(service)}"
+    if service in READERS:
+        found["secrets"] = "fleetlog-secrets-keys"
+    if service == "gateway":
+        found["gateway"] = "fleetlog-gateway"
+    return found
+
+
+def _probe(path: str, **more: int) -> Manifest:
+    return {"httpGet": {"path": path, "port": "http"}, **more}
+
+
+def deployment(service: str) -> Manifest:
+    """Two instances: one leads, the other's projection is warm. None needs the API of the cluster it runs in."""
+    labels = {"app.kubernetes.io/name": dns(service), "app.kubernetes.io/part-of": "fleetlog"}
+    mounts = secrets(service)
+    ports = [{"name": "http", "containerPort": HTTP, "protocol": "TCP"}]
+    if service == "gateway":
+        ports.append({"name": "api", "containerPort": API, "protocol": "TCP"})
+    settings = environment(service, f"tls://nats.{NAMESPACE}.svc:4222")
+    instance = {"name": "FLEETLOG_INSTANCE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    memory = MEMORY.get(service, 256)
+    container = {
+        "name": "service",
+        "image": IMAGE,
+        "args": [f"services.{service}"],
+        "env": [instance, *({"name": name, "value": value} for name, value in settings.items())],
+        "ports": ports,
+        # A first projection of a large log takes its time; it is alive all the while.
+        "livenessProbe": _probe("/livez", periodSeconds=10, failureThreshold=6),
+        "readinessProbe": _probe("/readyz", periodSeconds=5),
+        "startupProbe": _probe("/livez", periodSeconds=2, failureThreshold=60),
+        "resources": {
+            "requests": {"cpu": "50m", "memory": f"{memory // 2}Mi"},
+            "limits": {"memory": f"{memory}Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": name, "mountPath": f"{RUN}/{name}", "readOnly": True} for name in mounts],
+    }
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels},
+    }
+    pod = {
+        "serviceAccountName": dns(service),
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [spread],
+        "containers": [container],
+        "volumes": [
+            {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}} for name, secret in mounts.items()
+        ],
+    }
+    annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": str(HTTP)}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": dns(service), "labels": labels},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
+        },
+    }
+
+
+def manifests(service: str) -> list[Manifest]:
+    """Everything of one service."""
+    labels = {"app.kubernetes.io/name": dns(service), "app.kubernetes.io/part-of": "fleetlog"}
+    metadata = {"name": dns(service), "labels": labels}
+    selector = {"matchLabels": labels}
+    found: list[Manifest] = [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": metadata,
+            "automountServiceAccountToken": False,
+        },
+        deployment(service),
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": metadata,
+            "spec": {"minAvailable": 1, "selector": selector},
+        },
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": metadata,
+            "spec": {
+                "podSelector": selector,
+                "policyTypes": ["Ingress", "Egress"],
+                "ingress": _ingress(service),
+                "egress": _egress(service),
+            },
+        },
+    ]
+    if service == "gateway":
+        ports = [{"name": "api", "port": API, "targetPort": "api", "protocol": "TCP"}]
+        found.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": metadata,
+                "spec": {"selector": labels, "ports": ports},
+            }
+        )
+    return found
+
+
+def _ingress(service: str) -> list[Manifest]:
+    """Scrapes from anywhere in the cluster (kubelets probe from their nodes anyhow); the gateway's API, too."""
+    ports = [HTTP, API] if service == "gateway" else [HTTP]
+    return [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}]
+
+
+def _egress(service: str) -> list[Manifest]:
+    """Names, the log, the control plane for those that use it, and member clusters for those that go there."""
+    rules: list[Manifest] = [
+        {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]},
+        {
+            "to": [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "nats"}}}],
+            "ports": [{"protocol": "TCP", "port": 4222}],
+        },
+    ]
+    if service in TO_MEMBERS:
+        # Members may be anywhere; what must not be reached from here is for the cluster's own policies to say.
+        rules.append({"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}, {"ipBlock": {"cidr": "::/0"}}]})
+    elif service in WITH_CONTROL:
+        rules.append(
+            {
+                "to": [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "kube-apiserver"}}}],
+                "ports": [{"protocol": "TCP", "port": 6443}],
+            }
+        )
+    return rules
+
+
+def control_plane() -> list[Manifest]:
+    """Rights of the services in the control plane (not in the cluster they run in)."""
+    found: list[Manifest] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CREDENTIALS_NAMESPACE}},
+    ]
+    api = "rbac.authorization.k8s.io"
+    for service in WITH_CONTROL:
+        subject = {"apiGroup": api, "kind": "User", "name": user_of(service)}
+        name = {"name": user_of(service)}
+        if RULES[service]:
+            role = {"apiGroup": api, "kind": "ClusterRole", **name}
+            found += [
+                {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": name, "rules": RULES[service]},
+                {
+                    "apiVersion": f"{api}/v1",
+                    "kind": "ClusterRoleBinding",
+                    "metadata": name,
+                    "roleRef": role,
+                    "subjects": [subject],
+                },
+            ]
+        if service in CREDENTIALS:
+            place = {**name, "namespace": CREDENTIALS_NAMESPACE}
+            rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+            found += [
+                {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": place, "rules": rules},
+                {
+                    "apiVersion": f"{api}/v1",
+                    "kind": "RoleBinding",
+                    "metadata": place,
+                    "roleRef": {"apiGroup": api, "kind": "Role", **name},
+                    "subjects": [subject],
+                },
+            ]
+    return found

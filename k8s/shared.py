@@ -1,0 +1,98 @@
+"""What compose.yaml and the manifests say alike: settings and files of every service, flags of a stock API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from services.cli.certificates import WITH_CONTROL
+from services.cli.secret_keys import READERS
+
+ROOT: Final = Path(__file__).parents[1]
+IMAGE: Final = "fleetlog:0.1.0"
+ETCD_IMAGE: Final = "quay.io/coreos/etcd:v3.5.17"
+KUBE_APISERVER_IMAGE: Final = "registry.k8s.io/kube-apiserver:v1.31.4"
+HTTP: Final = 8080
+API: Final = 8443
+USER: Final = 65532
+NATS_NODES: Final = 3
+RUN: Final = "/run/fleetlog"
+Manifest = dict[str, Any]
+
+
+def dns(service: str) -> str:
+    """The name of a service's objects; Kubernetes takes no underscores."""
+    return service.replace("_", "-")
+
+
+def environment(service: str, nats: str) -> dict[str, str]:
+    """Settings of a service; the same files lie at the same places in a container and in a pod."""
+    settings = {
+        "FLEETLOG_NATS_URL": nats,
+        "FLEETLOG_NATS_USER": "hub",
+        "FLEETLOG_NATS_PASSWORD_FILE": f"{RUN}/log/hub.password",
+        "FLEETLOG_TLS_CA": f"{RUN}/log/ca.crt",
+        "FLEETLOG_HTTP_HOST": "0.0.0.0",
+        "FLEETLOG_HTTP_PORT": str(HTTP),
+    }
+    if service in WITH_CONTROL:
+        settings["FLEETLOG_CONTROL_KUBECONFIG"] = f"{RUN}/control/kubeconfig"
+    if service in READERS:
+        settings["FLEETLOG_SECRETS_KEY_FILE"] = f"{RUN}/secrets/secrets-keys.json"
+    if service == "gateway":
+        settings |= {
+            "FLEETLOG_API_HOST": "0.0.0.0",
+            "FLEETLOG_API_PORT": str(API),
+            "FLEETLOG_SERVING_CERT": f"{RUN}/gateway/tls.crt",
+            "FLEETLOG_SERVING_KEY": f"{RUN}/gateway/tls.key",
+            "FLEETLOG_TOKEN_FILE": f"{RUN}/gateway/tokens",
+            "FLEETLOG_FRONT_PROXY_CA": f"{RUN}/gateway/front-proxy-ca.crt",
+            "FLEETLOG_FRONT_PROXY_NAMES": "front-proxy-client",
+        }
+    if service == "detector":
+        # One service makes the streams; the others wait until they are there.
+        settings |= {"FLEETLOG_APPLY_TOPOLOGY": "true", "FLEETLOG_TOPOLOGY_REPLICAS": str(NATS_NODES)}
+    return settings
+
+
+def apiserver_flags(etcd: str) -> list[str]:
+    """Flags of a stock kube-apiserver as control plane; nothing but it and etcd has to run."""
+    pairs = "/tls/pairs"
+    return [
+        f"--etcd-servers={etcd}",
+        "--etcd-cafile=/tls/ca/ca.crt",
+        f"--etcd-certfile={pairs}/etcd-client.crt",
+        f"--etcd-keyfile={pairs}/etcd-client.key",
+        "--client-ca-file=/tls/ca/ca.crt",
+        f"--tls-cert-file={pairs}/kube-apiserver.crt",
+        f"--tls-private-key-file={pairs}/kube-apiserver.key",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kube-apiserver",
+        f"--service-account-key-file={pairs}/service-accounts.crt",
+        f"--service-account-signing-key-file={pairs}/service-accounts.key",
+        "--requestheader-client-ca-file=/tls/ca/front-proxy-ca.crt",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={pairs}/front-proxy.crt",
+        f"--proxy-client-key-file={pairs}/front-proxy.key",
+        # Nothing schedules pods or fills in accounts here: templates are not run in the control plane.
+        "--disable-admission-plugins=ServiceAccount,LimitRanger,ResourceQuota,DefaultStorageClass",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--event-ttl=1h",
+    ]
+
+
+def etcd_flags(host: str) -> list[str]:
+    """The command of an etcd that only the API server may talk to."""
+    return [
+        "etcd",
+        "--data-dir=/data",
+        "--listen-client-urls=https://0.0.0.0:2379",
+        f"--advertise-client-urls=https://{host}:2379",
+        "--cert-file=/tls/etcd.crt",
+        "--key-file=/tls/etcd.key",
+        "--trusted-ca-file=/tls/ca.crt",
+        "--client-cert-auth",
+    ]

@@ -1,0 +1,164 @@
+"""compose.yaml and the manifests: generated, complete for every service, with settings and files that exist."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from k8s import generate
+from k8s.manifests import RULES, control_plane, manifests, secrets
+from k8s.shared import HTTP, RUN, apiserver_flags, dns, etcd_flags
+from schemas.topology import SERVICES
+from services._kit.settings import Settings, load, tls_context
+from services.cli import certificates
+from services.cli.certificates import WITH_CONTROL
+from services.cli.running import Failed
+from tests.natsserver import find_binary
+
+ROOT = Path(__file__).parents[3]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+INFRASTRUCTURE = {"nats-1", "nats-2", "nats-3", "etcd", "kube-apiserver", "embedded", "prometheus", "grafana"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `fleetlog certs` makes."""
+    directory = tmp_path_factory.mktemp("certs") / "deploy"
+    assert certificates.make(directory) == 0
+    return directory
+
+
+def _settings(service: str) -> type[Settings]:
+    module = importlib.import_module(f"services.{service}.settings")
+    (kind,) = (
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Settings) and kind.__module__ == module.__name__
+    )
+    return kind
+
+
+def test_the_files_are_what_the_generator_writes() -> None:
+    for path, text in generate.documents().items():
+        assert (ROOT / path).read_text() == text, f"{path}: run python -m k8s.generate"
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_has_all_that_belongs_to_it_in_kubernetes(service: str) -> None:
+    found = {manifest["kind"]: manifest for manifest in manifests(service)}
+    assert {"Deployment", "ServiceAccount", "NetworkPolicy", "PodDisruptionBudget"} <= set(found)
+    pod = found["Deployment"]["spec"]["template"]
+    container = pod["spec"]["containers"][0]
+    assert container["args"] == [f"services.{service}"]
+    assert {"livenessProbe", "readinessProbe", "startupProbe", "resources"} <= set(container)
+    assert pod["spec"]["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    for kind, path in (("NetworkPolicy", "podSelector"), ("PodDisruptionBudget", "selector")):
+        assert found[kind]["spec"][path]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert f"{dns(service)}.yaml" in yaml.safe_load((ROOT / "k8s/base/kustomization.yaml").read_text())["resources"]
+
+
+def test_compose_has_every_service_and_nothing_that_nobody_knows() -> None:
+    assert set(COMPOSE) == INFRASTRUCTURE | {dns(service) for service in SERVICES}
+    for name, entry in COMPOSE.items():
+        assert set(entry.get("depends_on", {})) <= set(COMPOSE), name
+        assert "image" in entry, name
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_understands_the_settings_it_is_given(service: str) -> None:
+    importlib.import_module(f"services.{service}.__main__")
+    container = next(m for m in manifests(service) if m["kind"] == "Deployment")["spec"]["template"]["spec"]
+    in_pod = {entry["name"]: entry.get("value", "pod-0") for entry in container["containers"][0]["env"]}
+    for environment in (in_pod, COMPOSE[dns(service)]["environment"]):
+        settings = load(_settings(service), environment)
+        assert settings.http_port == HTTP
+        assert settings.nats_url.startswith("tls://")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_the_files_of_a_service_are_mounted_where_its_settings_look(service: str) -> None:
+    entry = COMPOSE[dns(service)]
+    mounted = {volume.split(":")[1] for volume in entry["volumes"]}
+    wanted = {value for value in entry["environment"].values() if value.startswith(RUN)}
+    assert wanted == mounted
+    assert {path.split("/")[3] for path in wanted} == set(secrets(service))
+
+
+def test_every_file_that_compose_mounts_is_made_or_kept(made: Path) -> None:
+    sources = {volume.split(":")[0] for entry in COMPOSE.values() for volume in entry.get("volumes", ())}
+    sources |= {f"./{name}" for entry in COMPOSE.values() for name in entry.get("env_file", ())}
+    for source in sources:
+        inside = source.removeprefix("./deploy/")
+        if inside == source:
+            assert (ROOT / source).exists(), source
+        elif not inside.startswith("data/"):
+            assert (made / inside).exists(), source
+
+
+def test_only_services_that_use_the_control_plane_get_rights_there() -> None:
+    fields = {service: {field.name for field in msgspec.structs.fields(_settings(service))} for service in SERVICES}
+    assert {service for service in SERVICES if "control_kubeconfig" in fields[service]} == set(WITH_CONTROL)
+    assert set(RULES) == set(WITH_CONTROL)
+    for manifest in control_plane():
+        for rule in manifest.get("rules", ()):
+            assert "*" not in rule["verbs"]
+            assert "impersonate" not in rule["verbs"]
+            if "secrets" in rule.get("resources", ()):
+                assert (manifest["kind"], rule["verbs"]) == ("Role", ["get"])
+
+
+def test_flags_name_files_that_are_mounted(made: Path) -> None:
+    places = {"/tls/ca/": made, "/tls/pairs/": made / "tls"}
+    for flag in apiserver_flags("https://etcd:2379"):
+        path = flag.partition("=")[2]
+        for prefix, directory in places.items():
+            if path.startswith(prefix):
+                assert (directory / path.removeprefix(prefix)).exists(), flag
+    mounted = {volume.split(":")[1] for volume in COMPOSE["etcd"]["volumes"]}
+    assert {flag.partition("=")[2] for flag in etcd_flags("etcd") if "/tls/" in flag} <= mounted
+
+
+def test_certificates_are_not_made_over(made: Path) -> None:
+    with pytest.raises(Failed, match="holds certificates already"):
+        certificates.make(made)
+
+
+def test_the_servers_of_the_log_accept_their_configuration(made: Path, tmp_path: Path) -> None:
+    binary = find_binary()
+    if binary is None:
+        pytest.skip("no nats-server here")
+    config = next(
+        document
+        for document in yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text())
+        if document["kind"] == "ConfigMap"
+    )["data"]["nats.conf"]
+    environment = {
+        **os.environ,
+        "FLEETLOG_HUB_PASSWORD": (made / "hub.password").read_text(),
+        "POD_NAME": "nats-0",
+    }
+    for name, part in (("ca.crt", "ca.crt"), ("tls.crt", "tls/nats.crt"), ("tls.key", "tls/nats.key")):
+        shutil.copy(made / part, tmp_path / name)
+    for text in (config, (ROOT / "k8s/nats.compose.conf").read_text()):
+        path = tmp_path / "nats.conf"
+        path.write_text(text.replace('"/tls/', f'"{tmp_path}/').replace('"/data"', f'"{tmp_path}/data"'))
+        done = subprocess.run(
+            [binary, "-t", "-c", str(path)], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_service_trusts_the_authority_that_was_made(made: Path) -> None:
+    context = tls_context(Settings(tls_ca=str(made / "ca.crt")))
+    assert context is not None
+    assert [entry["subject"] for entry in context.get_ca_certs()] != []
