@@ -58,6 +58,19 @@ class StatefulSet(Workload):
         found += self.check_selector(spec)
         return found + self.check_template(spec)
 
+    def check_template(self, spec: Manifest) -> list[FieldError]:
+        """Check the pod template; its containers may mount what the claim templates give, too."""
+        names = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
+        if not names:
+            return super().check_template(spec)
+        claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+        template = spec.get("template") or {}
+        pod = template.get("spec") or {}
+        # A claim replaces the pod's volume of the same name.
+        kept = [volume for volume in pod.get("volumes") or () if volume.get("name") not in names]
+        whole = {**template, "spec": {**pod, "volumes": [*kept, *claimed]}}
+        return super().check_template({**spec, "template": whole})
+
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only replicas, template and update strategy (and what newer releases added) may change."""
         free = (
