@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 CONTROL = "control"
+_PORTS: Final = range(20_000, 32_000)
 HUB_USER: Final = "hub"
 
 
@@ -158,9 +160,17 @@ def private_text(path: Path, text: str) -> None:
 
 
 def _free_port(taken: set[int]) -> int:
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port not in taken:
-            return port
+    """A port that nobody listens on: the one after the last of the installation, the first at random.
+
+    Below the ports that the kernel gives to connections and to servers without a wish: what is chosen here is bound
+    later, and must still be free then.
+    """
+    ours = [port for port in taken if port in _PORTS]
+    start = max(ours) + 1 if ours else secrets.choice(_PORTS)
+    for step in range(len(_PORTS)):
+        port = _PORTS[(start - _PORTS[0] + step) % len(_PORTS)]
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in taken:
+                return port
+    raise OSError(f"no port between {_PORTS[0]} and {_PORTS[-1]} is free on this machine")

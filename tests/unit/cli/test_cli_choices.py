@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,15 @@ def test_errors_are_told_as_kubectl_tells_them() -> None:
     assert told is not None
     assert told.startswith("Unable to connect to the server")
     assert explain(AssertionError("a bug")) is None
+
+
+def test_ports_of_an_installation_lie_below_those_the_kernel_gives_away() -> None:
+    first, second = new_installation([]), new_installation([])
+    names = [f"service-{number}" for number in range(20)]
+    ports = [first.port(name) for name in names]
+    assert len(set(ports)) == len(names)
+    assert all(20_000 <= port < 32_000 for port in ports)
+    assert [first.port(name) for name in names] == ports
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", second.port("one") + 1))
+        assert second.port("two") != second.port("one") + 1
