@@ -18,10 +18,11 @@ from services._kit.member_view import MemberView
 from services._kit.service import NOTHING, BaseService, Context, Decision
 from services._rules.estimation_answers import Answers
 from services._rules.estimation_rooms import MemberRooms
+from services._rules.member_address import Access
 from services.estimator.decide import Later, decide
 from services.estimator.metrics import register
 from services.estimator.settings import EstimatorSettings
-from services.estimator.state import Access, EstimatorState, fold, forget
+from services.estimator.state import EstimatorState, fold, forget
 
 
 class Estimator(BaseService[EstimatorState, ObjectKey]):

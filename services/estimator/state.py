@@ -20,6 +20,7 @@ from schemas.subjects import estimate as estimate_subject
 from services._rules.effective import standing
 from services._rules.estimation_answers import Answers
 from services._rules.estimation_asking import answers, asked_at, divides_by_room
+from services._rules.member_address import Access, access_of
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.read import cluster_view
 
@@ -55,24 +56,6 @@ class Asked(Struct):
     def position(self, leaving: dict[str, int]) -> int:
         """Up to where an estimate must have looked."""
         return asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving)
-
-
-class Access(Struct, frozen=True, kw_only=True):
-    """How a ready push member is reached: everything whose change needs a new connection."""
-
-    uid: str
-    endpoint: str = ""
-    secret: tuple[str, str] = ("", "")
-    insecure: bool = False
-
-    def spec(self) -> Manifest:
-        """The part of a Cluster spec that opening a connection reads."""
-        namespace, name = self.secret
-        return {
-            "apiEndpoint": self.endpoint,
-            "secretRef": {"namespace": namespace, "name": name},
-            "insecureSkipTLSVerification": self.insecure,
-        }
 
 
 class EstimatorState(Struct):
@@ -150,7 +133,7 @@ def _cluster(state: EstimatorState, seq: int, event: ClusterChanged | ClusterRem
         if event.deleting:
             view = msgspec.structs.replace(view, deleting=True)
         state.clusters = state.clusters.with_cluster(view)
-        access = _access(event.uid, manifest)
+        access = _access(event, manifest)
         if access is None:
             state.access.pop(name, None)
         else:
@@ -169,20 +152,12 @@ def _cluster(state: EstimatorState, seq: int, event: ClusterChanged | ClusterRem
     return [*concerned, *state.unplaced]
 
 
-def _access(uid: str, manifest: Manifest) -> Access | None:
+def _access(event: ClusterChanged, manifest: Manifest) -> Access | None:
     """Access to a push member that is ready; of any other nothing can be said."""
-    spec = manifest.get("spec") or {}
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-    if spec.get("syncMode") != "Push" or not ready:
-        return None
-    ref = spec.get("secretRef") or {}
-    return Access(
-        uid=uid,
-        endpoint=spec.get("apiEndpoint") or "",
-        secret=(ref.get("namespace") or "", ref.get("name") or ""),
-        insecure=bool(spec.get("insecureSkipTLSVerification")),
-    )
+    access = access_of(event)
+    return access if ready and access.mode == "Push" else None
 
 
 def forget(state: EstimatorState, purged: Purged) -> None:

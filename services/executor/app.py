@@ -21,9 +21,10 @@ from services._kit.kube import KubeClient
 from services._kit.log import Message
 from services._kit.member_access import open_member
 from services._kit.service import BaseService, Context
+from services._rules.member_address import Access
 from services.executor.metrics import Deliveries, register_lane
 from services.executor.settings import ExecutorSettings
-from services.executor.state import Access, ExecutorState, LaneKey, fold, forget
+from services.executor.state import ExecutorState, LaneKey, fold, forget
 
 _LOOK_BACK = 8
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-import msgspec
 from msgspec import Struct, field
 
 from schemas.codec import Known
@@ -16,61 +14,10 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import observed
 from services._rules.cluster_works import ClusterWorks
+from services._rules.member_address import Access, access_of
 
-Manifest = dict[str, Any]
 LaneKey = tuple[str, ObjectKey | None]
 """A cluster and one of its objects; no object: the cluster itself changed."""
-
-
-class Access(Struct, frozen=True, kw_only=True):
-    """How a cluster is reached: everything whose change needs a new connection."""
-
-    uid: str
-    mode: str
-    endpoint: str = ""
-    secret: tuple[str, str] = ("", "")
-    insecure: bool = False
-
-    def spec(self) -> Manifest:
-        """The part of a Cluster spec that opening a connection reads."""
-        namespace, name = self.secret
-        return {
-            "apiEndpoint": self.endpoint,
-            "secretRef": {"namespace": namespace, "name": name},
-            "insecureSkipTLSVerification": self.insecure,
-        }
-
-
-class _Ref(Struct):
-    namespace: str = ""
-    name: str = ""
-
-
-class _Spec(Struct, rename="camel"):
-    sync_mode: str = ""
-    api_endpoint: str = ""
-    secret_ref: _Ref | None = None
-    insecure_skip_tls_verification: bool = msgspec.field(name="insecureSkipTLSVerification", default=False)
-
-
-class _Cluster(Struct):
-    spec: _Spec = field(default_factory=_Spec)
-
-
-_cluster = msgspec.json.Decoder(_Cluster)
-
-
-def access_of(event: ClusterChanged) -> Access:
-    """The access data in a cluster fact."""
-    spec = _cluster.decode(event.manifest).spec
-    ref = spec.secret_ref or _Ref()
-    return Access(
-        uid=event.uid,
-        mode=spec.sync_mode,
-        endpoint=spec.api_endpoint,
-        secret=(ref.namespace, ref.name),
-        insecure=spec.insecure_skip_tls_verification,
-    )
 
 
 class ExecutorState(Struct):

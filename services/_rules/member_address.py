@@ -1,0 +1,63 @@
+"""Reads from a cluster fact how the member is reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from schemas.events.cluster import ClusterChanged
+
+Manifest = dict[str, Any]
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """How a cluster is reached: everything whose change needs a new connection."""
+
+    uid: str
+    mode: str
+    endpoint: str = ""
+    secret: tuple[str, str] = ("", "")
+    insecure: bool = False
+
+    def spec(self) -> Manifest:
+        """The part of a Cluster spec that opening a connection reads."""
+        namespace, name = self.secret
+        return {
+            "apiEndpoint": self.endpoint,
+            "secretRef": {"namespace": namespace, "name": name},
+            "insecureSkipTLSVerification": self.insecure,
+        }
+
+
+class _Ref(Struct):
+    namespace: str = ""
+    name: str = ""
+
+
+class _Spec(Struct, rename="camel"):
+    sync_mode: str = ""
+    api_endpoint: str = ""
+    secret_ref: _Ref | None = None
+    insecure_skip_tls_verification: bool = msgspec.field(name="insecureSkipTLSVerification", default=False)
+
+
+class _Cluster(Struct):
+    spec: _Spec = field(default_factory=_Spec)
+
+
+_cluster = msgspec.json.Decoder(_Cluster)
+
+
+def access_of(event: ClusterChanged) -> Access:
+    """The access data in a cluster fact."""
+    spec = _cluster.decode(event.manifest).spec
+    ref = spec.secret_ref or _Ref()
+    return Access(
+        uid=event.uid,
+        mode=spec.sync_mode,
+        endpoint=spec.api_endpoint,
+        secret=(ref.namespace, ref.name),
+        insecure=spec.insecure_skip_tls_verification,
+    )
