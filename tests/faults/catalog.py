@@ -14,38 +14,43 @@ Play = Callable[[Scene], Awaitable[None]]
 
 
 class Fault(Struct, frozen=True):
-    """One fault; `at_most` bounds the rounds of those that take long, `deployments` is the size of its load."""
+    """One fault.
+
+    `at_most` bounds the rounds of those that take long, `deployments` is the size of its load, `lasts` is about how
+    many seconds a round takes.
+    """
 
     name: str
     play: Play
     ground: type[Ground] = Ground
     at_most: int = 1000
     deployments: int = 12
+    lasts: float = 5.0
 
 
 STANDARD = "kill-and-restart"
 """What is played where no fault was chosen."""
 FAULTS = (
-    Fault("kill-before-append", faults_kill.before_append),
-    Fault("kill-after-append", faults_kill.after_append),
+    Fault("kill-before-append", faults_kill.before_append, lasts=12),
+    Fault("kill-after-append", faults_kill.after_append, lasts=12),
     Fault("kill-before-act", faults_kill.before_act),
     Fault("kill-after-act", faults_kill.after_act),
-    Fault("kill-log", faults_kill.log_server),
-    Fault(STANDARD, faults_restart.restart, deployments=100),
+    Fault("kill-log", faults_kill.log_server, lasts=8),
+    Fault(STANDARD, faults_restart.restart, deployments=100, lasts=28),
     Fault("member-429", faults_member.too_many),
     Fault("member-500", faults_member.failing),
     Fault("member-500-writes", faults_member.failing_writes),
     Fault("member-slow", faults_member.slow),
-    Fault("member-slow-30s", faults_member.very_slow, at_most=1),
+    Fault("member-slow-30s", faults_member.very_slow, at_most=1, lasts=32),
     Fault("member-refusing", faults_member.refusing),
     Fault("agent-killed", faults_agent.killed),
     Fault("agent-frozen", faults_agent.frozen),
     Fault("template-again", faults_again.template),
     Fault("cluster-again", faults_again.cluster),
     Fault("cluster-again-unseen", faults_again.cluster_unseen),
-    Fault("leader-restarted", leading.restarted),
-    Fault("leader-killed", leading.killed),
-    Fault("leader-frozen", leading.zombie),
-    Fault("leader-frozen-30s", leading.long_zombie, at_most=1),
+    Fault("leader-restarted", leading.restarted, lasts=10),
+    Fault("leader-killed", leading.killed, lasts=14),
+    Fault("leader-frozen", leading.zombie, lasts=21),
+    Fault("leader-frozen-30s", leading.long_zombie, at_most=1, lasts=50),
 )
 BY_NAME = {fault.name: fault for fault in FAULTS}

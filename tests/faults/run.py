@@ -1,29 +1,29 @@
 """Plays faults and prints a table: `python -m tests.faults.run --rounds 10 --seed 7 --only kill-log,member-500`.
 
 Without a choice it kills one service and the log with -9 while 100 Deployments are created, scaled and deleted, and
-then restarts everything; --all plays every fault.
+then restarts everything; --all plays every fault, on several installations at once.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import secrets
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from tests.faults.catalog import BY_NAME, FAULTS, STANDARD, Fault
-from tests.faults.ground import Ground, Unavailable
-from tests.faults.scene import Outcome, Scene
+from tests.faults.catalog import BY_NAME, FAULTS, STANDARD
+from tests.faults.lanes import Lanes
+from tests.faults.scene import Outcome
 
 SHOWN = 20
+AT_ONCE = 4
+"""Installations at once when every fault is played: most of a round is waiting."""
 _ROUND = "{:<22} {:>5} {:>6} {:>6} {:>6} {:>7} {:>7}  {:<16}  {:<12} {}"
 _TOTAL = "{:<22} {:>6} {:>6} {:>8} {:>8} {:>8}  {}"
 
@@ -34,15 +34,15 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def play(ground: Ground, fault: Fault, number: int, seed: int, deployments: int = 0) -> Outcome:
-    """One round; all that is random in it comes from the seed, the fault's name and the number."""
-    return asyncio.run(Scene(ground, fault.name, number, seed, deployments or fault.deployments).play(fault.play))
-
-
 def again(outcome: Outcome, deployments: int = 0) -> str:
     """The command that plays a round again."""
     size = f" --deployments {deployments}" if deployments else ""
     return f"python -m tests.faults.run --only {outcome.fault} --seed {outcome.seed} --round {outcome.number}{size}"
+
+
+def show(outcome: Outcome) -> None:
+    """Print a round that ended."""
+    say("\n".join([row(outcome), *(f"         {complaint[:1500]}" for complaint in outcome.complaints[:SHOWN])]))
 
 
 def row(outcome: Outcome) -> str:
@@ -85,41 +85,6 @@ def table(outcomes: Sequence[Outcome], skipped: dict[str, str], seed: int) -> li
     return lines
 
 
-@contextmanager
-def standing(kind: type[Ground], directory: Path) -> Iterator[Ground]:
-    """A started ground; raises Unavailable."""
-    ground = kind(directory)
-    try:
-        ground.start()
-        yield ground
-    finally:
-        ground.stop()
-
-
-def play_all(
-    faults: Iterable[Fault], numbers: Sequence[int], seed: int, deployments: int, directory: Path
-) -> tuple[list[Outcome], dict[str, str]]:
-    """All rounds, ground by ground; the outcomes, and why which faults were skipped."""
-    by_ground: dict[type[Ground], list[Fault]] = {}
-    for fault in faults:
-        by_ground.setdefault(fault.ground, []).append(fault)
-    outcomes: list[Outcome] = []
-    skipped: dict[str, str] = {}
-    for kind, mine in by_ground.items():
-        try:
-            with standing(kind, directory / kind.__name__.lower()) as ground:
-                for fault in mine:
-                    for number in numbers[: fault.at_most]:
-                        outcome = play(ground, fault, number, seed, deployments)
-                        outcomes.append(outcome)
-                        say(row(outcome))
-                        for complaint in outcome.complaints[:SHOWN]:
-                            say(f"         {complaint[:1500]}")
-        except Unavailable as why:
-            skipped |= {fault.name: str(why) for fault in mine}
-    return outcomes, skipped
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the rounds; the exit code is 1 when any of them failed."""
     parser = argparse.ArgumentParser(prog="just faults", description=__doc__, epilog=f"faults: {', '.join(BY_NAME)}")
@@ -129,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="names of faults, separated by commas")
     parser.add_argument("--all", action="store_true", help="every fault")
     parser.add_argument("--deployments", type=int, default=0, help="size of the load; each fault has its own otherwise")
+    parser.add_argument("--at-once", type=int, default=0, help=f"installations; {AT_ONCE} with --all, 1 otherwise")
     parser.add_argument(
         "--dir", type=Path, default=None, help="directory of the installations; a temporary one otherwise"
     )
@@ -146,7 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Told to end, the run still stops what it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
-    outcomes, skipped = play_all(faults, numbers, seed, options.deployments, directory)
+    lanes = Lanes(directory, seed, options.deployments, show)
+    outcomes, skipped = lanes.play(faults, numbers, options.at_once or (AT_ONCE if options.all else 1))
     failed = [outcome for outcome in outcomes if not outcome.ok]
     if not failed and options.dir is None:
         shutil.rmtree(directory, ignore_errors=True)

@@ -9,7 +9,8 @@ import pytest
 
 from tests.faults.catalog import BY_NAME, STANDARD
 from tests.faults.ground import Ground
-from tests.faults.run import again, play, row, standing
+from tests.faults.lanes import play, standing
+from tests.faults.run import again, row
 
 QUICK = (
     *((STANDARD, number) for number in (1, 2, 3)),
