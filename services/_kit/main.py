@@ -9,7 +9,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -26,6 +26,7 @@ from services._kit.clock import SystemClock
 from services._kit.connection import Connection
 from services._kit.deciding import Options
 from services._kit.errors import LogError, LogReplaced
+from services._kit.flags import package_of, with_flags
 from services._kit.health import HealthServer
 from services._kit.ids import default_instance
 from services._kit.jetstream_log import JetStreamLog
@@ -195,14 +196,17 @@ async def _run_until(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def run(factory: Callable[[T], AnyService], settings_type: type[T], name: str = "") -> int:
-    """Load settings, run the service until SIGTERM or SIGINT, and return the exit code of the process."""
+def run(factory: Callable[[T], AnyService], settings_type: type[T], arguments: Sequence[str] = ()) -> int:
+    """Load settings, run the service until SIGTERM or SIGINT, and return the exit code of the process.
+
+    `arguments` are flags, which go before variables.
+    """
     try:
-        settings = load(settings_type)
+        settings = load(settings_type, with_flags(settings_type, arguments, package_of(settings_type)))
         service = factory(settings)
         logger = logs.configure(service.name, settings.instance or default_instance(service.name), settings.log_level)
     except (SettingsError, ValueError) as error:
-        print(f"{name or 'fleetlog'}: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
+        print(f"fleetlog: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
         return BAD_SETTINGS
     try:
         _loop(_until_signal(service, settings, logger))

@@ -12,6 +12,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from services._kit.durations import seconds
+
 PREFIX: Final = "FLEETLOG_"
 FILE: Final = "FLEETLOG_SETTINGS_FILE"
 
@@ -105,12 +107,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _convert(value: Any, kind: Any) -> Any:
-    """Text of the environment becomes what the field wants; lists are separated by commas."""
+    """Text of the environment becomes what the field wants; lists have commas, times may be written `1m30s`."""
     if isinstance(value, str) and kind is bool:
         truth = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         if value.lower() not in truth:
             raise msgspec.ValidationError(f"expected true or false, got {value!r}")
         return truth[value.lower()]
+    if isinstance(value, str) and kind in (float, float | None) and (lasts := seconds(value)) is not None:
+        return lasts
     if isinstance(value, str) and getattr(kind, "__origin__", None) in (tuple, list):
         value = [part.strip() for part in value.split(",") if part.strip()]
     return msgspec.convert(value, kind, strict=False)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 
 from services._kit import logs
+from services._kit.flags import package_of, with_flags
 from services._kit.ids import default_instance
 from services._kit.main import BAD_SETTINGS, FAILED, OK
 from services._kit.settings import SettingsError, load
@@ -13,10 +15,10 @@ from services.agent.app import NAME, run_until_signal
 from services.agent.settings import AgentSettings
 
 
-def main() -> int:
-    """Run until asked to stop; the exit code of the process."""
+def main(arguments: Sequence[str] = ()) -> int:
+    """Run until asked to stop; the exit code of the process. `arguments` are flags (`--help` lists them)."""
     try:
-        settings = load(AgentSettings)
+        settings = load(AgentSettings, with_flags(AgentSettings, arguments, package_of(AgentSettings)))
         logger = logs.configure(NAME, settings.instance or default_instance(NAME), settings.log_level)
     except (SettingsError, ValueError) as error:
         print(f"fleetlog: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
@@ -34,4 +36,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from services._kit.main import run
 from services.detector.app import Detector
 from services.detector.settings import DetectorSettings
 
 
-def main() -> int:
-    """Run until asked to stop; the exit code of the process."""
-    return run(Detector, DetectorSettings)
+def main(arguments: Sequence[str] = ()) -> int:
+    """Run until asked to stop; the exit code of the process. `arguments` are flags (`--help` lists them)."""
+    return run(Detector, DetectorSettings, arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

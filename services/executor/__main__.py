@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from services._kit.main import run
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
 
 
-def main() -> int:
-    """Run until asked to stop; the exit code of the process."""
-    return run(Executor, ExecutorSettings)
+def main(arguments: Sequence[str] = ()) -> int:
+    """Run until asked to stop; the exit code of the process. `arguments` are flags (`--help` lists them)."""
+    return run(Executor, ExecutorSettings, arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from services._kit.main import run
 from services.registrar.app import Registrar
 from services.registrar.settings import RegistrarSettings
 
 
-def main() -> int:
-    """Run until asked to stop; the exit code of the process."""
-    return run(Registrar, RegistrarSettings)
+def main(arguments: Sequence[str] = ()) -> int:
+    """Run until asked to stop; the exit code of the process. `arguments` are flags (`--help` lists them)."""
+    return run(Registrar, RegistrarSettings, arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

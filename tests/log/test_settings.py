@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from services._kit import logs
+from services._kit.flags import with_flags
 from services._kit.settings import Settings, SettingsError, credentials, load, tls_context
+from services.failover.settings import FailoverSettings
 
 
 class Mine(Settings, frozen=True, kw_only=True):
@@ -82,3 +84,35 @@ def test_log_lines_are_json_and_respect_the_level():
     ].items()
     with pytest.raises(ValueError, match="loud"):
         logs.configure("toy", "toy-0", "loud", out)
+
+
+def test_flags_win_over_variables_and_times_may_have_units():
+    values = with_flags(
+        Mine,
+        ["--workers=3", "--takeover-after", "1m30s", "--apply-topology", "--clusters", "m1,m2"],
+        "services.failover",
+        {"FLEETLOG_NEEDED": "x", "FLEETLOG_WORKERS": "7"},
+    )
+    settings = load(Mine, values)
+    assert (settings.needed, settings.workers, settings.takeover_after) == ("x", 3, 90.0)
+    assert (settings.apply_topology, settings.clusters) == (True, ("m1", "m2"))
+
+
+@pytest.mark.parametrize("flag", ["--worker=3", "--nats-password=x", "--workers"])
+def test_a_flag_that_does_not_exist_or_lacks_its_value_ends_the_process(flag, capsys):
+    with pytest.raises(SystemExit) as caught:
+        with_flags(Mine, [flag], "services.failover", {})
+    assert caught.value.code == 2
+    assert flag.partition("=")[0] in capsys.readouterr().err
+
+
+def test_help_says_what_each_setting_does(capsys):
+    with pytest.raises(SystemExit) as caught:
+        with_flags(FailoverSettings, ["--help"], "services.failover", {})
+    assert caught.value.code == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "--no-execute-taint-eviction-purge-mode" in printed
+    assert (
+        "Seconds after which a cluster's copy goes although its replacement is not healthy. (default 600.0)" in printed
+    )
+    assert "Seconds of silence after which a standby takes over. (default 2.0)" in printed
