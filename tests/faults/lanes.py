@@ -1,15 +1,20 @@
-"""Plays rounds on several installations at once: a lane takes a fault, stands up its ground, and plays its rounds."""
+"""Plays rounds on several installations at once: a lane takes a fault, stands up its ground, and plays its rounds.
+
+Every lane has a process of its own: clients keep files and limits per process, and rounds must not meet in them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.faults.catalog import Fault
+from tests.faults.catalog import BY_NAME, Fault
 from tests.faults.ground import Ground, Unavailable
 from tests.faults.scene import Outcome, Scene
 
@@ -28,6 +33,48 @@ def standing(kind: type[Ground], directory: Path) -> Iterator[Ground]:
         yield ground
     finally:
         ground.stop()
+
+
+class _Stage:
+    """What the process of a lane holds: one standing ground at most."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._ground: Ground | None = None
+
+    def stand(self, name: str, directory: Path) -> None:
+        """Stand up the ground of a fault; raises Unavailable."""
+        self._ground = self._stack.enter_context(standing(BY_NAME[name].ground, directory))
+
+    def play(self, name: str, number: int, seed: int, deployments: int) -> Outcome:
+        """One round on it."""
+        assert self._ground is not None
+        return play(self._ground, BY_NAME[name], number, seed, deployments)
+
+    def fall(self) -> None:
+        """Stop what stands."""
+        self._stack.close()
+
+
+_stage = _Stage()
+
+
+def _stand(name: str, directory: Path) -> None:
+    _stage.stand(name, directory)
+
+
+def _play(name: str, number: int, seed: int, deployments: int) -> Outcome:
+    return _stage.play(name, number, seed, deployments)
+
+
+def _fall() -> None:
+    _stage.fall()
+
+
+def _leave_to_the_parent() -> None:
+    """Whoever ends the run lets each lane finish its round and stop what it started."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class Lanes:
@@ -65,25 +112,37 @@ class Lanes:
         return self._outcomes, self._skipped
 
     def _lane(self, numbers: Sequence[int]) -> None:
-        while (fault := self._next(None)) is not None:
-            kind = fault.ground
-            try:
-                with standing(kind, self._place(kind)) as ground:
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=spawn, initializer=_leave_to_the_parent) as process:
+            while (fault := self._next(None)) is not None:
+                kind = fault.ground
+                try:
+                    process.submit(_stand, fault.name, self._place(kind)).result()
+                except Unavailable as why:
+                    self._skip(kind, fault, str(why))
+                    continue
+                try:
                     while fault is not None:
-                        self._rounds(ground, fault, numbers)
+                        self._rounds(process, fault, numbers)
                         fault = self._next(kind)
-            except Unavailable as why:
-                if fault is not None:
-                    self._skipped[fault.name] = str(why)
+                finally:
+                    process.submit(_fall).result()
 
-    def _rounds(self, ground: Ground, fault: Fault, numbers: Sequence[int]) -> None:
+    def _rounds(self, process: ProcessPoolExecutor, fault: Fault, numbers: Sequence[int]) -> None:
         for number in numbers[: fault.at_most]:
             if self._ended.is_set():
                 return
-            outcome = play(ground, fault, number, self._seed, self._deployments)
+            outcome = process.submit(_play, fault.name, number, self._seed, self._deployments).result()
             with self._lock:
                 self._outcomes.append(outcome)
                 self._show(outcome)
+
+    def _skip(self, kind: type[Ground], fault: Fault, why: str) -> None:
+        """Nothing on a ground that cannot stand here is played."""
+        with self._lock:
+            same = [fault, *(other for other in self._waiting if other.ground is kind)]
+            self._skipped |= {other.name: why for other in same}
+            self._waiting = [other for other in self._waiting if other.ground is not kind]
 
     def _next(self, kind: type[Ground] | None) -> Fault | None:
         """The next fault; with a kind of ground, the next on such a one."""

@@ -72,8 +72,10 @@ class Scene:
                 await self._round(fault)
         except Exception:  # noqa: BLE001 - the next round has to run
             outcome.complaints.append(traceback.format_exc())
-        finally:
+        try:
             await asyncio.to_thread(self.ground.heal)
+        except OSError as error:
+            outcome.complaints.append(f"the installation could not be healed: {error}")
         outcome.complaints += self.ground.failures()
         outcome.seconds = time.monotonic() - began
         return outcome

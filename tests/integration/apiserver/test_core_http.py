@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from services.apiserver.server import ApiServer
+from services.apiserver.store import StoreUnavailable
 
 CM = "/api/v1/namespaces/default/configmaps"
 DEPLOY = "/apis/apps/v1/namespaces/default/deployments"
@@ -273,3 +274,24 @@ async def test_broken_bodies_are_answered_and_harm_nothing(client: Any) -> None:
     for path in ("/api/v1/%zz", "/apis//", "/api/v1/namespaces//configmaps", "/nope", "/apis/x/y/z"):
         assert (await client("GET", path))[0] < 500
     assert (await client("GET", "/healthz"))[0] == 200
+
+
+async def test_a_deletion_that_the_store_broke_off_is_finished_by_the_next_one(
+    client: Any, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}}
+    code, made = await client("POST", pods, {"apiVersion": "v1", "kind": "Pod", **pod})
+    assert code == 201, made
+
+    async def unavailable(*_: object) -> None:
+        raise StoreUnavailable("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(server.store, "delete", unavailable)
+        code, _ = await client("DELETE", f"{pods}/p?gracePeriodSeconds=0")
+        assert code == 503
+    code, left = await client("GET", f"{pods}/p")
+    assert (code, left["metadata"]["deletionGracePeriodSeconds"]) == (200, 0)
+    await client("DELETE", f"{pods}/p?gracePeriodSeconds=0")
+    assert (await client("GET", f"{pods}/p"))[0] == 404
