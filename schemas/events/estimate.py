@@ -9,10 +9,19 @@ from schemas.keys import ObjectKey
 
 
 class ClusterEstimate(Struct, frozen=True, omit_defaults=True):
-    """One cluster's answer; -1 means no opinion."""
+    """One cluster's answer; -1 means no opinion.
+
+    `source` says who looked: `nodes` the estimator itself, `agent` the one in the member. `position` is the log's that
+    the answer of an agent looked up to; 0: that of the fact. `at` is when it was found, in seconds since 1970.
+    `reserved` is what the scheduler took off for placements that were decided since.
+    """
 
     cluster: str
     replicas: int = -1
+    source: str = ""
+    position: int = 0
+    at: float = 0.0
+    reserved: int = 0
 
 
 class CapacityEstimated(Event, frozen=True, kw_only=True, omit_defaults=True, tag="CapacityEstimated.v1"):

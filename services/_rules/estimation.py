@@ -15,6 +15,7 @@ from services._rules.estimation_room import Room, count_sets, is_node_resource, 
 from services._rules.quantity import NANO, Quantity, QuantityError
 
 Manifest: TypeAlias = dict[str, Any]
+ModelNodes: TypeAlias = tuple[int, dict[str, int], int]
 
 PODS_PER_MODEL_NODE: Final = 110
 _MILLI: Final = 10**6
@@ -55,10 +56,14 @@ class Capacity(Struct, frozen=True, eq=False):
     pods: int
     # Allocatable less what is allocated and being allocated.
     free: dict[str, Quantity]
-    # One (count, capacity) per usable resource model by grade; None where models cannot be used.
-    models: tuple[tuple[int, dict[str, int]], ...] | None
+    # Usable resource models by grade as (count of nodes, amounts on each, pod slots on each); None without any.
+    models: tuple[ModelNodes, ...] | None
     # Estimates already made, by demand and whether models were used.
     memo: dict[tuple[Demand | None, bool], int]
+
+    def differs(self, other: "Capacity") -> bool:
+        """Whether another look found other room."""
+        return (self.pods, self.free, self.models) != (other.pods, other.free, other.models)
 
 
 NO_DEMAND: Final = Demand((), (), ())
@@ -125,8 +130,8 @@ def _amounts(resources: Mapping[str, Any] | None) -> dict[str, Quantity]:
 
 def _model_nodes(
     models: Sequence[Mapping[str, Any]] | None, counts: Sequence[Mapping[str, Any]] | None
-) -> tuple[tuple[int, dict[str, int]], ...] | None:
-    """(count, capacity) per grade known to both sides, by grade; None when models cannot be used."""
+) -> tuple[ModelNodes, ...] | None:
+    """Nodes per grade known to both sides, by grade; None when models cannot be used."""
     if not models or not counts:
         return None
     by_grade: dict[int, int] = {}
@@ -140,7 +145,8 @@ def _model_nodes(
         count = by_grade.get(int(model.get("grade") or 0), 0)
         if count:
             lows = _amounts({item.get("name", ""): item.get("min") for item in model.get("ranges") or ()})
-            nodes.append((count, {name: node_units(name, amount) for name, amount in lows.items()}))
+            amounts = {name: node_units(name, amount) for name, amount in lows.items()}
+            nodes.append((count, amounts, PODS_PER_MODEL_NODE))
     return tuple(nodes)
 
 
@@ -190,15 +196,15 @@ def _max_replicas(capacity: Capacity, demand: Demand | None, models: bool, assum
     return most
 
 
-def _fit_models(models: tuple[tuple[int, dict[str, int]], ...], demand: Demand, assumed: Sequence[Assumed]) -> int:
+def _fit_models(models: Sequence[ModelNodes], demand: Demand, assumed: Sequence[Assumed]) -> int:
     if not assumed:
-        return sum(count * Room(capacity, PODS_PER_MODEL_NODE).fits(demand.on_node) for count, capacity in models)
+        return sum(count * Room(amounts, pods).fits(demand.on_node) for count, amounts, pods in models)
     rooms = _model_rooms(models, assumed)
     return sum(room.fits(demand.on_node) for room in rooms)
 
 
-def _model_rooms(models: tuple[tuple[int, dict[str, int]], ...], assumed: Sequence[Assumed]) -> list[Room]:
-    rooms = [Room(dict(capacity), PODS_PER_MODEL_NODE) for count, capacity in models for _ in range(count)]
+def _model_rooms(models: Sequence[ModelNodes], assumed: Sequence[Assumed]) -> list[Room]:
+    rooms = [Room(dict(amounts), pods) for count, amounts, pods in models for _ in range(count)]
     for workload in assumed:
         place_set(rooms, [(item.replicas, _on_node(item)) for item in workload.components])
     return rooms

@@ -26,16 +26,19 @@ _BY_ROOM: Final = frozenset({"DynamicWeight", "Aggregated"})
 
 
 def divides_by_room(spec: Manifest) -> bool:
-    """Whether the replicas of a binding's spec are divided by what clusters have room for (reference 02 §4.1)."""
+    """Whether the replicas of a binding's spec are divided by what clusters have room for (reference 02 §4.1).
+
+    A set of components goes where it fits whole, if it goes to one cluster (§4.8).
+    """
     scheduling = (spec.get("placement") or {}).get("replicaScheduling") or {}
-    if scheduling.get("replicaSchedulingType") != "Divided" or not spec.get("replicas"):
-        return False
-    if len(spec.get("components") or ()) > 1:
+    components = bool(spec.get("components"))
+    if scheduling.get("replicaSchedulingType") != "Divided" or not (components or spec.get("replicas")):
         return False
     try:
-        return compile_placement(spec["placement"]).strategy in _BY_ROOM
+        placement = compile_placement(spec["placement"])
     except msgspec.ValidationError:
         return False
+    return placement.strategy in _BY_ROOM and (placement.single_cluster or not components)
 
 
 def asked_at(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
 from schemas.codec import Known
 from schemas.envelope import Provenance
 from schemas.events.lease import LeaseTaken
-from schemas.events.placement import PlacementReleased
+from schemas.events.placement import PlacementFailed, PlacementReleased
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
@@ -20,12 +21,14 @@ from services.scheduler.metrics import DecisionCounts, register
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SchedulerState, fold, forget
 
+RETRY_SECONDS: Final = 5.0
+
 
 class Scheduler(BaseService[SchedulerState, ObjectKey]):
     """Bindings in, placements out."""
 
     name = "scheduler"
-    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "placement.>", "lease.estimator")
+    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "placement.>", "rollup.>", "lease.estimator")
 
     def __init__(self, settings: SchedulerSettings) -> None:
         self._scheduler_name = settings.scheduler_name
@@ -44,6 +47,11 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         """Answers to what was asked meanwhile may still be on their way."""
         assert self._context is not None
         self._leading_since = self._context.clock.now()
+
+    async def on_following(self) -> None:
+        """What was on its way may never arrive: the next leader says what is placed."""
+        assert self._context is not None
+        self._context.projection.state.ledger.withdraw_all()
 
     def new_state(self) -> SchedulerState:
         """An empty projection."""
@@ -73,12 +81,15 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
 
     def decide(self, state: SchedulerState, key: ObjectKey, now: float) -> Decision:
         """The placement of one object."""
+        ledger = state.ledger
+        ledger.withdraw(key)
+        ledger.expire(now)
         later = waits_until(state, key, now, self._scheduler_name, self._timeout, self._leading_since)
         if later is not None:
             return Decision(wake_at=later)
         event = decide(state, key, now, self._scheduler_name)
         if event is None:
-            return NOTHING
+            return Decision(wake_at=_again(ledger.next_end(), now)) if key in state.failed else NOTHING
         scheduled = state.objects[key]
         own = {"binding": scheduled.binding_seq}
         if scheduled.eviction_seq:
@@ -87,4 +98,11 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
             self._decisions.count(event)
             if event.estimates:
                 own["estimate"] = scheduled.estimate_seq
-        return Decision(events=(replace(event, provenance=Provenance(own=own)),))
+            ledger.promise(key, event.clusters, now)
+        wake = _again(ledger.next_end(), now) if isinstance(event, PlacementFailed) else None
+        return Decision(events=(replace(event, provenance=Provenance(own=own)),), wake_at=wake)
+
+
+def _again(end: float | None, now: float) -> float | None:
+    """When an object without room looks again: once a reservation ends, and not all the time."""
+    return max(end, now + RETRY_SECONDS) if end is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -21,15 +21,18 @@ from schemas.events.placement import (
 )
 from schemas.keys import ObjectKey
 from services._rules.effective import standing
+from services._rules.estimation import Component
+from services._rules.estimation_taken import displaced
 from services._rules.quantity import QuantityError
 from services._rules.scheduling.ladder import trigger
-from services._rules.scheduling.model import BindingView, Decision, Estimate, Status
+from services._rules.scheduling.model import BindingView, Decision, Estimate, Options, Status
 from services._rules.scheduling.outcome import outcome
 from services._rules.scheduling.read import binding_view
 from services._rules.scheduling.schedule import GroupAttempt, schedule_groups
 from services.scheduler.state import Scheduled, SchedulerState
 
 Manifest = dict[str, Any]
+_OPTIONS: Final = Options(several_templates=True)
 
 
 def decide(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) -> PlacementEvent | None:
@@ -54,8 +57,9 @@ def decide(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) ->
         why = _why(state, view, status, placed, targets)
         if why is None:
             return None
-        estimates = _estimates(state, scheduled)
-        attempt = schedule_groups(state.clusters, view, status, _answers(estimates))
+        estimates = _estimates(state, scheduled, view)
+        clusters = state.with_room() if scheduled.by_room else state.clusters
+        attempt = schedule_groups(clusters, view, status, _answers(estimates), _OPTIONS)
     except (msgspec.ValidationError, QuantityError, ValueError) as error:
         unreadable = Decision((), "Error", f"the binding cannot be read: {error}")
         attempt, why = GroupAttempt(unreadable, status.observed_affinity), "the binding changed"
@@ -190,12 +194,23 @@ def _with_targets(spec: Manifest, scheduled: Scheduled, targets: tuple[TargetClu
     return full
 
 
-def _estimates(state: SchedulerState, scheduled: Scheduled) -> tuple[ClusterEstimate, ...]:
-    """The opinions that count: those of an estimate which saw what this decision is about."""
+def _estimates(state: SchedulerState, scheduled: Scheduled, view: BindingView) -> tuple[ClusterEstimate, ...]:
+    """The opinions that count, less what was given since: of an estimate that saw what this decision is about."""
     estimate = scheduled.estimate
     if estimate is None or not _heeds_estimates(state, scheduled) or not scheduled.answered(state.leaving):
         return ()
-    return tuple(item for item in estimate.estimates if item.replicas >= 0)
+    wanted = view.components or (Component("", 1, view.demand),)
+    position = estimate.provenance.as_of
+    return tuple(_less_given(state, item, position, wanted) for item in estimate.estimates if item.replicas >= 0)
+
+
+def _less_given(
+    state: SchedulerState, item: ClusterEstimate, position: int, wanted: tuple[Component, ...]
+) -> ClusterEstimate:
+    """An answer without the room of what was placed after it."""
+    given = state.ledger.since(item.cluster, item.position or position)
+    gone = min(item.replicas, displaced(given, wanted)) if given else 0
+    return replace(item, replicas=item.replicas - gone, reserved=gone) if gone else item
 
 
 def _heeds_estimates(state: SchedulerState, scheduled: Scheduled) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, field
@@ -15,15 +15,21 @@ from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
+from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import placement as placement_subject
 from services._rules.end_of_life import over
 from services._rules.estimation_asking import answers, asked_at, divides_by_room
+from services._rules.estimation_taken import Needs, less_taken, needs_of
+from services._rules.quantity import QuantityError
+from services._rules.reservations import Ledger
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.read import cluster_view
 
 Manifest = dict[str, Any]
+SETTLE_SECONDS: Final = 15.0
+"""How long a summary may lag behind a status: one look of ten seconds, and its way to the log."""
 
 
 class Scheduled(Struct):
@@ -84,6 +90,11 @@ class SchedulerState(Struct):
     left_at: dict[str, float] = field(default_factory=dict)
     has_estimator: bool = False
     """Whether an estimator ever led here: where there is none nobody waits for it."""
+    failed: set[ObjectKey] = field(default_factory=set)
+    """Objects for which there was no room."""
+    ledger: Ledger = field(default_factory=lambda: Ledger(SETTLE_SECONDS))
+    rooms: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
+    """The clusters without the room that was given away, as of the last time somebody asked."""
 
     def of(self, key: ObjectKey) -> Scheduled:
         """Facets of one object, made on first mention."""
@@ -91,6 +102,24 @@ class SchedulerState(Struct):
         if scheduled is None:
             scheduled = self.objects[key] = Scheduled()
         return scheduled
+
+    def with_room(self) -> ClusterIndex:
+        """The clusters without the room that placements took and that their summaries do not show yet."""
+        ledger, clusters = self.ledger, self.clusters.by_name
+        if ledger.changed:
+            names, ledger.changed = ledger.changed, set()
+            for name in names - clusters.keys():
+                self.rooms = self.rooms.without(name)
+            self.rooms = self.rooms.with_clusters(
+                msgspec.structs.replace(view, capacity=less_taken(view.capacity, ledger.taken(name)))
+                for name in names
+                if (view := clusters.get(name)) is not None
+            )
+        return self.rooms
+
+    def came_free(self, released: bool) -> Iterable[ObjectKey]:
+        """Who may be placed now that room was given back."""
+        return list(self.failed) if released else ()
 
 
 def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: float = 0.0) -> Iterable[ObjectKey]:
@@ -102,12 +131,23 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             scheduled.spec = msgspec.json.decode(event.spec) if isinstance(event, BindingRequested) else None
             scheduled.by_room = scheduled.spec is not None and divides_by_room(scheduled.spec)
             scheduled.touched = stored
+            state.ledger.requested(event.key, event.uid, _needs(scheduled.spec), seq)
             return (event.key,)
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             scheduled = state.of(event.key)
             scheduled.placement, scheduled.placement_seq = event, seq
             state.subjects[subject] = seq
+            if isinstance(event, PlacementFailed) and event.reason == "Unschedulable":
+                state.failed.add(event.key)
+            else:
+                state.failed.discard(event.key)
+            if isinstance(event, PlacementReleased):
+                state.ledger.placed(event.key, event.uid, (), stored, seq)
+            else:
+                state.ledger.placed(event.key, event.uid, event.clusters, event.scheduled_at, seq)
             return ()
+        case StatusRolledUp():
+            return state.came_free(state.ledger.shown(event.key, event.uid, event.items, stored))
         case EvictionRequested() | EvictionFinished():
             scheduled = state.of(event.key)
             scheduled.eviction, scheduled.eviction_seq = event, seq
@@ -126,9 +166,10 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             else:
                 state.leaving.pop(event.name, None)
                 state.left_at.pop(event.name, None)
-            return _cluster_changed(state, event)
+            return _cluster_changed(state, event, stored)
         case ClusterRemoved():
             state.clusters = state.clusters.without(event.name)
+            state.ledger.removed(event.name)
             state.shapes.pop(event.name, None)
             state.leaving[event.name], state.left_at[event.name] = seq, stored
             return [key for key, scheduled in state.objects.items() if _runs_in(scheduled, event.name)]
@@ -136,13 +177,24 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             return ()
 
 
-def _cluster_changed(state: SchedulerState, event: ClusterChanged) -> Iterable[ObjectKey]:
+def _needs(spec: Manifest | None) -> Needs:
+    try:
+        return needs_of(spec, detailed=False) if spec is not None else ()
+    except (QuantityError, ValueError, TypeError):
+        # The decision says what is wrong with it.
+        return ()
+
+
+def _cluster_changed(state: SchedulerState, event: ClusterChanged, stored: float) -> Iterable[ObjectKey]:
     manifest: Manifest = msgspec.json.decode(event.manifest)
     before = state.clusters.by_name.get(event.name)
     view = cluster_view(manifest)
     if event.deleting:
         view = msgspec.structs.replace(view, deleting=True)
     state.clusters = state.clusters.with_cluster(view)
+    state.ledger.changed.add(event.name)
+    if before is None or before.capacity.differs(view.capacity):
+        state.ledger.summarised(event.name, stored)
     shape = _Change(manifest["metadata"].get("labels"), manifest.get("spec"), event.deleting)
     known = state.shapes.get(event.name)
     state.shapes[event.name] = shape
@@ -169,6 +221,8 @@ def forget(state: SchedulerState, purged: Purged) -> None:
         scheduled = state.objects.get(key)
         if scheduled is not None and over(scheduled.binding, scheduled.placement, scheduled.eviction):
             del state.objects[key]
+            state.failed.discard(key)
+            state.ledger.forget(key)
             state.subjects.pop(placement_subject(key), None)
     for name in purged.clusters:
         if name not in state.clusters.by_name:

@@ -15,6 +15,7 @@ _FEWEST_ENTRIES: Final = 64
 # Beyond this many changed clusters it is cheaper to begin afresh than to carry over.
 _MOST_CHANGES: Final = 64
 _LOG_SIZE: Final = 4096
+_FEW: Final = 8
 _NAME: Final = attrgetter("name")
 
 
@@ -68,6 +69,18 @@ class ClusterIndex:
         clusters = replace_named(self.clusters, cluster.name, cluster)
         return self._next(clusters, {**self.by_name, cluster.name: cluster}, cluster.name)
 
+    def with_clusters(self, clusters: Iterable[ClusterView]) -> "ClusterIndex":
+        """Index with several clusters added or replaced, at the price of one pass."""
+        changed = {item.name: item for item in clusters}
+        if len(changed) < _FEW:
+            index = self
+            for item in changed.values():
+                index = index.with_cluster(item)
+            return index
+        by_name = {**self.by_name, **changed}
+        found = tuple(sorted(by_name.values(), key=_NAME))
+        return self._next(found, by_name, *changed)
+
     def without(self, name: str) -> "ClusterIndex":
         """Index without the named cluster."""
         if name not in self.by_name:
@@ -91,14 +104,17 @@ class ClusterIndex:
         memory.keep(key, self._generation, value, len(self.clusters))
         return value
 
-    def _next(self, clusters: tuple[ClusterView, ...], by_name: dict[str, ClusterView], changed: str) -> "ClusterIndex":
+    def _next(
+        self, clusters: tuple[ClusterView, ...], by_name: dict[str, ClusterView], *changed: str
+    ) -> "ClusterIndex":
         index = ClusterIndex.__new__(ClusterIndex)
         index.clusters = clusters
         index.by_name = by_name
         # Of two changes to one index only the first continues its memory.
         if self._generation == self._memory.last:
             index._memory = self._memory
-            index._generation = self._memory.advance(changed)
+            for name in changed:
+                index._generation = self._memory.advance(name)
         else:
             index._memory = _Memory()
             index._generation = 0
