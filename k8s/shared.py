@@ -17,6 +17,7 @@ API: Final = 8443
 USER: Final = 65532
 NATS_NODES: Final = 3
 RUN: Final = "/run/fleetlog"
+SECRETS_KEYS: Final = f"{RUN}/secrets/secrets-keys.json"
 Manifest = dict[str, Any]
 
 
@@ -38,7 +39,7 @@ def environment(service: str, nats: str) -> dict[str, str]:
     if service in WITH_CONTROL:
         settings["FLEETLOG_CONTROL_KUBECONFIG"] = f"{RUN}/control/kubeconfig"
     if service in READERS:
-        settings["FLEETLOG_SECRETS_KEY_FILE"] = f"{RUN}/secrets/secrets-keys.json"
+        settings["FLEETLOG_SECRETS_KEY_FILE"] = SECRETS_KEYS
     if service == "gateway":
         settings |= {
             "FLEETLOG_API_HOST": "0.0.0.0",

@@ -44,7 +44,7 @@ class Locked(Refused):
     """A Secret cannot be read here: its key was dropped, or this service has no master key that opens it."""
 
 
-class _Forged(Exception):
+class Forged(Exception):
     """The bytes were not encrypted with this key, or not for this purpose."""
 
 
@@ -62,7 +62,7 @@ def _decrypt(cipher: AESGCM, nonce: bytes, data: bytes, bound: bytes) -> bytes:
     try:
         return cipher.decrypt(nonce, data, bound)
     except InvalidTag:
-        raise _Forged from None
+        raise Forged from None
 
 
 class WrappedKey(Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class WrappedKey(Struct, frozen=True, kw_only=True):
     wrapped: bytes
 
 
-class _DataKey:
+class DataKey:
     """A namespace's key, taken apart into one for content and one for names."""
 
     __slots__ = ("_aead", "digests", "id", "namespace")
@@ -87,17 +87,26 @@ class _DataKey:
         self.digests = DigestKey(hmac.digest(key, b"names", hashlib.sha256))
 
     def seal(self, data: bytes, digest: str) -> bytes:
+        """Encrypt bytes under a name; they open under that name only."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         head = _MAGIC + self.id + nonce
         return head + self._aead.encrypt(nonce, data, self._bound(head, digest))
 
     def open(self, envelope: bytes, digest: str) -> bytes:
+        """What was encrypted under a name; raises Forged."""
         head = envelope[:_HEAD]
         return _decrypt(self._aead, head[-_NONCE_BYTES:], envelope[_HEAD:], self._bound(head, digest))
 
     def _bound(self, head: bytes, digest: str) -> bytes:
         """What the content cannot be moved away from: its header, its namespace and its name."""
         return b"\0".join((head, self.namespace.encode(), digest.encode()))
+
+
+def key_id(envelope: bytes) -> bytes | None:
+    """Id of the key that encrypted bytes, None when they are not encrypted."""
+    if len(envelope) < _HEAD or not envelope.startswith(_MAGIC):
+        return None
+    return envelope[len(_MAGIC) : len(_MAGIC) + _ID_BYTES]
 
 
 def wrap(masters: MasterKeys, namespace: str, ident: bytes, key: bytes) -> WrappedKey:
@@ -121,7 +130,7 @@ def unwrap(masters: MasterKeys, stored: WrappedKey) -> bytes:
         raise Locked(0, f"the key of namespace {stored.namespace} needs master key {stored.master}, which is not here")
     try:
         return _decrypt(_cipher(master), stored.nonce, stored.wrapped, _owner(stored.namespace, stored.id))
-    except _Forged:
+    except Forged:
         raise Locked(0, f"master key {stored.master} does not open the key of namespace {stored.namespace}") from None
 
 
@@ -136,8 +145,8 @@ class Vault:
         self._log = log
         self._file = key_file
         self._masters = load_master_keys(key_file)
-        self._of: dict[str, _DataKey] = {}
-        self._by_id: dict[bytes, _DataKey] = {}
+        self._of: dict[str, DataKey] = {}
+        self._by_id: dict[bytes, DataKey] = {}
         self._seen: dict[str, int] = {}
         self._locked: dict[str, str] = {}
         self._complete = asyncio.Event()
@@ -182,20 +191,21 @@ class Vault:
 
     def open(self, digest: str, envelope: bytes) -> bytes:
         """The bytes of a secret manifest; raises Locked."""
-        if len(envelope) < _HEAD or not envelope.startswith(_MAGIC):
+        ident = key_id(envelope)
+        if ident is None:
             raise Locked(0, f"blob {digest} is not encrypted as this version does it")
-        key = self._by_id.get(envelope[len(_MAGIC) : len(_MAGIC) + _ID_BYTES])
+        key = self._by_id.get(ident)
         if key is None:
             raise Locked(0, f"the key of blob {digest} was dropped or cannot be opened here: its content is gone")
         try:
             data = key.open(envelope, digest)
-        except _Forged:
+        except Forged:
             raise Locked(0, f"blob {digest} was changed, or belongs elsewhere") from None
         if key.digests.digest(data) != digest:
             raise Locked(0, f"blob {digest} holds other bytes than its name says")
         return data
 
-    async def _key(self, namespace: str) -> _DataKey:
+    async def _key(self, namespace: str) -> DataKey:
         for _ in range(_TRIES):
             found = self._of.get(namespace)
             if found is not None:
@@ -260,7 +270,7 @@ class Vault:
         if self._masters.get(stored.master) is None:
             # The file was rotated since this service started.
             self._masters = load_master_keys(self._file)
-        key = _DataKey(stored.namespace, stored.id, unwrap(self._masters, stored))
+        key = DataKey(stored.namespace, stored.id, unwrap(self._masters, stored))
         self._of[stored.namespace] = self._by_id[stored.id] = key
 
 

@@ -16,6 +16,11 @@ def is_secret(api_version: str, kind: str) -> bool:
     return kind == "Secret" and api_version == "v1"
 
 
+def is_secret_resource(group: str, resource: str) -> bool:
+    """The same, asked by the name a kind has in URLs."""
+    return resource == "secrets" and not group
+
+
 def is_sealed(digest: str) -> bool:
     """Whether a digest names an encrypted manifest."""
     return digest.startswith(SEALED)

@@ -6,7 +6,7 @@ import signal
 
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
-from services.apiserver.settings import from_environment
+from services.apiserver.settings import flag, from_environment
 from services.apiserver.store import Store
 
 
@@ -15,11 +15,20 @@ async def _main() -> None:
     store: Store
     url = os.environ.get("FLEETLOG_NATS_URL", "")
     if url:
+        from services.apiserver.sealing import sealing_of
         from services.apiserver.store_jetstream import JetStreamStore
 
         stream = os.environ.get("FLEETLOG_APISERVER_STREAM", "OBJECTS")
         prefix = os.environ.get("FLEETLOG_APISERVER_PREFIX", "obj")
-        store = JetStreamStore(url, stream=stream, prefix=prefix)
+        data_dir = settings.data_dir
+        assert data_dir is not None
+        store = JetStreamStore(
+            url,
+            stream=stream,
+            prefix=prefix,
+            sealing=sealing_of(os.environ.get("FLEETLOG_SECRETS_KEY_FILE", ""), data_dir),
+            drop_unreadable=flag(os.environ, "DROP_UNREADABLE", default=False),
+        )
     else:
         from services.apiserver.store_memory import MemoryStore
 

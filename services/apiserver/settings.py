@@ -36,19 +36,21 @@ class Settings(msgspec.Struct, kw_only=True):
     track_fields: bool = True
 
 
+def flag(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """A variable FLEETLOG_APISERVER_<name> that is on or off; raises ValueError for anything else."""
+    value = environ.get(f"FLEETLOG_APISERVER_{name}", "1" if default else "0").lower()
+    if value in ("1", "true", "yes", "on"):
+        return True
+    if value in ("0", "false", "no", "off"):
+        return False
+    raise ValueError(f"FLEETLOG_APISERVER_{name}: use 1 or 0, not {value!r}")
+
+
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     """Read FLEETLOG_APISERVER_* variables; raises ValueError naming the variable that cannot be read."""
 
     def text(name: str, default: str = "") -> str:
         return environ.get(f"FLEETLOG_APISERVER_{name}", default)
-
-    def flag(name: str, default: bool) -> bool:
-        value = text(name, "1" if default else "0").lower()
-        if value in ("1", "true", "yes", "on"):
-            return True
-        if value in ("0", "false", "no", "off"):
-            return False
-        raise ValueError(f"FLEETLOG_APISERVER_{name}: use 1 or 0, not {value!r}")
 
     tokens: dict[str, Identity] = {}
     if text("TOKEN_FILE"):
@@ -66,14 +68,14 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         data_dir=Path(text("DATA_DIR", ".fleetlog/apiserver")),
         git_version=text("VERSION", DEFAULT_VERSION),
         tokens=tokens,
-        tls=flag("TLS", True),
+        tls=flag(environ, "TLS", default=True),
         tls_names=tuple(n for n in text("TLS_NAMES").split(",") if n),
-        controllers=flag("CONTROLLERS", True),
+        controllers=flag(environ, "CONTROLLERS", default=True),
         authorization=text("AUTHORIZATION", "AlwaysAllow"),
         audit_log=Path(text("AUDIT_LOG")) if text("AUDIT_LOG") else None,
         aggregate=aggregate,
         service_cidr=text("SERVICE_CIDR", "10.96.0.0/16"),
         kubeconfig=Path(text("KUBECONFIG")) if text("KUBECONFIG") else None,
         profile=text("PROFILE", "current"),
-        track_fields=flag("TRACK_FIELDS", True),
+        track_fields=flag(environ, "TRACK_FIELDS", default=True),
     )

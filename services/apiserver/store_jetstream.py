@@ -21,7 +21,11 @@ from typing import Any
 import msgspec
 import structlog
 
+from services._kit.errors import LogError
+from services._kit.settings import SettingsError
+from services._kit.vault import Locked, key_id
 from services.apiserver.projection import Cursor, Projection
+from services.apiserver.sealing import ClearSecrets, Sealing
 from services.apiserver.store import (
     Conflict,
     Entry,
@@ -42,6 +46,8 @@ _DELETED = "Fleetlog-Deleted"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-:@+~")
 # What an atomic batch costs before its first message (measured, nats-server 2.15).
 _BATCH_SECONDS = 0.0035
+_GONE = {10037, 10043}
+_ERASED_AT_ONCE = 200
 _REFUSED = {10071, 10164, 10201, 10174}
 
 
@@ -71,12 +77,17 @@ def unescape(token: str) -> str:
     return out.decode()
 
 
+def forget_subject(prefix: str) -> str:
+    """Subject on which a running server is asked to forget what the Secrets of a namespace held before."""
+    return f"forget-{prefix}"
+
+
 class _Write:
-    __slots__ = ("deleted", "done", "expected", "key", "obj", "sequence", "value")
+    __slots__ = ("deleted", "done", "expected", "key", "obj", "sequence", "stored", "value")
 
     def __init__(self, key: Key, obj: Manifest, expected: int, deleted: bool) -> None:
         self.key, self.obj, self.expected, self.deleted = key, obj, expected, deleted
-        self.value = encode_value(obj)
+        self.value = self.stored = encode_value(obj)
         self.sequence = 0  # last sequence of the subject, tombstones included
         self.done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
 
@@ -107,6 +118,8 @@ class JetStreamStore:
         replicas: int = 1,
         ack_timeout: float = 5.0,
         connect_options: dict[str, Any] | None = None,
+        sealing: Sealing | None = None,
+        drop_unreadable: bool = False,
     ) -> None:
         self._servers = servers
         self._stream = stream
@@ -116,11 +129,16 @@ class JetStreamStore:
         self._replicas = replicas
         self._ack_timeout = ack_timeout
         self._options = connect_options or {}
+        self._sealing = sealing
+        self._drop_unreadable = drop_unreadable
+        self._clear = ClearSecrets()
+        self._unreadable: dict[Key, tuple[int, str]] = {}
         self._state = Projection(history)
         self._tombs: dict[Key, int] = {}
         self._queue: deque[_Write] = deque()
         self._busy: set[Key] = set()
         self._wake = asyncio.Event()
+        self._committing = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
         self._nc: Any = None
         self._created = ""
@@ -176,14 +194,25 @@ class JetStreamStore:
         options = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.25, "error_cb": _quiet} | self._options
         self._nc = await nats.connect(self._servers, **options)
         await self._ensure_stream()
+        if self._sealing is not None:
+            try:
+                await self._sealing.start(self._servers, self._stream, self._prefix, self._replicas, self._options)
+            except (LogError, SettingsError) as e:
+                raise StoreUnavailable(f"the keys of the Secrets: {e}") from e
         await self._load()
+        self._judge_unreadable()
         self._writer = asyncio.create_task(self._write_loop(), name=f"store-{self._stream}")
+        if self._sealing is not None:
+            await self._seal_what_is_clear()
+            await self._nc.subscribe(forget_subject(self._prefix), cb=self._asked_to_forget)
 
     async def stop(self) -> None:
         self._closing = True
         self._wake.set()
         if self._writer is not None:
             await self._writer
+        if self._sealing is not None:
+            await self._sealing.stop()
         if self._nc is not None:
             await self._nc.close()
 
@@ -292,12 +321,24 @@ class JetStreamStore:
         if key is None:
             self._state.revision = sequence
             return
-        entry = Entry(key, bytes(data), sequence)
+        deleted = _DELETED in headers
+        try:
+            entry = Entry(key, self._opened(key, bytes(data), sequence, deleted), sequence)
+        except Locked as e:
+            # A later state of the object may be readable; watching from before this one would miss something.
+            self._unreadable[key] = sequence, "" if deleted else e.description
+            bucket = self._state.bucket(key.group, key.resource)
+            bucket.forget_before(sequence)
+            bucket.remove(key)
+            self._tombs.pop(key, None)
+            self._tombs[key] = sequence
+            self._state.revision = sequence
+            return
+        self._unreadable.pop(key, None)
         prev = int(headers.get(_PREV, "0"))
         bucket = self._state.bucket(key.group, key.resource)
         known = self._state.get(key)
         last = known.revision if known is not None else self._tombs.get(key, 0)
-        deleted = _DELETED in headers
         if prev != last:
             # The step before this one is no longer in the stream: watching from before it would miss something.
             bucket.forget_before(sequence)
@@ -316,13 +357,105 @@ class JetStreamStore:
         else:
             self._tombs.pop(key, None)
 
+    # -- secrets
+
+    def _opened(self, key: Key, data: bytes, sequence: int, deleted: bool) -> bytes:
+        """An object as it was before it was encrypted; raises Locked."""
+        if key_id(data) is None:
+            if self._sealing is not None and self._sealing.covers(key):
+                self._clear.found(key, sequence, deleted=deleted)
+            return data
+        if self._sealing is None:
+            raise Locked(0, f"{key.resource} {key.namespace}/{key.name} is encrypted, and this server has no keys")
+        self._clear.present.discard(key)
+        return self._sealing.open(key, data)
+
+    def _judge_unreadable(self) -> None:
+        """Refuse to start without objects that are there: whoever follows this server would take them for deleted."""
+        lost = [why for _, why in self._unreadable.values() if why]
+        self._unreadable.clear()
+        if lost and not self._drop_unreadable:
+            raise StoreUnavailable(
+                f"{len(lost)} objects on stream {self._stream} cannot be decrypted, the first: {lost[0]}; "
+                "bring back the key file, or give them up with FLEETLOG_APISERVER_DROP_UNREADABLE=1"
+            )
+        for why in lost:
+            log.error("object given up", stream=self._stream, reason=why)
+
+    async def _seal_what_is_clear(self) -> None:
+        """Encrypt the Secrets that an earlier version wrote as they were, and erase what it wrote from the disk."""
+        if not self._clear:
+            return
+        for key in self._clear.present:
+            await self._write_again(key)
+        # Whoever watched from before has to read again: the steps that it would be told are gone.
+        await self._raise_floors({**self._floors(), "/secrets": self._state.revision})
+        # A deletion goes last: without it the state before would count again, were this interrupted.
+        for sequences in (self._clear.states, self._clear.deletions):
+            for first in range(0, len(sequences), _ERASED_AT_ONCE):
+                await asyncio.gather(*map(self._erase, sequences[first : first + _ERASED_AT_ONCE]))
+        gone = set(self._clear.deletions)
+        self._tombs = {key: sequence for key, sequence in self._tombs.items() if sequence not in gone}
+        log.info("secrets encrypted", stream=self._stream, erased=len(self._clear.states) + len(gone))
+        self._clear = ClearSecrets()
+
+    async def _write_again(self, key: Key) -> None:
+        """Write an object as it is, encrypted with the key of now."""
+        while (entry := self._state.get(key)) is not None:
+            try:
+                await self.put(key, entry.obj, entry.revision)
+            except Conflict:
+                continue  # Perhaps written a moment before there was the new key.
+            return
+
+    async def _erase(self, sequence: int) -> None:
+        answer = await self._api("STREAM.MSG.DELETE", {"seq": sequence, "no_erase": False})
+        error = answer.get("error", {})
+        if error and error.get("err_code") not in _GONE:
+            raise StoreUnavailable(f"message {sequence} of stream {self._stream} was not erased: {error}")
+
+    async def forget(self, namespace: str) -> int:
+        """Make unreadable what the Secrets of a namespace held before; present ones stay. How many keys were erased.
+
+        Raises StoreUnavailable, then the keys are still there.
+        """
+        if self._sealing is None:
+            raise StoreUnavailable("this server keeps Secrets without keys")
+        try:
+            await self._sealing.renew(namespace)
+            async with self._committing:
+                pass  # What was under way with the earlier key is here now.
+            for entry in list(self.list("", "secrets", namespace)):
+                await self._write_again(entry.key)
+            return await self._sealing.drop(namespace)
+        except (LogError, SettingsError) as e:
+            raise StoreUnavailable(str(e)) from e
+
+    async def _asked_to_forget(self, message: Any) -> None:
+        try:
+            answer: dict[str, Any] = {"erased": await self.forget(message.data.decode())}
+        except (StoreUnavailable, UnicodeDecodeError) as e:
+            answer = {"error": str(e)}
+        await message.respond(msgspec.json.encode(answer))
+
     # -- writes
 
     async def put(self, key: Key, obj: Manifest, expected: int) -> Entry:
+        if self._sealing is not None and self._sealing.covers(key):
+            await self._prepare(key)
         return await self._submit(_Write(key, obj, expected, deleted=False))
 
     async def delete(self, key: Key, obj: Manifest, expected: int) -> Entry:
+        if self._sealing is not None and self._sealing.covers(key):
+            await self._prepare(key)
         return await self._submit(_Write(key, obj, expected, deleted=True))
+
+    async def _prepare(self, key: Key) -> None:
+        assert self._sealing is not None
+        try:
+            await self._sealing.prepare(key.namespace)
+        except (LogError, SettingsError) as e:
+            raise StoreUnavailable(f"no key for the Secrets of namespace {key.namespace}: {e}") from e
 
     def _submit(self, write: _Write) -> asyncio.Future[Entry]:
         if self._closing or self._lost:
@@ -360,6 +493,8 @@ class JetStreamStore:
                 write.fail(e)
                 continue
             write.sequence = write.expected or self._tombs.get(write.key, 0)
+            if self._sealing is not None and self._sealing.covers(write.key):
+                write.stored = self._sealing.seal(write.key, write.value)
             self._busy.add(write.key)
             batch.append(write)
             size += len(write.value)
@@ -374,14 +509,15 @@ class JetStreamStore:
                     return
                 self._wake.clear()
                 continue
-            batch = self._collect()
-            if batch:
-                try:
-                    await self._commit(batch)
-                except Exception as e:  # noqa: BLE001 - the writers are told, the loop goes on
-                    log.error("store write failed", stream=self._stream, error=str(e), writes=len(batch))
-                    for write in batch:
-                        write.fail(StoreUnavailable(str(e)))
+            async with self._committing:
+                batch = self._collect()
+                if batch:
+                    try:
+                        await self._commit(batch)
+                    except Exception as e:  # noqa: BLE001 - the writers are told, the loop goes on
+                        log.error("store write failed", stream=self._stream, error=str(e), writes=len(batch))
+                        for write in batch:
+                            write.fail(StoreUnavailable(str(e)))
             self._busy.clear()
             if len(self._tombs) > self._tombstone_limit and not self._queue and not self._lost:
                 try:
@@ -451,11 +587,11 @@ class JetStreamStore:
                     headers["Nats-Batch-Sequence"] = str(number)
                 subject = self._subject(write.key)
                 if number < last:
-                    await nc.publish(subject, write.value, headers=headers)
+                    await nc.publish(subject, write.stored, headers=headers)
                     continue
                 if last > 1:
                     headers["Nats-Batch-Commit"] = "1"
-                reply = await nc.request(subject, write.value, timeout=self._ack_timeout, headers=headers)
+                reply = await nc.request(subject, write.stored, timeout=self._ack_timeout, headers=headers)
                 return msgspec.json.decode(reply.data, type=dict[str, Any])
         except Exception as e:  # noqa: BLE001 - whatever it was, the outcome is unknown and gets resolved
             log.warning("no answer to a write", stream=self._stream, error=type(e).__name__, writes=last)
@@ -532,12 +668,21 @@ class JetStreamStore:
     async def _trim(self) -> None:
         """Forget the oldest tenth of the deletions: record the raised floor first, then purge their subjects."""
         oldest = list(itertools.islice(self._tombs.items(), max(1, self._tombstone_limit // 10)))
-        floors: dict[str, int] = {}
-        for bucket_key, bucket in self._state.buckets.items():
-            floors["/".join(bucket_key)] = bucket.floor
+        floors = self._floors()
         for key, sequence in oldest:
             name = f"{key.group}/{key.resource}"
             floors[name] = max(floors.get(name, 0), sequence)
+        await self._raise_floors(floors)
+        for key, sequence in oldest:
+            if self._tombs.get(key) == sequence:
+                await self._api("STREAM.PURGE", {"filter": self._subject(key), "seq": sequence + 1})
+                del self._tombs[key]
+
+    def _floors(self) -> dict[str, int]:
+        return {"/".join(bucket_key): bucket.floor for bucket_key, bucket in self._state.buckets.items()}
+
+    async def _raise_floors(self, floors: dict[str, int]) -> None:
+        """Record from which revisions on resources can be watched; the history before goes."""
         reply = await self._nc.request(
             f"{self._prefix}.meta.floor", msgspec.json.encode(floors), timeout=self._ack_timeout
         )
@@ -550,10 +695,6 @@ class JetStreamStore:
         for name, revision in floors.items():
             group, _, resource = name.partition("/")
             self._state.bucket(group, resource).forget_before(revision)
-        for key, sequence in oldest:
-            if self._tombs.get(key) == sequence:
-                await self._api("STREAM.PURGE", {"filter": self._subject(key), "seq": sequence + 1})
-                del self._tombs[key]
 
 
 def _headers(message: dict[str, Any]) -> dict[str, str]:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from schemas.subjects import key as key_subject
+from schemas.topology import OBJECTS
 from services._kit.connection import Connection
-from services._kit.errors import Conflict
+from services._kit.errors import Conflict, LogReplaced, Unavailable
 from services._kit.jetstream_log import JetStreamLog
 from services._kit.keys import MasterKeys, load_master_keys, new_master_keys
 from services._kit.log import Message, NewMessage
 from services._kit.settings import SettingsError
 from services._kit.vault import ALL, KEYS, Locked, WrappedKey, fresh, unwrap, wrap
+from services.apiserver.sealing import keys_stream
+from services.apiserver.store_jetstream import forget_subject
 from services.cli.layout import Layout
 from services.cli.logbook import LogAccess, open_log
 from services.cli.running import Failed, complain, patience
 
-READERS: Final = frozenset({"detector", "override_renderer", "executor", "registrar"})
-"""Services that read Secrets: only they get the key file."""
+APISERVER: Final = "apiserver"
+READERS: Final = frozenset({APISERVER, "detector", "override_renderer", "executor", "registrar"})
+"""Services that read Secrets, and the embedded API server that keeps them: only they get the key file."""
 _TRIES: Final = 10
+_STORE_PREFIX: Final = OBJECTS.subjects[0].partition(".")[0]
+_FORGET_SECONDS: Final = 60.0
 
 
 def key_file(layout: Layout) -> Path:
@@ -61,6 +67,7 @@ async def rotate(access: LogAccess, path: Path, *, drop_old: bool) -> int:
             # On disk first: what is wrapped with a key that is lost is lost.
             masters.save(path)
         count = await _rewrap(JetStreamLog(connection, KEYS), masters)
+        count += await _rewrap_store(connection, masters)
     if drop_old:
         masters.only_current().save(path)
         complain(f"{path}: only master key {masters.current} is left")
@@ -89,11 +96,40 @@ async def forget(access: LogAccess, path: Path, namespace: str) -> int:
             break
         else:
             raise Failed(f"the key of namespace {namespace} is made anew all the time; try again")
+        await _forget_store(connection, namespace)
     complain(
         f"namespace {namespace}: {'its key was dropped' if before is not None else 'it had no key'}, a new one is set"
     )
     complain("earlier contents of its Secrets cannot be read any more; backups of stream KEYS hold the old key still")
     return 0
+
+
+async def _rewrap_store(connection: Connection, masters: MasterKeys) -> int:
+    """Wrap anew the keys of the embedded API server's store that are wrapped with this key file; how many."""
+    log = JetStreamLog(connection, keys_stream(OBJECTS.name))
+    try:
+        await log.identity()
+    except LogReplaced:
+        return 0  # The control plane is another one, or of an earlier version.
+    return await _rewrap(log, masters, pattern=">", ours_only=True)
+
+
+async def _forget_store(connection: Connection, namespace: str) -> None:
+    """Let the embedded API server drop its key of a namespace, which it writes present Secrets anew for."""
+    try:
+        await JetStreamLog(connection, keys_stream(OBJECTS.name)).identity()
+    except LogReplaced:
+        return
+    try:
+        answer = await connection.request(forget_subject(_STORE_PREFIX), namespace.encode(), timeout=_FORGET_SECONDS)
+    except Unavailable:
+        raise Failed(
+            f"namespace {namespace}: forgotten on the log, but the embedded API server does not run; "
+            "start it and forget again, so that its store forgets as well"
+        ) from None
+    error = msgspec.json.decode(answer.data, type=dict[str, Any]).get("error")
+    if error:
+        raise Failed(f"namespace {namespace}: forgotten on the log, but not in the API server's store: {error}")
 
 
 async def _erase(connection: Connection, message: Message) -> None:
@@ -104,9 +140,10 @@ async def _erase(connection: Connection, message: Message) -> None:
         raise Failed(f"the log's server did not erase the key: {answer.data.decode(errors='replace')}")
 
 
-async def _rewrap(log: JetStreamLog, masters: MasterKeys) -> int:
+async def _rewrap(log: JetStreamLog, masters: MasterKeys, pattern: str = ALL, *, ours_only: bool = False) -> int:
+    """Wrap keys with the current master key; `ours_only` leaves those be that this file does not open."""
     count = 0
-    for message in await log.last_many([ALL]):
+    for message in await log.last_many([pattern]):
         found: Message | None = message
         for _ in range(_TRIES):
             if found is None:
@@ -117,6 +154,9 @@ async def _rewrap(log: JetStreamLog, masters: MasterKeys) -> int:
             try:
                 data = msgspec.json.encode(wrap(masters, stored.namespace, stored.id, unwrap(masters, stored)))
             except Locked as error:
+                if ours_only:
+                    complain(f"left as it is, because the API server has a key file of its own: {error.description}")
+                    break
                 raise Failed(f"{error.description}; nothing was dropped") from None
             try:
                 await log.append([NewMessage(found.subject, data, {}, expect_last=found.seq)])

@@ -212,6 +212,7 @@ class Installer:
                 "FLEETLOG_APISERVER_ADMIN_TOKEN": installation.token,
                 "FLEETLOG_APISERVER_KUBECONFIG": str(layout.kubeconfig(CONTROL)),
                 "FLEETLOG_APISERVER_AUDIT_LOG": str(layout.audit(CONTROL)),
+                **secret_keys.environment(layout, secret_keys.APISERVER),
             }
             self._supervisor.add_service(CONTROL, Rank.API, "services.apiserver.__main__", environment)
         else:

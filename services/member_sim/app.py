@@ -84,9 +84,17 @@ async def run_member(settings: MemberSettings, ready: Callable[[Running], None] 
 def store_of(settings: MemberSettings) -> Store:
     """Return the member's store: JetStream when a server is given, memory otherwise."""
     if settings.nats_url:
+        from services.apiserver.sealing import sealing_of
         from services.apiserver.store_jetstream import JetStreamStore
 
-        return JetStreamStore(settings.nats_url, stream=settings.stream, prefix=f"obj-{settings.name}")
+        prefix = f"obj-{settings.name}"
+        return JetStreamStore(
+            settings.nats_url,
+            stream=settings.stream,
+            prefix=prefix,
+            # A cluster of its own keeps keys of its own.
+            sealing=sealing_of("", settings.data_dir),
+        )
     from services.apiserver.store_memory import MemoryStore
 
     return MemoryStore()

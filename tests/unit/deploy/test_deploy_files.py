@@ -17,10 +17,12 @@ from k8s import generate
 from k8s.manifests import RULES, control_plane, manifests, secrets
 from k8s.shared import HTTP, RUN, apiserver_flags, dns, etcd_flags
 from schemas.topology import SERVICES
+from services._kit.keys import load_master_keys
 from services._kit.settings import Settings, load, tls_context
 from services.cli import certificates
 from services.cli.certificates import WITH_CONTROL
 from services.cli.running import Failed
+from services.cli.secret_keys import APISERVER, READERS, create
 from tests.natsserver import find_binary
 
 ROOT = Path(__file__).parents[3]
@@ -115,6 +117,35 @@ def test_only_services_that_use_the_control_plane_get_rights_there() -> None:
             assert "impersonate" not in rule["verbs"]
             if "secrets" in rule.get("resources", ()):
                 assert (manifest["kind"], rule["verbs"]) == ("Role", ["get"])
+
+
+def test_the_key_of_secrets_is_mounted_by_those_that_read_them_and_by_nobody_else(made: Path, tmp_path: Path) -> None:
+    variable = "FLEETLOG_SECRETS_KEY_FILE"
+    readers = {
+        service
+        for service in SERVICES
+        if "secrets_key_file" in {field.name for field in msgspec.structs.fields(_settings(service))}
+    }
+    assert readers | {APISERVER} == READERS
+    mounting = {
+        name for name, entry in COMPOSE.items() if any("secrets" in volume for volume in entry.get("volumes", ()))
+    }
+    assert mounting == {dns(service) for service in readers} | {"embedded"}
+    for name, entry in COMPOSE.items():
+        told = entry.get("environment", {}).get(variable)
+        targets = {volume.split(":")[1] for volume in entry.get("volumes", ()) if "secrets-keys" in volume}
+        assert targets == ({told} if name in mounting else set()), name
+    for service in SERVICES:
+        pod = next(m for m in manifests(service) if m["kind"] == "Deployment")["spec"]["template"]["spec"]
+        environment = {entry["name"]: entry.get("value", "") for entry in pod["containers"][0]["env"]}
+        named = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+        assert (variable in environment) is (service in readers), service
+        assert ("fleetlog-secrets-keys" in named) is (service in readers), service
+    # What the command makes has the form of what is mounted, and the name that settings look for.
+    create(tmp_path / "secrets-keys.json")
+    for path in (made / "secrets-keys.json", tmp_path / "secrets-keys.json"):
+        assert load_master_keys(path).names
+        assert COMPOSE["detector"]["environment"][variable].endswith(f"/{path.name}")
 
 
 def test_flags_name_files_that_are_mounted(made: Path) -> None:
