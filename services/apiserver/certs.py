@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 _YEARS = 10
+_BACKDATED = dt.timedelta(days=1)
+"""A machine whose clock is set back soon after its installation goes on trusting what was made before."""
 
 
 def _write(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -143,7 +145,7 @@ def _sign(
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(minutes=5))
+        .not_valid_before(now - _BACKDATED)
         .not_valid_after(now + dt.timedelta(days=365 * _YEARS))
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)

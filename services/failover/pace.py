@@ -26,13 +26,14 @@ class Pace:
     def turn(self, key: ObjectKey, now: float, last: float) -> float:
         """When the object may leave; not after `now` means that it may do so at once, and its turn is used up.
 
-        `last` is when an object left most recently: a restart must not make it go faster.
+        `last` is when an object left most recently: a restart must not make it go faster. One that lies ahead, because
+        the clock was set back since, counts as now.
         """
         if not self._interval:
             return now
         turn = self._turns.pop(key, None)
         if turn is None:
-            turn = max(self._next, last + self._interval, now)
+            turn = max(self._next, min(last, now) + self._interval, now)
             self._next = turn + self._interval
         if turn > now:
             self._turns[key] = turn

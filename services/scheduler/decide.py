@@ -75,6 +75,7 @@ def waits_until(
     """Until when an object that has to be scheduled waits for an estimate; None where it need not wait (any more).
 
     `timeout` in seconds is counted from the fact that asks, or from `since` where that is later (reference 02 §5.5).
+    A fact that was stored further ahead than that, by the log's clock, is not waited for.
     """
     scheduled = state.objects.get(key)
     if scheduled is None or not _heeds_estimates(state, scheduled) or scheduled.answered(state.leaving):
@@ -84,7 +85,7 @@ def waits_until(
         return None
     asked = [scheduled.touched, since]
     asked += [state.left_at.get(target.name, 0.0) for target in placed.clusters] if placed is not None else []
-    deadline = max(asked) + timeout
+    deadline = max((at for at in asked if at <= now + timeout), default=0.0) + timeout
     if now >= deadline:
         return None
     targets = standing(placed, scheduled.eviction, scheduled.eviction_seq)

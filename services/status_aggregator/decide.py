@@ -27,20 +27,25 @@ class Pace(Struct, frozen=True):
 def due_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> float:
     """When a changed sum may be said: members report in bursts, and one sum can speak for a whole burst.
 
-    `slower` (1 or more) stretches the time between two sums.
+    `slower` (1 or more) stretches the time between two sums. A stamp further ahead than what is waited for comes from
+    another clock, or from before this one was set back: it counts as long ago, and nobody waits until it has passed.
     """
     last = reported.rollup
     if last is None and not reported.observed:
-        rendered = [work.provenance.decided_at for work in reported.works.values()]
-        return min(max(rendered, default=0.0), now) + pace.patience
+        rendered = [_known(work.provenance.decided_at, now + pace.patience) for work in reported.works.values()]
+        return max(rendered, default=0.0) + pace.patience
     said = last.observed_position if last is not None else 0
-    unsaid = [min(event.at, now) for event, seq in reported.observed.values() if seq > said]
-    before = last.provenance.decided_at if last is not None else 0.0
+    unsaid = [_known(event.at, now + pace.gather) for event, seq in reported.observed.values() if seq > said]
+    before = _known(last.provenance.decided_at, now + pace.interval * slower) if last is not None else 0.0
     if len(unsaid) >= len(reported.works):
         # Every member has spoken since: there is nobody left to wait for.
         return before + pace.interval * (slower - 1.0)
     gathered = min(unsaid) + pace.gather if unsaid else 0.0
     return max(gathered, before + pace.interval * slower)
+
+
+def _known(stamp: float, latest: float) -> float:
+    return stamp if stamp <= latest else 0.0
 
 
 def decide(state: AggregatorState, key: ObjectKey) -> StatusRolledUp | None:

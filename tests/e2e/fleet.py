@@ -127,11 +127,16 @@ class Fleet:
     """A directory's installation, started and stopped by the `fleetlog` command."""
 
     def __init__(
-        self, directory: Path, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        command: str = _COMMAND,
     ) -> None:
-        """`environment` is added to that of every start."""
+        """`environment` is added to that of every start; `command` is the Python that runs `fleetlog`."""
         self.layout = Layout(directory)
         self._arguments = list(arguments)
+        self._command = command
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[str] | None = None
 
@@ -153,7 +158,7 @@ class Fleet:
         printed = (self.layout.directory / "up.log").open("ab")
         with printed:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND, "up", "--dir", str(self.layout.directory), *self._arguments],
+                [sys.executable, "-c", self._command, "up", "--dir", str(self.layout.directory), *self._arguments],
                 stdout=subprocess.PIPE,
                 stderr=printed,
                 text=True,

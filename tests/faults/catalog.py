@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from tests.faults import faults_again, faults_agent, faults_kill, faults_member, faults_restart, leading
+from tests.faults import faults_again, faults_agent, faults_clock, faults_kill, faults_member, faults_restart, leading
 from tests.faults.ground import Ground
+from tests.faults.ground_clock import Clocks
 from tests.faults.scene import Scene
 
 Play = Callable[[Scene], Awaitable[None]]
@@ -48,6 +49,9 @@ FAULTS = (
     Fault("template-again", faults_again.template),
     Fault("cluster-again", faults_again.cluster),
     Fault("cluster-again-unseen", faults_again.cluster_unseen),
+    Fault("clock-forward", faults_clock.forward, Clocks, lasts=6),
+    Fault("clock-back", faults_clock.back, Clocks, lasts=6),
+    Fault("clock-one-service", faults_clock.one_service, Clocks, lasts=6),
     Fault("leader-restarted", leading.restarted, lasts=10),
     Fault("leader-killed", leading.killed, lasts=14),
     Fault("leader-frozen", leading.zombie, lasts=21),

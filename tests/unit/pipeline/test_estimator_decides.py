@@ -311,3 +311,9 @@ def test_only_ready_push_members_are_watched() -> None:
     down["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
     pair.given(msgspec.structs.replace(cluster("m1"), manifest=msgspec.Raw(msgspec.json.encode(down))))
     assert pair.estimator.access == {}
+
+
+def test_a_binding_stored_by_a_clock_an_hour_ahead_is_not_waited_for() -> None:
+    pair = Pair(member("m1"), member("m2"), binding(4, AGGREGATED, **NEEDS))
+    assert pair.waits(NOW - TIMEOUT / 2) == NOW + TIMEOUT
+    assert pair.waits(NOW - 3600.0) is None
