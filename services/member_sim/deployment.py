@@ -26,7 +26,6 @@ from services.member_sim.model import (
     key_of,
     owner_reference,
     seconds,
-    with_metadata,
 )
 from services.member_sim.pods import count, is_active, starting, template_hash
 from services.member_sim.rollout import changes, expired
@@ -57,6 +56,7 @@ def decide_deployment(state: State, key: Key, turn: Turn) -> Decision:
     writes: list[Write] = []
     paused = bool(spec.get("paused"))
     collided = False
+    noted: Manifest | None = None
     if not paused:
         revision = 1 + max((revision_of(part.manifest) for part in old), default=0)
         if current is None:
@@ -70,20 +70,19 @@ def decide_deployment(state: State, key: Key, turn: Turn) -> Decision:
                 collided = state.find(key_of(REPLICASETS, created)) is not None
                 if not collided:
                     writes.append(Write("create", key_of(REPLICASETS, created), created))
-                    revise(deployment, key, revision, writes)
         else:
-            revise(deployment, key, max(revision, revision_of(current.manifest)), writes)
+            noted = revised(deployment, max(revision, revision_of(current.manifest)))
     writes += changes(deployment, current, old, limits, paused)
     if not paused:
         writes += expired(spec, old)
-    if any(write.key == key for write in writes):
-        # Writing the revision raises the generation that a status has to name; the status follows that write.
+    if any(write.op == "create" for write in writes):
+        # The status follows once the new ReplicaSet is there.
         return Decision(writes)
     status, deadline = status_of(deployment, current, parts, limits, turn.now, bump=collided)
-    if moment is not None and _can_wait(deployment, status, writes):
+    if noted is None and moment is not None and _can_wait(deployment, status, writes):
         deadline = earliest(deadline, moment + 1)
-    elif status != (deployment.get("status") or {}):
-        writes.append(Write("status", key, status, uid=deployment["metadata"]["uid"]))
+    elif noted is not None or status != (deployment.get("status") or {}):
+        writes.append(Write("status", key, status, uid=deployment["metadata"]["uid"], annotations=noted))
     upcoming = [part.counts.next_available for part in parts]
     return Decision(writes, earliest(deadline, *upcoming))
 
@@ -128,12 +127,10 @@ def new_set(state: State, deployment: Manifest, old: list[Part], limits: Limits,
     }
 
 
-def revise(deployment: Manifest, key: Key, revision: int, writes: list[Write]) -> None:
-    """Add the write of the Deployment's revision annotation when it differs."""
+def revised(deployment: Manifest, revision: int) -> Manifest | None:
+    """Return the annotation that tells the Deployment's revision, None when it stands there already."""
     annotations = deployment["metadata"].get("annotations") or {}
-    if annotations.get(REVISION) != str(revision):
-        updated = with_metadata(deployment, annotations={**annotations, REVISION: str(revision)})
-        writes.append(Write("update", key, updated))
+    return None if annotations.get(REVISION) == str(revision) else {REVISION: str(revision)}
 
 
 def _hash_of(state: State, deployment: Manifest) -> str:

@@ -70,7 +70,10 @@ class Embedded:
             if write.uid and meta["uid"] != write.uid:
                 raise ApiError(409, "Conflict", f"{write.key.name} was deleted and created again", {})
             if write.op == "status":
-                return {**old, "metadata": {**meta}, "status": body}
+                kept = {**meta}
+                if write.annotations:
+                    kept["annotations"] = {**(meta.get("annotations") or {}), **write.annotations}
+                return {**old, "metadata": kept, "status": body}
             return _bound(old, body["node"])
 
         call = Call(USER, verb="update", manager=MANAGER)

@@ -65,13 +65,17 @@ SCHEDULER_KEY = Key(SCHEDULER, "", "")
 
 
 class Write(NamedTuple):
-    """One change to make; a status body is the whole new status, an update body the whole object."""
+    """One change to make; a status body is the whole new status, an update body the whole object.
+
+    `annotations` of a status write are set beside it: as in a cluster, that does not raise the generation.
+    """
 
     op: Operation
     key: Key
     body: Manifest | None = None
     uid: str = ""
     grace: int | None = None
+    annotations: Manifest | None = None
 
 
 class Decision(NamedTuple):

@@ -121,7 +121,9 @@ class Cluster:
             new = {**write.body, "metadata": {**write.body["metadata"], **meta}}
         elif write.op == "status":
             assert old is not None
-            new = {**old, "status": write.body}
+            annotations = {**(old["metadata"].get("annotations") or {}), **(write.annotations or {})}
+            noted = {"annotations": annotations} if annotations else {}
+            new = {**old, "metadata": {**old["metadata"], **noted}, "status": write.body}
         elif write.op == "bind":
             assert old is not None
             assert write.body is not None

@@ -78,11 +78,13 @@ def test_pods_that_start_together_cost_one_status_write_each_level(cluster: Any,
     cluster.settle()
     by_kind = [(w.key.resource, w.op) for w in cluster.writes]
     assert by_kind.count(("deployments.apps", "status")) == 2
-    assert by_kind.count(("deployments.apps", "update")) == 1
+    assert by_kind.count(("deployments.apps", "update")) == 0
+    assert cluster.get("Deployment", "web")["metadata"]["annotations"][REVISION] == "1"
+    assert cluster.get("Deployment", "web")["metadata"]["generation"] == 1
     assert by_kind.count(("replicasets.apps", "status")) == 1
     assert by_kind.count(("pods", "create")) == 10
     assert by_kind.count(("pods", "status")) == 10
-    assert len(by_kind) == 25
+    assert len(by_kind) == 24
 
 
 def test_nothing_is_written_while_nothing_changes(cluster: Any, deployment: Any) -> None:

@@ -60,7 +60,8 @@ class FakeApi:
             return Outcome(None, gone=True)
         body = dict(write.body or {})
         if write.op == "status":
-            body = {**old, "status": body}
+            annotations = {**(old["metadata"].get("annotations") or {}), **(write.annotations or {})}
+            body = {**old, "metadata": {**old["metadata"], "annotations": annotations}, "status": body}
         elif write.op == "bind":
             body = {**old, "spec": {**old["spec"], "nodeName": body["node"]}}
         return Outcome(await self.store(write.key, body), gone=False)
