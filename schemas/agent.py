@@ -1,4 +1,4 @@
-"""What an agent and the hub say to each other: greetings, heartbeats with a sample, manifest bytes, observations.
+"""What an agent and the hub say to each other: greetings, samples, manifest bytes, observations, room for replicas.
 
 Requests go to `hello.<cluster>`, `blobs.<cluster>` and `reports.<cluster>`. The cluster is the one in the subject,
 which only that cluster's account reaches, never the one in the body.
@@ -30,6 +30,13 @@ MAX_REPORTS: Final = 200
 
 MAX_REPORT_BYTES: Final = 2 << 20
 """Size of one request with observations, unless it holds a single one."""
+
+
+WAIT_SECONDS: Final = 20.0
+"""How long the hub holds back the answer to an agent that waits for questions."""
+
+MAX_QUESTIONS: Final = 64
+"""Questions for one cluster that wait for its agent, and requirements in one question."""
 
 
 class Sample(Struct, frozen=True, kw_only=True):
@@ -88,10 +95,53 @@ class BlobsWanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     as_of: int = 0
 
 
-class Reported(Struct, frozen=True, kw_only=True):
-    """Observations, oldest first; the hub gives them their place on the log."""
+class TakenPods(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Pods of one kind that a cluster was given and does not show yet: they take room before anything is measured."""
 
-    events: tuple[WorkObserved, ...]
+    count: int
+    namespace: str = ""
+    requests: dict[str, str] = {}
+    claim: dict[str, Any] | None = None
+    priority_class: str = ""
+
+
+class RoomQuestions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the hub wants to know of a member: room for replicas, or how many pods of a workload find no node.
+
+    `requirements` are asked one after the other, each from the whole room (with namespace, replicaRequirements and
+    components as a binding's spec has them). Without `quotas` the member's ResourceQuotas limit nothing. `workload`
+    (kind, namespace, name) asks for pods that are unschedulable for longer than `threshold` seconds.
+    """
+
+    id: str
+    requirements: tuple[dict[str, Any], ...] = ()
+    taken: tuple[TakenPods, ...] = ()
+    quotas: bool = True
+    workload: dict[str, str] | None = None
+    threshold: float = 0.0
+
+
+class RoomAnswers(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a member has room for: one count for each of the requirements of a question, -1 for no opinion.
+
+    For a workload it is one count. `problem` says why there is none.
+    """
+
+    id: str
+    replicas: tuple[int, ...] = ()
+    problem: str = ""
+
+
+class Reported(Struct, frozen=True, kw_only=True):
+    """Observations, oldest first; the hub gives them their place on the log.
+
+    With `waits` the answer is held back until the hub has a question or WAIT_SECONDS passed; `answers` are to those
+    that came with answers before.
+    """
+
+    events: tuple[WorkObserved, ...] = ()
+    waits: bool = False
+    answers: tuple[RoomAnswers, ...] = ()
 
 
 class ReportedAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,3 +153,4 @@ class ReportedAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
     refused: tuple[tuple[int, str], ...] = ()
     retry_seconds: float = 0.0
+    questions: tuple[RoomQuestions, ...] = ()

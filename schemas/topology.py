@@ -217,7 +217,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         pattern="rollup.<shard>.<key>",
         stream="FACTS",
         writer="status_aggregator",
-        readers=("status_aggregator", "scheduler", "failover", "gateway", "janitor"),
+        readers=("status_aggregator", "scheduler", "estimator", "failover", "gateway", "janitor"),
         events=("StatusRolledUp",),
     ),
     Subject(

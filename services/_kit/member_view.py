@@ -1,4 +1,4 @@
-"""Watches the nodes and pods of one member and folds them into the compact view of its rooms."""
+"""Watches nodes, pods and quotas of one member and folds them into the picture that estimates are made from."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import structlog
 
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube_watch import Reflector
+from services._rules.estimation_answers import Picture
+from services._rules.estimation_quotas import MemberQuotas
 from services._rules.estimation_rooms import MemberRooms
 
 log = structlog.get_logger("member_view")
@@ -36,37 +38,59 @@ class _Nodes:
 
 
 class _Pods:
-    def __init__(self, rooms: MemberRooms) -> None:
-        self._rooms = rooms
+    def __init__(self, picture: Picture) -> None:
+        self._takers = (picture.rooms, picture.waiting)
 
     def listed(self, objects: list[Manifest]) -> None:
         """Take a complete list of pods."""
-        self._rooms.list_pods(objects)
+        for taker in self._takers:
+            taker.list_pods(objects)
 
     def changed(self, kind: str, manifest: Manifest) -> None:
         """Take one change of a pod."""
+        metadata = manifest["metadata"]
+        for taker in self._takers:
+            if kind == "DELETED":
+                taker.drop_pod(metadata.get("namespace", ""), metadata["name"])
+            else:
+                taker.put_pod(manifest)
+
+
+class _Quotas:
+    def __init__(self, quotas: MemberQuotas) -> None:
+        self._quotas = quotas
+
+    def listed(self, objects: list[Manifest]) -> None:
+        """Take a complete list of quotas."""
+        self._quotas.list_quotas(objects)
+
+    def changed(self, kind: str, manifest: Manifest) -> None:
+        """Take one change of a quota."""
+        metadata = manifest["metadata"]
         if kind == "DELETED":
-            metadata = manifest["metadata"]
-            self._rooms.drop_pod(metadata.get("namespace", ""), metadata["name"])
+            self._quotas.drop(metadata.get("namespace", ""), metadata["name"])
         else:
-            self._rooms.put_pod(manifest)
+            self._quotas.put(manifest)
 
 
 class MemberView:
-    """Keeps `rooms` in step with a member from `start` until `close`; `on_change` hears of every batch."""
+    """Keeps `picture` in step with a member from `start` until `close`; `on_change` hears of every batch."""
 
     def __init__(
         self,
         cluster: str,
         opener: Callable[[], Awaitable[KubeClient]],
-        rooms: MemberRooms,
+        picture: Picture,
         on_change: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._opener = opener
-        self._rooms = rooms
+        self._picture = picture
+        self._with_quotas = not picture.quotas.known
         self._on_change = on_change
         self._task: asyncio.Task[None] | None = None
+        self.client: KubeClient | None = None
+        """The member while it is followed, for questions that the picture does not answer."""
         self.trouble = "not connected yet"
 
     def start(self) -> None:
@@ -92,16 +116,26 @@ class MemberView:
                 try:
                     await self._follow(client)
                     self.trouble = "the member stopped serving nodes or pods"
+                except (ApiError, Unreachable) as error:
+                    self.trouble = str(error)
                 except msgspec.MsgspecError as error:
-                    self.trouble = f"the member sent what is no node or pod: {error}"
+                    self.trouble = f"the member sent what is no node, pod or quota: {error}"
                 finally:
+                    self.client = None
                     await client.close()
                 log.warning("member_not_followed", cluster=self._cluster, error=self.trouble)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def _follow(self, client: KubeClient) -> None:
-        """Both watches; returns when one of the kinds is not served any more."""
+        """All watches; returns when one of the kinds is not served any more."""
+        self.client = client
+        kinds: list[tuple[str, str, Any]] = [
+            ("nodes", "Node", _Nodes(self._picture.rooms)),
+            ("pods", "Pod", _Pods(self._picture)),
+        ]
+        if self._with_quotas and await self._shows_quotas(client):
+            kinds.append(("resourcequotas", "ResourceQuota", _Quotas(self._picture.quotas)))
         reflectors = [
             Reflector(
                 client,
@@ -111,10 +145,7 @@ class MemberView:
                 kind=kind,
                 on_batch=self._on_change,
             )
-            for resource, kind, follower in (
-                ("nodes", "Node", _Nodes(self._rooms)),
-                ("pods", "Pod", _Pods(self._rooms)),
-            )
+            for resource, kind, follower in kinds
         ]
         tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         try:
@@ -125,3 +156,15 @@ class MemberView:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _shows_quotas(self, client: KubeClient) -> bool:
+        """Whether quotas may be listed; where not, estimates go without them."""
+        try:
+            await client.request("GET", resource_path("", "v1", "resourcequotas"), params={"limit": "1"})
+        except ApiError as error:
+            if error.status not in (401, 403, 404):
+                raise
+            log.warning("quotas_not_shown", cluster=self._cluster, error=str(error))
+            self._picture.quotas.refused()
+            return False
+        return True

@@ -66,6 +66,12 @@ class Ledger:
         self.changed: set[str] = set()
         """Clusters whose sums changed; whoever derives something from them takes it and clears it."""
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the same objects hold the same."""
+        return isinstance(other, Ledger) and self._objects == other._objects
+
+    __hash__ = None  # type: ignore[assignment]
+
     def taken(self, cluster: str) -> Mapping[Want, int]:
         """Pods by kind that a cluster was given and does not show yet."""
         sums = self._sums.get(cluster)
@@ -95,17 +101,18 @@ class Ledger:
         found.uid, found.needs = uid, needs
         self._recount(key, found, seq)
 
-    def placed(self, key: ObjectKey, uid: str, targets: Iterable[TargetCluster], at: float, seq: int) -> None:
-        """An object was placed at a time (seconds since 1970); without targets it is placed nowhere."""
+    def placed(self, key: ObjectKey, uid: str, targets: Iterable[TargetCluster], at: float, seq: int) -> bool:
+        """An object was placed at a time (seconds since 1970), without targets nowhere; whether room was released."""
         found = self._objects.get(key)
         if found is None:
             found = self._objects[key] = _Object()
         self._end_promise(key, found, seq)
         found.placed_uid, found.placed_at, found.expired = uid, at, False
         found.targets = _counts(targets)
-        self._recount(key, found, seq)
-        if any(held.units for held in found.held.values()):
+        released = self._recount(key, found, seq)
+        if found.held:
             heappush(self._ends, (at + LONGEST, key))
+        return released
 
     def promise(self, key: ObjectKey, targets: Iterable[TargetCluster], at: float) -> None:
         """A placement was decided and is on its way to the log."""
@@ -134,7 +141,7 @@ class Ledger:
                 self._end_promise(key, found, None)
                 self._recount(key, found, None)
 
-    def shown(self, key: ObjectKey, uid: str, items: Iterable[ClusterStatusItem], at: float) -> bool:
+    def shown(self, key: ObjectKey, uid: str, items: Iterable[ClusterStatusItem], at: float, seq: int) -> bool:
         """The clusters report an object; whether room was released by it."""
         counts = {item.cluster: count for item in items if (count := replicas_shown(item))}
         found = self._objects.get(key)
@@ -145,9 +152,7 @@ class Ledger:
         if found.shown == counts and found.shown_uid == uid:
             return False
         found.shown_uid, found.shown = uid, counts
-        if not found.held:
-            return False
-        return self._recount(key, found, None, at)
+        return self._recount(key, found, seq, at)
 
     def summarised(self, cluster: str, at: float) -> bool:
         """The summary of a cluster was taken anew: what showed before is in it; whether room was released."""

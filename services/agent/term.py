@@ -17,6 +17,7 @@ from services._kit.delivery.parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Reports
 from services._kit.errors import LogError
 from services._kit.kube import KubeClient
+from services.agent.estimating import Estimating
 from services.agent.following import Follower
 from services.agent.greeting import Greeter
 from services.agent.link import Hub
@@ -49,6 +50,7 @@ class Term:
         self.follower = Follower(hub, self.state, self.greeter.for_consumer, self._touched, may_ask)
         lane = LaneSettings(concurrency=settings.cluster_concurrency, longest_backoff=settings.longest_backoff)
         self.lane = Lane(cluster, open_member, self._source(clock), lane)
+        self.estimating = Estimating(hub, cluster, open_member, clock)
 
     async def run(self) -> None:
         """Act until cancelled; what was known before is kept true at once, whether the hub answers or not."""
@@ -56,7 +58,7 @@ class Term:
         self.reports.start()
         for key in self.state.works.unfinished():
             self.lane.look_at(key)
-        parts = (self.storage.run, self.manifests.run, self.follower.run, self.greeter.run)
+        parts = (self.storage.run, self.manifests.run, self.follower.run, self.greeter.run, self.estimating.run)
         tasks = [asyncio.create_task(part()) for part in parts]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Runs the estimator: keeps a view of every ready push member, answers what bindings ask."""
+"""Runs the estimator: keeps a view of every ready push member, has agents asked, answers what bindings ask."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from services._kit.log import Message
 from services._kit.member_access import open_member
 from services._kit.member_view import MemberView
 from services._kit.service import NOTHING, BaseService, Context, Decision
-from services._rules.estimation_answers import Answers
-from services._rules.estimation_rooms import MemberRooms
+from services._rules.estimation_answers import Answers, Picture
 from services._rules.member_address import Access
+from services.estimator.agents import Agents
 from services.estimator.decide import Later, decide
 from services.estimator.metrics import register
+from services.estimator.queries import Queries
+from services.estimator.remote import Remote
 from services.estimator.settings import EstimatorSettings
 from services.estimator.state import EstimatorState, fold, forget
 
@@ -29,7 +31,7 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
     """Bindings and members' nodes in, estimates out."""
 
     name = "estimator"
-    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "placement.>")
+    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "placement.>", "rollup.>")
 
     def __init__(self, settings: EstimatorSettings) -> None:
         self._settings = settings
@@ -38,6 +40,8 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         self._views: dict[str, tuple[Access, MemberView]] = {}
         self._quiet: dict[str, asyncio.TimerHandle] = {}
         self._acting = False
+        self._agents: Agents | None = None
+        self._queries: Queries | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     def new_state(self) -> EstimatorState:
@@ -46,7 +50,7 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
 
     def fold(self, state: EstimatorState, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one fact; members come and go with their clusters."""
-        touched = fold(state, message.seq, message.subject, event)
+        touched = fold(state, message.seq, message.subject, event, message.time)
         if self._acting and isinstance(event, ClusterChanged | ClusterRemoved):
             self._attend(event.name)
         return touched
@@ -69,7 +73,10 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
 
     def decide(self, state: EstimatorState, key: ObjectKey, now: float) -> Decision:
         """The estimate of one object."""
-        found = decide(state, key, now)
+        state.ledger.expire(now)
+        found = decide(state, key, now, self._settings.agent_answer_timeout)
+        if self._agents is not None:
+            self._agents.ask()
         match found:
             case None:
                 return NOTHING
@@ -88,12 +95,19 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         """Watch every member."""
         assert self._context is not None
         self._acting = True
-        for name in list(self._context.projection.state.access):
+        self._agents = Agents(self._context, self._settings)
+        for name in [*self._context.projection.state.access, *self._context.projection.state.pull]:
             self._attend(name)
+        self._queries = Queries(
+            self._context, self._agents, lambda: {name: view for name, (_, view) in self._views.items()}
+        )
+        await self._queries.start()
 
     async def on_following(self) -> None:
         """Another instance estimates now."""
         self._acting = False
+        agents, self._agents = self._agents, None
+        queries, self._queries = self._queries, None
         views, self._views = self._views, {}
         quiet, self._quiet = self._quiet, {}
         for timer in quiet.values():
@@ -102,6 +116,10 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
             state = self._context.projection.state
             state.answers.clear()
             state.opening.clear()
+            state.remotes.clear()
+        for part in (queries, agents):
+            if part is not None:
+                await part.close()
         await asyncio.gather(*(view.close() for _, view in views.values()))
 
     async def stop(self) -> None:
@@ -115,6 +133,10 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         """Make the view of a member fit its access data: none unless it is a ready push member."""
         assert self._context is not None
         state = self._context.projection.state
+        if name not in state.pull:
+            state.remotes.pop(name, None)
+        elif name not in state.remotes:
+            state.remotes[name] = Remote()
         access = state.access.get(name)
         current = self._views.get(name)
         if current is not None and current[0] == access:
@@ -128,10 +150,10 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
             task.add_done_callback(self._closing.discard)
         if access is None:
             return
-        rooms = MemberRooms()
-        view = MemberView(name, self._opener(access), rooms, partial(self._changed, name, rooms))
+        picture = Picture(quotas=self._settings.estimate_quotas)
+        view = MemberView(name, self._opener(access), picture, partial(self._changed, name, picture))
         self._views[name] = (access, view)
-        state.answers[name] = Answers(rooms)
+        state.answers[name] = Answers(picture)
         state.opening[name] = self._context.clock.now() + self._settings.member_sync_timeout
         view.start()
 
@@ -142,11 +164,11 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
 
         return open_client
 
-    def _changed(self, name: str, rooms: MemberRooms) -> None:
+    def _changed(self, name: str, picture: Picture) -> None:
         """Something was folded into a view: answer who waited for it; estimate the unplaced once it is quiet."""
         assert self._context is not None
         state = self._context.projection.state
-        if not rooms.complete:
+        if not picture.complete:
             return
         if state.opening.pop(name, None) is not None:
             self._context.mark([*state.due(), *state.unplaced])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -15,41 +15,57 @@ from services._rules.estimation_answers import NO_OPINION, Requirements, require
 from services._rules.estimation_asking import candidates
 from services._rules.quantity import QuantityError
 from services._rules.scheduling.read import binding_view
+from services.estimator.remote import FRESH_SECONDS
 from services.estimator.state import Asked, EstimatorState
 
 Manifest = dict[str, Any]
+NODES: Final = "nodes"
+AGENT: Final = "agent"
 
 
 class Later(Struct, frozen=True):
-    """A member is still being read: look again when it was, or at `at` (seconds since 1970)."""
+    """A member is still being read or asked: look again when it was, or at `at` (seconds since 1970)."""
 
     at: float
 
 
-def decide(state: EstimatorState, key: ObjectKey, now: float) -> CapacityEstimated | Later | None:
-    """The estimate that should become the latest of an object, or None when the present one answers."""
+def decide(
+    state: EstimatorState, key: ObjectKey, now: float, patience: float = 2.0
+) -> CapacityEstimated | Later | None:
+    """The estimate that should become the latest of an object, or None when the present one answers.
+
+    An agent is waited for so many seconds (`patience`). What could not be placed is looked at again while it asks.
+    """
     asked = state.objects.get(key)
     if asked is None or asked.spec is None:
         return None
     due = state.is_due(asked)
     if not due and not asked.unplaced:
         return None
+    wanted: Requirements | None
     try:
         names = _candidates(state, asked, asked.spec)
         wanted = requirements_of(asked.spec)
         if due and (waiting := [state.opening[name] for name in names if state.opening.get(name, 0.0) > now]):
             return Later(max(waiting))
-        found = tuple(ClusterEstimate(name, _replicas(state, name, wanted)) for name in names)
+        asking = _asked_of_agents(state, key, asked, wanted, names, due, now)
+        if asking:
+            return Later(now + patience)
+        found = tuple(_answer(state, name, wanted, now) for name in names)
     except (msgspec.ValidationError, QuantityError, ValueError):
         # The scheduler says what is wrong with the binding; it need not wait for it.
-        wanted, found = Requirements("", None, None), ()
+        wanted, found = None, ()
     if not due and not _is_news(asked, found):
-        return None
+        return Later(now + FRESH_SECONDS) if any(item.cluster in state.remotes for item in found) else None
     own = {"binding": asked.binding_seq}
     if asked.eviction_seq:
         own["eviction"] = asked.eviction_seq
     return CapacityEstimated(
-        key=key, uid=asked.uid, requirements_digest=wanted.digest, estimates=found, provenance=Provenance(own=own)
+        key=key,
+        uid=asked.uid,
+        requirements_digest=wanted.digest if wanted else "",
+        estimates=found,
+        provenance=Provenance(own=own),
     )
 
 
@@ -60,18 +76,54 @@ def _candidates(state: EstimatorState, asked: Asked, spec: Manifest) -> list[str
     return candidates(state.clusters, binding_view(full))
 
 
-def _replicas(state: EstimatorState, name: str, wanted: Requirements) -> int:
+def _asked_of_agents(
+    state: EstimatorState, key: ObjectKey, asked: Asked, wanted: Requirements, names: list[str], due: bool, now: float
+) -> bool:
+    """Have agents asked that have not answered this; whether one of them is worth waiting for.
+
+    An answer has to be from after the question, or after the placement that failed; then it is used for some seconds.
+    """
+    position, since = asked.position(state.leaving), 0.0
+    if not due:
+        position, since = max(position, asked.placement_seq), now - FRESH_SECONDS
+    worth = False
+    for name in names:
+        remote = state.remotes.get(name)
+        if remote is not None and remote.answer(wanted, position, since) is None:
+            worth = remote.want(wanted, key, now) or worth
+    return worth
+
+
+def _answer(state: EstimatorState, name: str, wanted: Requirements, now: float) -> ClusterEstimate:
     answers = state.answers.get(name)
-    return answers.replicas(wanted) if answers is not None else NO_OPINION
+    if answers is not None:
+        count = answers.replicas(wanted, state.ledger.taken(name), state.ledger.version(name))
+        return ClusterEstimate(name, count, NODES, at=now) if count != NO_OPINION else ClusterEstimate(name)
+    remote = state.remotes.get(name)
+    known = remote.known.get(wanted.digest) if remote is not None and not remote.silent else None
+    if known is None or known.replicas == NO_OPINION:
+        return ClusterEstimate(name)
+    return ClusterEstimate(name, known.replicas, AGENT, known.position, known.at)
 
 
 def _is_news(asked: Asked, found: tuple[ClusterEstimate, ...]) -> bool:
     """Whether what was not placed may be placed now, or fits even less: some cluster's answer differs for it.
 
-    Room beyond what the object asks for, and members that fell silent, make no difference.
+    Room beyond what the object asks for, and members that fell silent, make no difference. A placement from after the
+    latest estimate counted less than that: what differs from what it counted is news, too.
     """
-    most = int((asked.spec or {}).get("replicas") or 0)
-    before = {item.cluster: item.replicas for item in asked.estimate.estimates} if asked.estimate is not None else {}
+    most = int((asked.spec or {}).get("replicas") or 1)
+    if asked.estimate is None:
+        return _differs(found, {}, most)
+    before = {item.cluster: item.replicas for item in asked.estimate.estimates}
+    if _differs(found, before, most):
+        return True
+    if asked.placed is None or asked.estimate.provenance.as_of >= asked.placement_seq:
+        return False
+    return _differs(found, {**before, **{item.cluster: item.replicas for item in asked.placed.estimates}}, most)
+
+
+def _differs(found: tuple[ClusterEstimate, ...], before: dict[str, int], most: int) -> bool:
     return any(
         item.replicas != NO_OPINION and min(item.replicas, most) != min(before.get(item.cluster, NO_OPINION), most)
         for item in found

@@ -10,15 +10,21 @@ def register(reads: ReadCollector, state: EstimatorState) -> None:
     """Offer what is watched and what waits for an answer."""
 
     def size(part: int) -> int:
-        return sum(answers.rooms.size[part] for answers in state.answers.values())
+        return sum(answers.picture.rooms.size[part] for answers in state.answers.values())
 
     reads.gauge("estimator_members", "Members whose nodes are watched", lambda: len(state.answers))
     reads.gauge(
         "estimator_members_known",
         "Members whose nodes and pods are all known",
-        lambda: sum(answers.rooms.complete for answers in state.answers.values()),
+        lambda: sum(answers.picture.complete for answers in state.answers.values()),
     )
     reads.gauge("estimator_nodes", "Nodes in the views of members", lambda: size(0))
     reads.gauge("estimator_pods", "Pods in the views of members", lambda: size(1))
+    reads.gauge("estimator_agents", "Pull members whose agents are asked", lambda: len(state.remotes))
+    reads.gauge("estimator_agents_silent", "Of these, who did not answer", lambda: _silent(state))
     reads.gauge("estimator_unanswered", "Objects whose estimate is due", lambda: len(list(state.due())))
     reads.gauge("estimator_unplaced", "Objects that are estimated again when room changes", lambda: len(state.unplaced))
+
+
+def _silent(state: EstimatorState) -> int:
+    return sum(remote.silent for remote in state.remotes.values())

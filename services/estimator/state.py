@@ -14,15 +14,20 @@ from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased, TargetCluster
+from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import estimate as estimate_subject
 from services._rules.effective import standing
 from services._rules.estimation_answers import Answers
 from services._rules.estimation_asking import answers, asked_at, divides_by_room
+from services._rules.estimation_taken import Needs, needs_of
 from services._rules.member_address import Access, access_of
+from services._rules.quantity import QuantityError
+from services._rules.reservations import Ledger
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.read import cluster_view
+from services.estimator.remote import Remote
 
 Manifest = dict[str, Any]
 
@@ -34,6 +39,7 @@ class Asked(Struct):
     spec: Manifest | None = None
     binding_seq: int = 0
     placement: PlacementDecided | PlacementFailed | None = None
+    placement_seq: int = 0
     eviction: EvictionEvent | None = None
     eviction_seq: int = 0
     estimate: CapacityEstimated | None = None
@@ -67,7 +73,11 @@ class EstimatorState(Struct):
     leaving: dict[str, int] = field(default_factory=dict)
     access: dict[str, Access] = field(default_factory=dict)
     subjects: dict[str, int] = field(default_factory=dict)
+    pull: set[str] = field(default_factory=set)
+    """Pull members that are ready."""
+    ledger: Ledger = field(default_factory=Ledger)
     answers: dict[str, Answers] = field(default_factory=dict)
+    remotes: dict[str, Remote] = field(default_factory=dict)
     opening: dict[str, float] = field(default_factory=dict)
     """Members whose first lists are on their way, and until when they are waited for (seconds since 1970)."""
 
@@ -87,21 +97,30 @@ class EstimatorState(Struct):
         return (key for key, asked in self.objects.items() if self.is_due(asked))
 
 
-def fold(state: EstimatorState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
-    """Apply one fact and name the objects that have to be looked at."""
+def fold(state: EstimatorState, seq: int, subject: str, event: Known, stored: float = 0.0) -> Iterable[ObjectKey]:
+    """Apply one fact, `stored` at some time, and name the objects that have to be looked at."""
+    freed = False
     match event:
         case BindingRequested() | BindingReleased():
             asked = state.of(event.key)
             asked.uid, asked.binding_seq, asked.spec = event.uid, seq, None
-            if isinstance(event, BindingRequested) and event.policy is not None:
+            needs: Needs = ()
+            if isinstance(event, BindingRequested) and not event.everywhere:
                 spec = msgspec.json.decode(event.spec)
-                asked.spec = spec if divides_by_room(spec) else None
+                asked.spec = spec if event.policy is not None and divides_by_room(spec) else None
+                needs = _needs(spec)
+            state.ledger.requested(event.key, event.uid, needs, seq)
         case PlacementDecided() | PlacementFailed():
             asked = state.of(event.key)
-            asked.placement = event
+            asked.placement, asked.placement_seq = event, seq
+            freed = state.ledger.placed(event.key, event.uid, event.clusters, event.scheduled_at, seq)
         case PlacementReleased():
             asked = state.of(event.key)
-            asked.placement = None
+            asked.placement, asked.placement_seq = None, seq
+            freed = state.ledger.placed(event.key, event.uid, (), stored, seq)
+        case StatusRolledUp():
+            freed = state.ledger.shown(event.key, event.uid, event.items, stored, seq)
+            return list(state.unplaced) if freed else ()
         case EvictionRequested() | EvictionFinished():
             asked = state.of(event.key)
             asked.eviction, asked.eviction_seq = event, seq
@@ -117,7 +136,8 @@ def fold(state: EstimatorState, seq: int, subject: str, event: Known) -> Iterabl
         state.unplaced.add(event.key)
     else:
         state.unplaced.discard(event.key)
-    return (event.key,) if asked.spec is not None else ()
+    concerned = [event.key] if asked.spec is not None else []
+    return [*concerned, *state.unplaced] if freed else concerned
 
 
 def _cluster(state: EstimatorState, seq: int, event: ClusterChanged | ClusterRemoved) -> Iterable[ObjectKey]:
@@ -126,6 +146,8 @@ def _cluster(state: EstimatorState, seq: int, event: ClusterChanged | ClusterRem
     if isinstance(event, ClusterRemoved):
         state.clusters = state.clusters.without(name)
         state.access.pop(name, None)
+        state.pull.discard(name)
+        state.ledger.removed(name)
         state.leaving[name] = seq
     else:
         manifest: Manifest = msgspec.json.decode(event.manifest)
@@ -134,10 +156,14 @@ def _cluster(state: EstimatorState, seq: int, event: ClusterChanged | ClusterRem
             view = msgspec.structs.replace(view, deleting=True)
         state.clusters = state.clusters.with_cluster(view)
         access = _access(event, manifest)
-        if access is None:
+        if access is None or access.mode != "Push":
             state.access.pop(name, None)
         else:
             state.access[name] = access
+        if access is not None and access.mode == "Pull":
+            state.pull.add(name)
+        else:
+            state.pull.discard(name)
         if event.deleting:
             state.leaving[name] = seq
         else:
@@ -153,11 +179,19 @@ def _cluster(state: EstimatorState, seq: int, event: ClusterChanged | ClusterRem
 
 
 def _access(event: ClusterChanged, manifest: Manifest) -> Access | None:
-    """Access to a push member that is ready; of any other nothing can be said."""
+    """Access to a member that is ready; of any other nothing can be said."""
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
     access = access_of(event)
-    return access if ready and access.mode == "Push" else None
+    return access if ready else None
+
+
+def _needs(spec: Manifest) -> Needs:
+    try:
+        return needs_of(spec, detailed=True)
+    except (QuantityError, ValueError, TypeError):
+        # The scheduler says what is wrong with it.
+        return ()
 
 
 def forget(state: EstimatorState, purged: Purged) -> None:
@@ -166,6 +200,7 @@ def forget(state: EstimatorState, purged: Purged) -> None:
         asked = state.objects.get(gone.key)
         if asked is not None and asked.spec is None and asked.binding_seq <= gone.position:
             del state.objects[gone.key]
+            state.ledger.forget(gone.key)
             state.unplaced.discard(gone.key)
             state.subjects.pop(estimate_subject(gone.key), None)
     for name in purged.clusters:

@@ -19,7 +19,7 @@ from services.registrar.metrics import DeskStats, register
 from services.registrar.settings import RegistrarSettings
 from services.registrar.state import RegistrarState, fold, forget
 
-FAMILIES: Final = ("hello", "blobs", "reports")
+FAMILIES: Final = ("hello", "blobs", "reports", "rooms")
 
 
 class Registrar(BaseService[RegistrarState, str]):

@@ -18,12 +18,15 @@ from schemas.agent import (
     BLOB_PROBLEM,
     BLOB_SIZE,
     MAX_BLOBS,
+    MAX_QUESTIONS,
     MAX_REPORTS,
     BlobsWanted,
     Hello,
     HelloAnswer,
     Reported,
     ReportedAnswer,
+    RoomAnswers,
+    RoomQuestions,
 )
 from services._kit.append import KeyedEvents
 from services._kit.batch import ApiError
@@ -34,6 +37,7 @@ from services._rules.accounts import agent_consumer
 from services.registrar.decide import Turned, consumer_config, examine, is_stored, may_have, welcome
 from services.registrar.metrics import DeskStats
 from services.registrar.pace import Bucket
+from services.registrar.rooms import Rooms
 from services.registrar.settings import RegistrarSettings
 from services.registrar.state import RegistrarState
 
@@ -78,11 +82,12 @@ class Desk:
         self._reports = Bucket(settings.reports_per_second, settings.reports_per_second * _BURST_SECONDS)
         self._bytes = Bucket(settings.blob_bytes_per_second, settings.blob_bytes_per_second * _BURST_SECONDS)
         self._queue: asyncio.Queue[Callable[[], Awaitable[float]]] = asyncio.Queue(settings.waiting_requests)
+        self._rooms = Rooms(cluster, context.clock.monotonic, settings.room_answer_seconds)
         self._task = asyncio.create_task(self._run())
 
     def take(self, family: str, message: Msg) -> None:
         """Put a request in line, or drop it when too many wait; the agent asks again."""
-        handler = {"hello": self._hello, "blobs": self._blobs, "reports": self._report}[family]
+        handler = {"hello": self._hello, "blobs": self._blobs, "reports": self._report, "rooms": self._ask}[family]
         try:
             self._queue.put_nowait(partial(handler, message))
         except asyncio.QueueFull:
@@ -92,6 +97,7 @@ class Desk:
         """Stop answering."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        await self._rooms.close()
 
     async def forget(self) -> None:
         """Delete the consumer: the cluster has no agent any more."""
@@ -196,7 +202,17 @@ class Desk:
         return len(data)
 
     async def _report(self, message: Msg) -> float:
-        reported = _read(message, Reported).events[:MAX_REPORTS]
+        said = _read(message, Reported)
+        reported = said.events[:MAX_REPORTS]
+        for answers in said.answers[:MAX_QUESTIONS]:
+            problem = await self._rooms.answered(answers)
+            self._stats.rooms += not problem
+            if problem:
+                self._stats.refused += 1
+                log.info("answer_refused", cluster=self._cluster, reason=problem)
+        if said.waits and not reported:
+            await self._rooms.wait(partial(self._hand_questions, message))
+            return self._reports.take(1 + len(said.answers), self._context.clock.monotonic())
         await self._catch_up(max((event.work_seq for event in reported), default=0))
         position, now = self._context.projection.position[_FACTS], self._context.clock.now()
         refused: list[tuple[int, str]] = []
@@ -216,6 +232,17 @@ class Desk:
         self._stats.refused += len(refused)
         await self._answer(message, msgspec.json.encode(ReportedAnswer(refused=tuple(refused))))
         return self._reports.take(len(reported), self._context.clock.monotonic())
+
+    async def _hand_questions(self, message: Msg, questions: tuple[RoomQuestions, ...]) -> None:
+        await self._answer(message, msgspec.json.encode(ReportedAnswer(questions=questions)))
+
+    async def _ask(self, message: Msg) -> float:
+        """A question of the estimator for this cluster's agent."""
+        await self._rooms.ask(_read(message, RoomQuestions), partial(self._give_answers, message))
+        return 0.0
+
+    async def _give_answers(self, message: Msg, answers: RoomAnswers) -> None:
+        await self._answer(message, msgspec.json.encode(answers))
 
     async def _catch_up(self, position: int) -> None:
         """Wait a moment for a fact that the agent has read already; what it made up is not waited for."""

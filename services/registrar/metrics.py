@@ -16,6 +16,7 @@ class DeskStats(Struct):
     blobs: int = 0
     blob_bytes: int = 0
     reports: int = 0
+    rooms: int = 0
     refused: int = 0
     dropped: int = 0
     failed: int = 0
@@ -29,6 +30,7 @@ def register(reads: ReadCollector, state: RegistrarState, stats: DeskStats) -> N
     reads.counter("agent_blobs", "Manifests handed to agents", lambda: stats.blobs)
     reads.counter("agent_blob_bytes", "Bytes of those manifests", lambda: stats.blob_bytes)
     reads.counter("agent_reports", "Observations stored for agents", lambda: stats.reports)
+    reads.counter("agent_rooms", "Questions about room that agents answered", lambda: stats.rooms)
     reads.counter("agent_refused", "What agents asked for and must not have", lambda: stats.refused)
     reads.counter("agent_dropped", "Requests dropped because too many waited", lambda: stats.dropped)
     reads.counter("agent_failures", "Requests that could not be answered", lambda: stats.failed)

@@ -16,3 +16,5 @@ class RegistrarSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown
     blob_bytes_per_second: float = 64e6
     waiting_requests: int = 32
     """Requests of one cluster that wait; more are dropped, and asked again."""
+    room_answer_seconds: float = 3.0
+    """How long after a question an agent's answer counts."""

@@ -141,13 +141,10 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
                 state.failed.add(event.key)
             else:
                 state.failed.discard(event.key)
-            if isinstance(event, PlacementReleased):
-                state.ledger.placed(event.key, event.uid, (), stored, seq)
-            else:
-                state.ledger.placed(event.key, event.uid, event.clusters, event.scheduled_at, seq)
-            return ()
+            where, at = ((), stored) if isinstance(event, PlacementReleased) else (event.clusters, event.scheduled_at)
+            return state.came_free(state.ledger.placed(event.key, event.uid, where, at, seq))
         case StatusRolledUp():
-            return state.came_free(state.ledger.shown(event.key, event.uid, event.items, stored))
+            return state.came_free(state.ledger.shown(event.key, event.uid, event.items, stored, seq))
         case EvictionRequested() | EvictionFinished():
             scheduled = state.of(event.key)
             scheduled.eviction, scheduled.eviction_seq = event, seq

@@ -11,8 +11,7 @@ import pytest
 
 from services._kit.kube import KubeClient, resource_path
 from services._kit.member_view import MemberView
-from services._rules.estimation_answers import NO_OPINION, Answers, requirements_of
-from services._rules.estimation_rooms import MemberRooms
+from services._rules.estimation_answers import NO_OPINION, Answers, Picture, requirements_of
 from services.apiserver.call import Identity
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
@@ -48,8 +47,8 @@ def pod(name: str, on: str) -> Manifest:
 
 async def test_a_view_counts_what_comes_and_goes(member: ApiServer) -> None:
     changed = asyncio.Event()
-    rooms = MemberRooms()
-    answers = Answers(rooms)
+    picture = Picture()
+    answers = Answers(picture)
 
     async def opener() -> KubeClient:
         return KubeClient.from_token(member.url, "admin")
@@ -66,7 +65,7 @@ async def test_a_view_counts_what_comes_and_goes(member: ApiServer) -> None:
         status = {"status": node(name)["status"], "metadata": {"name": name}}
         assert created["metadata"]["name"] == name
         await client.patch(resource_path("", "v1", "nodes", "", name, "status"), status)
-    view = MemberView("m1", opener, rooms, changed.set)
+    view = MemberView("m1", opener, picture, changed.set)
     assert answers.replicas(NEEDS) == NO_OPINION
     view.start()
     try:

@@ -14,8 +14,9 @@ from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed
+from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.hints import Gone, Purged
-from services._rules.estimation_answers import Answers
+from services._rules.estimation_answers import Answers, Picture
 from services._rules.estimation_rooms import MemberRooms
 from services.estimator import decide as estimator
 from services.estimator import state as estimator_state
@@ -85,7 +86,9 @@ class Pair:
 
     def watches(self, **members: MemberRooms) -> None:
         for name, view in members.items():
-            self.estimator.answers[name] = Answers(view)
+            picture = Picture(quotas=False)
+            picture.rooms = view
+            self.estimator.answers[name] = Answers(picture)
 
     def estimates(self) -> dict[str, int] | None:
         """What the estimator appends, by cluster; None where it has nothing to say."""
@@ -95,6 +98,14 @@ class Pair:
         assert isinstance(event, CapacityEstimated)
         self.given(msgspec.structs.replace(event, provenance=Provenance(as_of=self.seq)))
         return {item.cluster: item.replicas for item in event.estimates}
+
+    def shows(self, event: PlacementEvent | None) -> None:
+        """The members report what was placed."""
+        items = tuple(
+            ClusterStatusItem(cluster=name, status=msgspec.Raw(msgspec.json.encode({"replicas": count})))
+            for name, count in shares(event).items()
+        )
+        self.given(StatusRolledUp(key=KEY, uid="u1", items=items))
 
     def waits(self, now: float = NOW) -> float | None:
         return waits_until(self.scheduler, KEY, now, "default-scheduler", TIMEOUT)
@@ -107,6 +118,10 @@ class Pair:
         return event
 
 
+def said(name: str, replicas: int) -> ClusterEstimate:
+    return ClusterEstimate(name, replicas, "nodes", at=NOW)
+
+
 def shares(event: PlacementEvent | None) -> dict[str, int | None]:
     assert isinstance(event, PlacementDecided)
     return {target.name: target.replicas for target in event.clusters}
@@ -117,7 +132,7 @@ def settled(replicas: int = 4, placement: Manifest = AGGREGATED) -> Pair:
     pair = Pair(member("m1"), member("m2"), binding(replicas, placement, **NEEDS))
     pair.watches(m1=rooms(), m2=rooms())
     assert pair.estimates() == {"m1": 3, "m2": 3}
-    pair.places()
+    pair.shows(pair.places())
     return pair
 
 
@@ -133,7 +148,7 @@ def test_without_an_estimate_the_sum_of_nodes_fools_and_with_it_nothing_is_sent_
     event = pair.places()
     assert shares(event) == {"m1": 2, "m2": 2}
     assert isinstance(event, PlacementDecided)
-    assert event.estimates == (ClusterEstimate("m1", 3), ClusterEstimate("m2", 3))
+    assert event.estimates == (said("m1", 3), said("m2", 3))
     assert not event.estimate_missed
 
 
@@ -147,7 +162,7 @@ def test_dynamic_weights_follow_the_estimate() -> None:
 def test_one_question_is_answered_once() -> None:
     pair = settled()
     assert pair.estimates() is None
-    pair.estimator.answers["m1"].rooms.put_pod(pod("p", "node0", "3"))
+    pair.estimator.answers["m1"].picture.rooms.put_pod(pod("p", "node0", "3"))
     assert pair.estimates() is None
     assert list(pair.estimator.due()) == []
 
@@ -196,7 +211,7 @@ def test_scaling_asks_anew_and_an_old_answer_does_not_count() -> None:
     pair = settled()
     pair.given(binding(6, AGGREGATED, **NEEDS))
     assert pair.waits() == NOW + TIMEOUT
-    pair.estimator.answers["m2"].rooms.put_pod(pod("p", "node0", "3"))
+    pair.estimator.answers["m2"].picture.rooms.put_pod(pod("p", "node0", "3"))
     assert pair.estimates() == {"m1": 3, "m2": 2}
     assert pair.waits() is None
     assert sum(count or 0 for count in shares(pair.places()).values()) == 6
@@ -233,7 +248,7 @@ def test_what_was_not_placed_is_estimated_again_when_that_makes_a_difference() -
     assert pair.estimates() == {"m1": 1, "m2": 2}
     event = pair.places()
     assert isinstance(event, PlacementFailed)
-    assert event.estimates == (ClusterEstimate("m1", 1), ClusterEstimate("m2", 2))
+    assert event.estimates == (said("m1", 1), said("m2", 2))
     assert pair.estimator.unplaced == {KEY}
     second.put_pod(pod("small", "node0", "500m"))
     assert pair.estimates() is None
@@ -259,7 +274,7 @@ def test_members_without_a_view_have_no_opinion_and_the_summary_counts() -> None
     event = pair.places()
     assert shares(event) == {"m1": 1, "m2": 3}
     assert isinstance(event, PlacementDecided)
-    assert event.estimates == (ClusterEstimate("m1", 1),)
+    assert event.estimates == (said("m1", 1),)
 
 
 def test_a_member_that_is_still_being_read_is_waited_for_a_while() -> None:

@@ -46,9 +46,9 @@ def test_a_placement_holds_room_until_its_replicas_show() -> None:
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3, "m2": 2})
     assert (pods(ledger, "m1"), pods(ledger, "m2")) == (3, 2)
-    assert ledger.shown(key(), "u", [status("m1", 2)], NOW)
+    assert ledger.shown(key(), "u", [status("m1", 2)], NOW, 9)
     assert (pods(ledger, "m1"), pods(ledger, "m2")) == (1, 2)
-    assert ledger.shown(key(), "u", [status("m1", 3), status("m2", 2)], NOW)
+    assert ledger.shown(key(), "u", [status("m1", 3), status("m2", 2)], NOW, 9)
     assert (pods(ledger, "m1"), pods(ledger, "m2")) == (0, 0)
 
 
@@ -56,7 +56,7 @@ def test_growing_holds_only_what_is_new() -> None:
     ledger = Ledger()
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
-    ledger.shown(key(), "u", [status("m1", 3)], NOW)
+    ledger.shown(key(), "u", [status("m1", 3)], NOW, 9)
     given_to(ledger, {"m1": 5}, 4)
     assert pods(ledger, "m1") == 2
     assert ledger.since("m1", 3) == [(needs()[0][0], 2)]
@@ -74,7 +74,7 @@ def test_the_status_of_another_object_of_the_same_name_counts_for_nothing() -> N
     ledger = Ledger()
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
-    assert not ledger.shown(key(), "former", [status("m1", 3)], NOW)
+    assert not ledger.shown(key(), "former", [status("m1", 3)], NOW, 9)
     assert pods(ledger, "m1") == 3
 
 
@@ -93,7 +93,7 @@ def test_what_shows_is_held_until_a_summary_has_it() -> None:
     ledger = Ledger(settle=15.0)
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
-    assert not ledger.shown(key(), "u", [status("m1", 3)], NOW + 10)
+    assert not ledger.shown(key(), "u", [status("m1", 3)], NOW + 10, 9)
     assert pods(ledger, "m1") == 3
     assert not ledger.summarised("m1", NOW + 9)
     assert pods(ledger, "m1") == 3
@@ -105,7 +105,7 @@ def test_a_summary_that_does_not_move_is_not_waited_for_for_ever() -> None:
     ledger = Ledger(settle=15.0)
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
-    ledger.shown(key(), "u", [status("m1", 3)], NOW + 10)
+    ledger.shown(key(), "u", [status("m1", 3)], NOW + 10, 9)
     assert not ledger.expire(NOW + 24)
     assert ledger.expire(NOW + 25)
     assert pods(ledger, "m1") == 0
@@ -190,7 +190,7 @@ def test_a_restart_comes_to_the_same_reservations(acts: list[tuple[str, int, int
             "end": ("placement", lambda log, n=number, s=seq, t=at: log.placed(key(n), "u", (), t, s)),
             "show": (
                 "rollup",
-                lambda log, n=number, k=count, c=cluster, t=at: log.shown(key(n), "u", [status(c, k)], t),
+                lambda log, n=number, k=count, c=cluster, s=seq, t=at: log.shown(key(n), "u", [status(c, k)], t, s),
             ),
         }[act]
         facet, call = found

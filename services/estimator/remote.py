@@ -1,0 +1,97 @@
+"""What is known, asked and awaited of one pull member, whose agent answers for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from schemas.agent import MAX_QUESTIONS, RoomQuestions, TakenPods
+from schemas.keys import ObjectKey
+from services._rules.estimation_answers import NO_OPINION, Requirements
+from services._rules.estimation_taken import Want
+
+KEPT: Final = 512
+PROBE_SECONDS: Final = 5.0
+"""How often a member that did not answer is asked again, while somebody wants to know; nobody waits for it then."""
+FRESH_SECONDS: Final = 5.0
+"""How old an answer may be that is used for what could not be placed."""
+
+
+class Known(Struct, frozen=True):
+    """An answer: the position of the log it looked up to, the count, and when it came (seconds since 1970)."""
+
+    position: int
+    replicas: int
+    at: float
+
+
+class Remote(Struct):
+    """One ready pull member."""
+
+    silent: bool = False
+    """It did not answer the last time: until it does, nobody waits for it."""
+    known: dict[str, Known] = field(default_factory=dict)
+    wanted: dict[str, Requirements] = field(default_factory=dict)
+    """Requirements to ask about with the next question."""
+    waiting: dict[str, set[ObjectKey]] = field(default_factory=dict)
+    """Objects that an answer is of interest to, by digest."""
+    asked: set[str] = field(default_factory=set)
+    """Digests in the question that is under way."""
+    probed: float = 0.0
+
+    def answer(self, wanted: Requirements, position: int, since: float) -> Known | None:
+        """An answer from at or after a position of the log and a time, if there is one."""
+        found = self.known.get(wanted.digest)
+        return found if found is not None and found.position >= position and found.at >= since else None
+
+    def want(self, wanted: Requirements, key: ObjectKey, now: float) -> bool:
+        """Ask about some requirements; whether an answer is worth waiting for."""
+        if self.silent:
+            if now - self.probed < PROBE_SECONDS:
+                return False
+            self.probed = now
+        self.waiting.setdefault(wanted.digest, set()).add(key)
+        self.wanted[wanted.digest] = wanted
+        return not self.silent
+
+    def next_digests(self) -> list[str]:
+        """What to ask about next; nothing while a question is under way."""
+        return [] if self.asked else list(self.wanted)[:MAX_QUESTIONS]
+
+    def take_question(self, digests: list[str], taken: Mapping[Want, int], number: int, quotas: bool) -> RoomQuestions:
+        """The question about some of what is wanted; it is under way from now on."""
+        self.asked = set(digests)
+        return RoomQuestions(
+            id=str(number),
+            requirements=tuple(self.wanted.pop(digest).stated for digest in digests),
+            taken=tuple(_pods(want, count) for want, count in taken.items()),
+            quotas=quotas,
+        )
+
+    def answered(
+        self, digests: list[str], replicas: tuple[int, ...] | None, position: int, now: float
+    ) -> set[ObjectKey]:
+        """Take what came back (None: nothing did); the objects that waited for it."""
+        self.asked = set()
+        self.silent = replicas is None
+        concerned: set[ObjectKey] = set()
+        if len(self.known) + len(digests) > KEPT:
+            self.known.clear()
+        for digest, count in zip(digests, replicas or (NO_OPINION,) * len(digests), strict=True):
+            self.known[digest] = Known(position, count, now)
+            concerned |= self.waiting.pop(digest, set())
+        return concerned
+
+
+def _pods(want: Want, count: int) -> TakenPods:
+    requests = {name: str(amount) for name, amount in want.demand.requests}
+    component = want.component(count)
+    return TakenPods(
+        count=count,
+        namespace=want.namespace,
+        requests=requests,
+        claim=component.claim,
+        priority_class=want.priority_class,
+    )
