@@ -1,6 +1,7 @@
 """APIServices: following them, checking whether their backends answer, and what discovery shows of them."""
 
 import asyncio
+import base64
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +44,7 @@ class Aggregator:
         self,
         objects: Objects,
         mapping: dict[str, str],
-        client_context: Callable[[], ssl.SSLContext | None],
+        client_context: Callable[[str], ssl.SSLContext | None],
         resolver: Resolver | None = None,
     ) -> None:
         self._objects = objects
@@ -174,13 +175,9 @@ class Aggregator:
     def _context(self, spec: Manifest, url: str) -> ssl.SSLContext | bool:
         if not url.startswith("https:"):
             return True
-        context = self._client_context() or ssl.create_default_context()
-        bundle = spec.get("caBundle")
-        if bundle:
-            import base64
-
-            context.load_verify_locations(cadata=base64.b64decode(bundle).decode())
-        elif spec.get("insecureSkipTLSVerify") or not spec.get("service"):
+        bundle = base64.b64decode(spec.get("caBundle") or "").decode()
+        context = self._client_context(bundle) or ssl.create_default_context(cadata=bundle or None)
+        if not bundle and (spec.get("insecureSkipTLSVerify") or not spec.get("service")):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         service = spec.get("service")

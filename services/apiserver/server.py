@@ -149,13 +149,13 @@ class ApiServer:
             return None
         return Authority(self.settings.data_dir / "front-proxy", "fleetlog-front-proxy-ca")
 
-    def front_proxy_context(self) -> ssl.SSLContext | None:
-        """TLS towards aggregated servers and webhooks, with our client certificate."""
+    def front_proxy_context(self, ca_pem: str = "") -> ssl.SSLContext | None:
+        """TLS towards aggregated servers and webhooks, with our client certificate; `ca_pem` replaces the system's."""
         authority = self.front_proxy
         if authority is None:
             return None
         authority.load()
-        context = ssl.create_default_context()
+        context = ssl.create_default_context(cadata=ca_pem or None)
         cert, key = authority.client("front-proxy-client", ())
         context.load_cert_chain(cert, key)
         return context

@@ -46,14 +46,13 @@ class Target:
             raise Unresolved("ServiceNotFound", f'service "{name}" not found')
         return found.rstrip("/") + "/" + (service.get("path") or "/").lstrip("/")
 
-    def context(self, client_context: Callable[[], ssl.SSLContext | None]) -> ssl.SSLContext | bool:
+    def context(self, client_context: Callable[[str], ssl.SSLContext | None]) -> ssl.SSLContext | bool:
         """TLS settings, made once per configuration."""
         if self.url.startswith("http:"):
             return True
         if self._context is None:
-            context = client_context() or ssl.create_default_context()
-            if self._bundle:
-                context.load_verify_locations(cadata=base64.b64decode(self._bundle).decode())
+            bundle = base64.b64decode(self._bundle).decode()
+            context = client_context(bundle) or ssl.create_default_context(cadata=bundle or None)
             if self.service:
                 context.check_hostname = False
             self._context = context
@@ -65,7 +64,7 @@ async def send(
     target: Target,
     review: Manifest,
     timeout: int,
-    client_context: Callable[[], ssl.SSLContext | None],
+    client_context: Callable[[str], ssl.SSLContext | None],
     resolver: Resolver,
 ) -> Manifest:
     """Send an AdmissionReview and return its response part; raises CallFailed."""

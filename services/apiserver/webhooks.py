@@ -88,7 +88,7 @@ class Webhooks:
         self,
         store: Store,
         registry: Registry,
-        client_context: Callable[[], ssl.SSLContext | None],
+        client_context: Callable[[str], ssl.SSLContext | None],
         resolver: Callable[[], Resolver],
     ) -> None:
         self._store = store

@@ -6,6 +6,7 @@ parent runs no event loop, because a child could not start its own inside of it.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import os
@@ -27,6 +28,10 @@ from services.cli.layout import Layout
 
 PRELOADED: Final = (
     "aiohttp.web",
+    "cryptography.hazmat.primitives.asymmetric.ec",
+    "cryptography.hazmat.primitives.serialization",
+    "cryptography.x509",
+    "encodings.idna",
     "msgspec.json",
     "nats",
     "prometheus_client",
@@ -36,7 +41,9 @@ PRELOADED: Final = (
     "services._kit.main",
     "services._kit.kube",
     "services.agent.app",
+    "services.apiserver.kinds.catalog",
     "services.apiserver.server",
+    "services.apiserver.store_jetstream",
     "services.cluster_monitor.app",
     "services.detector.app",
     "services.estimator.app",
@@ -44,11 +51,22 @@ PRELOADED: Final = (
     "services.failover.app",
     "services.gateway.app",
     "services.janitor.app",
+    "services.member_sim.app",
     "services.override_renderer.app",
     "services.registrar.app",
     "services.scheduler.app",
     "services.status_aggregator.app",
 )
+
+_M_ARENA_MAX: Final = -8
+_M_MMAP_THRESHOLD: Final = -3
+_LARGE: Final = 128 << 10
+_BYTES_OVERHEAD: Final = sys.getsizeof(b"")
+_SMALL: Final = range(48, 513, 16)
+"""Sizes that Python's own allocator serves from pools of equal blocks."""
+_GAPS: Final = 1000
+"""Blocks of one size that are free after the imports, at most."""
+_filling: Final[list[bytes]] = []
 
 _STABLE_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
@@ -253,13 +271,35 @@ class Supervisor:
 
 
 def preload(modules: Sequence[str] = PRELOADED) -> None:
-    """Import what every service needs and hide it from the garbage collector, so that children share its pages."""
+    """Import what every process needs, and hide it from the garbage collector and the allocators of its children.
+
+    Whatever a child writes to, a reference count or a gap between two objects, becomes a page of its own.
+    """
+    # Collections on the way would tear gaps.
+    gc.disable()
     for module in modules:
         importlib.import_module(module)
     client_core()
+    # Its tables are the same in every API server.
+    importlib.import_module("services.apiserver.kinds.registry").Registry.builtin()
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    _fill_gaps()
+
+
+def _fill_gaps() -> None:
+    """Make children allocate side by side on new pages instead of in the gaps that imports left on shared ones."""
+    _filling.extend(bytes(size - _BYTES_OVERHEAD) for size in _SMALL for _ in range(_GAPS))
+    try:
+        libc = ctypes.CDLL(None)
+        # Arenas of threads that come and go, and large blocks kept for later, are memory nobody uses.
+        libc.mallopt(_M_ARENA_MAX, 1)
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
+        libc.malloc_trim(0)
+    except (OSError, AttributeError):
+        return  # Another C library has no such settings.
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
