@@ -18,7 +18,9 @@ from services._kit.errors import LogError, Refused
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.log import Message
 from services._kit.service import BaseService, Context, Decision
+from services._rules.secrecy import is_secret_resource
 from services._rules.skip_rules import compile_skip_rules
+from services._rules.withholding import refusal_of_secret
 from services.detector.decide import NeedKey, WriteClaim, WritePolicyId, decide_policy, decide_template
 from services.detector.metrics import register
 from services.detector.settings import DetectorSettings
@@ -197,13 +199,20 @@ class Detector(BaseService[DetectorState, Key]):
             if error.status == 404:
                 return  # The object is gone; its watch says so too.
             if error.status in _TRANSIENT and not _other_uid(error):
-                raise Transient(str(error)) from error
-            raise
+                raise Transient(_told(effect, error)) from None
+            raise ApiError(error.status, "", _told(effect, error)) from None
 
 
 _PATIENCE: Final = 2.0
 _NO_KEY = "no key is configured, so Secrets are not stored and not propagated; set FLEETLOG_SECRETS_KEY_FILE"
 _BLIND = "the control plane's policies have not been listed yet"
+
+
+def _told(effect: WriteClaim | WritePolicyId, error: ApiError) -> str:
+    """What is recorded of a refusal: of a Secret nothing that could quote it."""
+    if isinstance(effect, WriteClaim) and is_secret_resource(effect.key.group, effect.key.resource):
+        return refusal_of_secret(error.status, error.reason, error.message)
+    return str(error)
 
 
 def _other_uid(error: ApiError) -> bool:

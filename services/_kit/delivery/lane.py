@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, assert_never
 
@@ -28,6 +29,7 @@ from services._kit.delivery.parts import (
     holders,
     says_the_same,
     summary,
+    told,
     uid_of,
 )
 from services._kit.delivery.reports import LEAVING
@@ -45,6 +47,7 @@ from services._rules.delivery import (
 )
 from services._rules.interpreter import InterpretError
 from services._rules.marking import with_marks
+from services._rules.secrecy import is_secret
 
 log = structlog.get_logger("delivery.lane")
 
@@ -199,7 +202,13 @@ class Lane:
             self._failed(key, work, seq, error)
         except Exception as error:
             # A bug concerns one object, not the cluster.
-            log.exception("delivery_failed", cluster=self.cluster, key=str(key))
+            if is_secret(work.api_version, work.kind):
+                # Its words, and those of a traceback, could quote the Secret.
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                at = f"{where.filename}:{where.lineno}"
+                log.error("delivery_failed", cluster=self.cluster, key=str(key), error=told(work, error), at=at)
+            else:
+                log.exception("delivery_failed", cluster=self.cluster, key=str(key))
             self._failed(key, work, seq, error)
         else:
             self._failures.pop(key, None)
@@ -373,7 +382,7 @@ class Lane:
     def _failed(self, key: ObjectKey, work: WorkEvent, seq: int, error: Exception) -> None:
         self.stats.failed += 1
         if isinstance(work, WorkRendered):
-            self._report(key, work, seq, reason=FAILED, message=summary(str(error)))
+            self._report(key, work, seq, reason=FAILED, message=summary(told(work, error)))
             if isinstance(error, UnknownKind):
                 self._waiting_for_kind.setdefault((work.api_version, work.kind), set()).add(key)
             elif isinstance(error, ApiError) and error.status == 404 and key.namespace:

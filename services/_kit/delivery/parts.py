@@ -11,6 +11,11 @@ from msgspec.structs import replace
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
+from services._kit.delivery.kinds import UnknownKind
+from services._kit.errors import LogError
+from services._kit.kube import ApiError
+from services._rules.secrecy import is_secret
+from services._rules.withholding import failure_of_secret, refusal_of_secret
 
 Manifest = dict[str, Any]
 
@@ -96,6 +101,15 @@ def instead_of(unsent: WorkObserved | None, event: WorkObserved) -> WorkObserved
 def summary(error: str) -> str:
     """The message of a work whose only manifest could not be applied."""
     return f"Failed to apply all manifests (0/1): {error}"
+
+
+def told(work: WorkEvent, error: Exception) -> str:
+    """What may be told of a failure: all of it, but of a Secret nothing that could quote it."""
+    if not is_secret(work.api_version, work.kind) or isinstance(error, LogError | UnknownKind):
+        return str(error)
+    if isinstance(error, ApiError):
+        return refusal_of_secret(error.status, error.reason, error.message)
+    return failure_of_secret(error)
 
 
 def holders(live: Manifest) -> list[str]:
