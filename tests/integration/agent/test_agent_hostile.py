@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,8 +18,22 @@ from schemas.keys import ObjectKey
 from schemas.subjects import lease, observed, work
 from services._kit.connection import Connection
 from services._kit.errors import LogError
-from services._rules.accounts import AgentIdentity, agent_consumer, agent_exports
-from tests.integration.agent.conftest import KEY, Agents, Hub, Member, new_user, until
+from services._kit.settings import credentials
+from services._rules.account_tokens import (
+    DELETE_SUBJECT,
+    UPDATE_SUBJECT,
+    activations,
+    agent_token,
+    agent_user_token,
+    creds_text,
+    deletion_token,
+    public,
+)
+from services._rules.accounts import agent_consumer, agent_exports
+from services.cli import claims
+from services.cli.authority import new_key, read_key
+from services.registrar.settings import RegistrarSettings
+from tests.integration.agent.conftest import KEY, Agents, Hub, HubServer, JwtHubServer, Member, new_user, until
 
 SECRET = "known-only-to-m2"
 THEIR_UID = "0b9c6f4e-the-second"
@@ -48,13 +63,25 @@ class Hostile:
         return any(what.encode() in message.data for message in self.heard)
 
 
+@pytest.fixture(params=[HubServer, JwtHubServer], ids=["configured", "signed"])
+def accounts(request: pytest.FixtureRequest) -> type[HubServer]:
+    """Accounts in the server's configuration, and accounts that an operator signs."""
+    kind: type[HubServer] = request.param
+    return kind
+
+
+def identity(hub: Hub, settings: dict[str, str]) -> dict[str, Any]:
+    """What the client takes for an identity in an agent's settings."""
+    return credentials(RegistrarSettings(nats_url=hub.server.url, **settings))
+
+
 @pytest.fixture
 async def open_agent(hub: Hub, users: dict[str, tuple[str, str]]) -> AsyncIterator[Callable[[str], Any]]:
     """Opens a raw connection with the key of a cluster's agent."""
     opened: list[Connection] = []
 
     async def connect(cluster: str) -> Hostile:
-        connection = await Connection.open(hub.server.url, nkeys_seed_str=users[cluster][0])
+        connection = await Connection.open(hub.server.url, **identity(hub, hub.server.agent_settings(cluster, users)))
         opened.append(connection)
         return Hostile(connection)
 
@@ -158,6 +185,9 @@ SUBJECTS = (
     "$SYS.REQ.SERVER.PING",
     "$SYS.REQ.ACCOUNT.HUB.CONNZ",
     "$SYS.REQ.USER.INFO",
+    "$SYS.REQ.CLAIMS.UPDATE",
+    "$SYS.REQ.CLAIMS.DELETE",
+    "$SYS.REQ.CLAIMS.LIST",
     "_R_.x.y",
 )
 HEADERS: tuple[dict[str, str] | None, ...] = (
@@ -315,15 +345,12 @@ async def test_a_revoked_agent_is_cut_off_and_stays_out_until_it_is_allowed_agai
 
     await until(delivered)
     other = await open_agent("m2")
-    mine, theirs = (AgentIdentity(name, users[name][1]) for name in ("m1", "m2"))
-    hub.server.allow(theirs)
+    old = identity(hub, hub.server.agent_settings("m1", users))
     async with asyncio.timeout(5):
-        hub.server.reload()
+        await hub.server.revoke("m1")
         await until(lambda: not agent.link.is_connected, "the end of the connection")
     refused = asyncio.Event()
-    intruder = asyncio.create_task(
-        Connection.open(hub.server.url, nkeys_seed_str=users["m1"][0], on_error=lambda _: refused.set())
-    )
+    intruder = asyncio.create_task(Connection.open(hub.server.url, on_error=lambda _: refused.set(), **old))
     await asyncio.wait_for(refused.wait(), 10)
     assert not intruder.done()
     intruder.cancel()
@@ -331,11 +358,11 @@ async def test_a_revoked_agent_is_cut_off_and_stays_out_until_it_is_allowed_agai
     await hub.render("m1", "after")
     assert (hub.connection.generation, other.connection.generation) == (0, 0), "nobody else was disconnected"
     assert await member.text() == "before"
-    hub.server.allow(mine, theirs)
-    hub.server.reload()
-    await until(lambda: agent.link.is_connected, "the return")
-    # The server connects the imports of a new account with the reload after the one it came with.
-    hub.server.reload()
+
+    async def returned() -> None:
+        await until(lambda: agent.link.is_connected, "the return")
+
+    await hub.server.allow_again("m1", users, returned)
 
     async def after() -> bool:
         return await member.text() == "after"
@@ -345,9 +372,72 @@ async def test_a_revoked_agent_is_cut_off_and_stays_out_until_it_is_allowed_agai
 
 async def test_a_key_nobody_knows_does_not_connect(hub: Hub) -> None:
     errors: list[Exception] = []
-    seed, _ = new_user()
-    opening = asyncio.create_task(Connection.open(hub.server.url, nkeys_seed_str=seed, on_error=errors.append))
+    stranger = identity(hub, hub.server.stranger())
+    opening = asyncio.create_task(Connection.open(hub.server.url, on_error=errors.append, **stranger))
     await until(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
     assert not opening.done()
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
+
+
+async def test_a_restart_of_the_server_changes_nothing_about_who_is_in_and_who_is_out(
+    hub: Hub, users: dict[str, tuple[str, str]], open_agent: Any, story: str
+) -> None:
+    old = identity(hub, hub.server.agent_settings("m1", users))
+    other = await open_agent("m2")
+    await hub.server.revoke("m1")
+    hub.server.stop()
+    hub.server.start()
+    errors: list[Exception] = []
+    opening = asyncio.create_task(Connection.open(hub.server.url, on_error=errors.append, **old))
+
+    async def served() -> bool:
+        return bool(await other.ask("hello.m2", msgspec.json.encode(Hello(cluster="m2", instance="y", at=1.0))))
+
+    await until(served, "an answer to the other agent")
+    await until(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
+    assert not opening.done()
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+
+
+async def test_accounts_that_the_operator_did_not_sign_let_nobody_in_and_delete_nothing(
+    hub: Hub, open_agent: Any, story: str, tmp_path: Path
+) -> None:
+    if not isinstance(hub.server, JwtHubServer):
+        pytest.skip("a configured server takes no claims")
+    authority = hub.server.authority
+    account, stranger, (seed, user) = new_key("account"), new_key("operator"), new_user()
+    allowed = activations(account, public(account), "m2", at=1)
+    forged = agent_token(stranger, public(account), "m2", authority.book().hub, allowed, at=1)
+    creds = tmp_path / "forged.creds"
+    creds.write_text(creds_text(agent_user_token(account, user, "m2", at=1), seed))
+    async with claims.opened(hub.server.url, authority.system_creds) as system:
+        # A server keeps what it is handed; whom it trusts is asked when somebody comes with it.
+        await system.request(UPDATE_SUBJECT, forged.encode())
+        assert "uthorization" in str(await claims.connect(hub.server.url, creds))
+        deletion = deletion_token(stranger, [authority.book().agents["m2"].account], at=1)
+        answer = msgspec.json.decode((await system.request(DELETE_SUBJECT, deletion.encode())).data)
+        assert "error" in answer, answer
+    other = await open_agent("m2")
+    assert await other.ask("hello.m2", msgspec.json.encode(Hello(cluster="m2", instance="y", at=1.0)))
+
+
+async def test_an_account_that_signs_its_own_leave_reaches_nobody(hub: Hub, tmp_path: Path) -> None:
+    if not isinstance(hub.server, JwtHubServer):
+        pytest.skip("a configured server takes no claims")
+    authority = hub.server.authority
+    signing, account, (seed, user) = read_key(authority.directory / "signing.nk"), new_key("account"), new_user()
+    allowed = activations(account, public(account), "m2", at=1)
+    token = agent_token(signing, public(account), "m2", authority.book().hub, allowed, at=1)
+    creds = tmp_path / "own.creds"
+    creds.write_text(creds_text(agent_user_token(account, user, "m2", at=1), seed))
+    before = hub.registrar.stats.refused  # type: ignore[attr-defined]  # set by the fixture
+    async with claims.opened(hub.server.url, authority.system_creds) as system:
+        await system.request(UPDATE_SUBJECT, token.encode())
+    answer = await claims.connect(hub.server.url, creds)
+    if isinstance(answer, Connection):
+        with pytest.raises(LogError):
+            await answer.request("hello.m2", b"", timeout=0.5)
+        await answer.close()
+    assert hub.registrar.stats.refused == before  # type: ignore[attr-defined]  # set by the fixture

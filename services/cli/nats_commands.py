@@ -1,0 +1,80 @@
+"""The commands `fleetlog nats …`: keys of an operator, so that agents' accounts are signed instead of configured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="nats",
+    help="The log's server in production: accounts signed by an operator's keys (docs/joining.md).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_AUTH = Annotated[
+    Path | None,
+    typer.Option("--out", help="Directory of the keys; nats-auth below --dir if empty.", envvar="FLEETLOG_NATS_AUTH"),
+]
+_DIR = Annotated[Path, typer.Option("--dir", help="Directory of the installation.", envvar="FLEETLOG_DIR")]
+
+
+def _place(out: Path | None, directory: Path) -> Path:
+    from services.cli.authority import DIRECTORY
+
+    return (out or directory / DIRECTORY).resolve()
+
+
+@app.command(
+    "init",
+    epilog="""Examples:
+
+\b
+fleetlog nats init --nats nats://n1:4222,nats://n2:4222,nats://n3:4222
+fleetlog nats init --out /etc/fleetlog/nats-auth --nats tls://nats.example:4222 --resolver-dir /data/jwt
+nats-server -c nats.conf                  # whose last line is: include nats-auth/accounts.conf
+FLEETLOG_NATS_CREDS=nats-auth/hub.creds python -m services.scheduler
+""",
+)
+def init(
+    nats: Annotated[str, typer.Option("--nats", help="URLs of the servers, for services, commands and agents.")],
+    out: _AUTH = None,
+    directory: _DIR = Path(".fleetlog"),
+    resolver_dir: Annotated[
+        Path | None, typer.Option("--resolver-dir", help="Where servers keep accounts; below --out if empty.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the operator.")] = "fleetlog",
+) -> None:
+    """Make an operator with accounts for the hub and the system, and write what the servers and the services need."""
+    from services.cli import authority
+    from services.cli.running import Failed, fail
+
+    place = _place(out, directory)
+    try:
+        resolver = resolver_dir or place / "resolver"
+        made = authority.create(place, nats, resolver, name)
+    except (Failed, OSError) as error:
+        fail(str(error))
+    print(f"""Keys of the operator are in {place}; who has them decides who may talk to the log.
+  {authority.CONFIG:14} include it in the configuration of every server, then start or restart them
+  {authority.HUB_CREDS:14} for the services: FLEETLOG_NATS_CREDS={made.hub_creds}
+  operator.nk    nothing here needs it again; put it away
+From now on `karmadactl join NAME --mode pull --nats-auth {place}` lets agents in, and unjoin ends them.""")
+
+
+@app.command("agents", epilog="Example:\n\nfleetlog nats agents --out /etc/fleetlog/nats-auth")
+def agents(out: _AUTH = None, directory: _DIR = Path(".fleetlog")) -> None:
+    """List the agents that were let in: cluster, account, user, and when."""
+    from services.cli.authority import Authority
+    from services.cli.log_times import stamp
+    from services.cli.running import Failed, fail
+
+    try:
+        book = Authority(_place(out, directory)).book()
+    except Failed as error:
+        fail(str(error))
+    print(f"{'CLUSTER':20} {'SINCE':24} {'ACCOUNT':56} USER")
+    for cluster, issued in sorted(book.agents.items()):
+        print(f"{cluster:20} {stamp(issued.at):24} {issued.account} {issued.user}")

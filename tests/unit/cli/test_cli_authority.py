@@ -1,0 +1,89 @@
+"""The operator's directory: made once, readable by its owner only, and with a memory of what was issued."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from services._rules import account_tokens as tokens
+from services.cli.authority import Authority, create, key_of, new_key, new_seed
+from services.cli.running import Failed
+
+USER = tokens.public(new_key("user"))
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """Fresh keys."""
+    return create(tmp_path / "auth", "nats://n:4222", tmp_path / "resolver")
+
+
+def test_keys_are_readable_by_their_owner_only_and_never_made_anew(authority: Authority) -> None:
+    files = [path for path in authority.directory.iterdir() if path.is_file()]
+    assert len(files) >= 7
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert stat.S_IMODE(authority.directory.stat().st_mode) == 0o700
+    before = {path.name: path.read_bytes() for path in files}
+    with pytest.raises(Failed, match="already"):
+        create(authority.directory, "nats://other:4222", authority.directory)
+    assert {path.name: path.read_bytes() for path in files} == before
+
+
+def test_a_directory_without_keys_says_how_to_make_them(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="fleetlog nats init"):
+        Authority(tmp_path)
+
+
+def test_a_cluster_has_one_identity_at_a_time(authority: Authority) -> None:
+    first = authority.admit("m1", USER)
+    with pytest.raises(Failed, match="karmadactl unjoin m1"):
+        authority.admit("m1", USER)
+    assert tokens.read_claims(first.claims, "account")["sub"] == first.account
+    assert tokens.read_claims(first.user_token, "user")["iss"] == first.account
+    authority.expel("m1")
+    authority.forget("m1")
+    second = authority.admit("m1", USER)
+    assert second.account != first.account
+    assert set(authority.book().revoked) == {first.account}
+
+
+def test_the_end_of_an_identity_is_newer_than_its_beginning_even_in_the_same_second(tmp_path: Path) -> None:
+    create(tmp_path / "auth", "nats://n:4222", tmp_path / "resolver")
+    authority = Authority(tmp_path / "auth", clock=lambda: 1000.0)
+    born = tokens.read_claims(authority.admit("m1", USER).claims)["iat"]
+    told = authority.expel("m1")
+    assert told is not None
+    assert tokens.read_claims(told.closed)["iat"] > born
+    again = authority.expel("m1")
+    assert again is not None, "an end that the servers did not hear of can be said again"
+    assert tokens.read_claims(again.hub)["iat"] > tokens.read_claims(told.hub)["iat"]
+    authority.forget("m1")
+    assert authority.expel("m1") is None
+
+
+def test_the_agents_account_key_is_kept_nowhere(authority: Authority) -> None:
+    admission = authority.admit("m1", USER)
+    keys = [tokens.public(key_of(path.read_text())) for path in authority.directory.glob("*.nk")]
+    assert admission.account not in keys
+
+
+@pytest.mark.parametrize("text", ["", "SU", "SUAB", "not a seed", "UAAA"])
+def test_what_is_no_seed_is_said_to_be_none(text: str) -> None:
+    with pytest.raises(Failed, match="seed"):
+        key_of(text)
+
+
+def test_the_servers_part_names_operator_system_and_both_accounts(authority: Authority) -> None:
+    text = (authority.directory / "accounts.conf").read_text()
+    hub = authority.book().hub
+    assert f"  {hub}: ey" in text
+    assert "allow_delete: true" in text
+    operator = next(line.split()[1] for line in text.splitlines() if line.startswith("operator:"))
+    system = tokens.read_claims(operator, "operator")["nats"]["system_account"]
+    assert f"system_account: {system}" in text
+    assert f"  {system}: ey" in text
+    for seed in authority.directory.glob("*.nk"):
+        assert seed.read_text().strip() not in text
+    assert new_seed("user") != new_seed("user")
