@@ -32,7 +32,7 @@ MAX_REPORT_BYTES: Final = 2 << 20
 """Size of one request with observations, unless it holds a single one."""
 
 
-WAIT_SECONDS: Final = 20.0
+WAIT_SECONDS: Final = 5.0
 """How long the hub holds back the answer to an agent that waits for questions."""
 
 MAX_QUESTIONS: Final = 64

@@ -21,6 +21,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
+from services._rules.timeline_room import room
 
 LONGEST: Final = 160
 """Characters of a message that are shown."""
@@ -133,7 +134,7 @@ def _placement(event: PlacementDecided | PlacementFailed | PlacementReleased, be
     where = _targets(event.clusters)
     if isinstance(event, PlacementFailed):
         kept = f"stays on {where}" if event.clusters else ""
-        return _joined(f"{event.reason}: {_short(event.message)}", kept)
+        return _joined(f"{event.reason}: {_short(event.message)}", kept, room(event))
     lost = []
     if isinstance(before, PlacementDecided | PlacementFailed) and before.uid == event.uid:
         now = {target.name for target in event.clusters}
@@ -143,6 +144,7 @@ def _placement(event: PlacementDecided | PlacementFailed | PlacementReleased, be
         f"leaves {', '.join(lost)}" if lost else "",
         f"affinity {event.affinity_name}" if event.affinity_name else "",
         event.trigger,
+        room(event),
     )
 
 

@@ -27,6 +27,8 @@ log = structlog.get_logger("agent.estimating")
 
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
+SLACK: Final = 2.0
+"""How much later than promised the hub may answer before it counts as gone."""
 SOON: Final = 0.5
 """An answer that comes sooner and asks nothing is of a hub that does not hold requests back."""
 LISTED_SECONDS: Final = 1.0
@@ -84,7 +86,7 @@ class Estimating:
         """Hand over answers and wait for questions; None where the hub did not answer."""
         body = msgspec.json.encode(Reported(waits=True, answers=answers))
         try:
-            message = await self._hub.request(self._subject, body, timeout=WAIT_SECONDS + 5.0)
+            message = await self._hub.request(self._subject, body, timeout=WAIT_SECONDS + SLACK)
             return msgspec.json.decode(message.data, type=ReportedAnswer).questions
         except (LogError, msgspec.MsgspecError) as error:
             log.info("questions_wait", reason=str(error))

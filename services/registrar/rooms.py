@@ -14,7 +14,7 @@ from msgspec import Struct
 from schemas.agent import MAX_QUESTIONS, WAIT_SECONDS, RoomAnswers, RoomQuestions
 from services._rules.estimation_answers import MOST, NO_OPINION
 
-ABSENT_SECONDS: Final = 2 * WAIT_SECONDS
+ABSENT_SECONDS: Final = 4 * WAIT_SECONDS
 """How long after its last request an agent is taken to come back for questions."""
 _LONGEST_PROBLEM: Final = 1024
 
