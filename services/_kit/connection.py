@@ -1,15 +1,18 @@
 """One connection to NATS with requests that fail at once when it breaks, and a hook for those who must look again.
 
 nats-py lets a request hang until its timeout when the connection is lost, and spends a task and two random tokens on
-each; here one subscription carries all answers and a counter names them.
+each; here one subscription carries all answers and a counter names them. A server that is up but cut off from its peers
+keeps its connections and can do nothing for them: after a while without answers another one is tried.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -18,6 +21,13 @@ from nats.errors import ConnectionClosedError, MaxPayloadError, OutboundBufferLi
 from services._kit.errors import Ambiguous, TooLarge, Unavailable
 
 Listener = Callable[[], None]
+
+MOVE_AFTER: Final = 6.0
+"""Seconds without an answer after which another server is tried; most elections of a cluster are over by then."""
+LONGEST_STAY: Final = 48.0
+_ANY_REPLICA: Final = "$JS.API.DIRECT."
+_NO_LEADER: Final = b'"err_code":10008'
+_HEAD: Final = 512
 
 
 class _Client(Client):  # type: ignore[misc]  # the library ships no types
@@ -32,7 +42,7 @@ class _Client(Client):  # type: ignore[misc]  # the library ships no types
 class Connection:
     """A NATS client and its life: unlimited reconnects, own callbacks, requests that notice a broken connection."""
 
-    def __init__(self, on_error: Callable[[Exception], None] | None = None) -> None:
+    def __init__(self, on_error: Callable[[Exception], None] | None = None, move_after: float = MOVE_AFTER) -> None:
         self.nc: Client = Client()
         self.generation = 0
         self.closed = asyncio.Event()
@@ -40,6 +50,10 @@ class Connection:
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
         self._number = 0
         self._prefix = ""
+        self._patience = move_after
+        self._move_after = move_after
+        self._fruitless_since = 0.0
+        self._moving: asyncio.Task[None] | None = None
         self._on_error = on_error
         self._lost: list[Listener] = []
         self._regained: list[Listener] = []
@@ -53,21 +67,26 @@ class Connection:
         on_error: Callable[[Exception], None] | None = None,
         tls: ssl.SSLContext | None = None,
         retry_seconds: float = 0.1,
+        move_after: float = MOVE_AFTER,
         **options: Any,
     ) -> Connection:
         """Connect to a server (comma-separated URLs or a list); raises the client's error when none answers.
 
-        `retry_seconds` is the pause between two attempts, at first and after every loss.
+        `retry_seconds` is the pause between two attempts, at first and after every loss; `move_after` how long a server
+        of several may leave every request unanswered.
         """
-        self = cls(on_error)
+        self = cls(on_error, move_after)
         if isinstance(servers, str):
             servers = [server.strip() for server in servers.split(",") if server.strip()]
+        # The client would shuffle at every loss as well, and might come back to the server that it just left.
+        servers = random.sample(servers, len(servers))
         if tls is not None:
             options["tls"] = tls
         self.nc = _Client()
         try:
             await self.nc.connect(
                 servers=servers,
+                dont_randomize=True,
                 name=name,
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=retry_seconds,
@@ -165,9 +184,17 @@ class Connection:
             async with asyncio.timeout(timeout):
                 message = await future
         except TimeoutError:
+            self._fruitless()
             raise Ambiguous(f"no answer on {subject} within {timeout:g} s") from None
         if message.headers and message.headers.get("Status") == "503":
+            self._fruitless()
             raise Unavailable(f"nobody answers on {subject}: the log has no leader or does not exist")
+        if not subject.startswith("$JS."):
+            self._fruitful()
+        elif _NO_LEADER in message.data[:_HEAD]:
+            self._fruitless()
+        elif not subject.startswith(_ANY_REPLICA):
+            self._fruitful()
         return message
 
     async def subscribe(
@@ -192,6 +219,21 @@ class Connection:
             await self.nc.close()
         self._fail("the connection was closed")
         self.closed.set()
+
+    def _fruitful(self) -> None:
+        self._fruitless_since = 0.0
+        self._patience = self._move_after
+
+    def _fruitless(self) -> None:
+        """A request came to nothing; when all have for a while, go to another server, each time a little later."""
+        now = time.monotonic()
+        self._fruitless_since = self._fruitless_since or now
+        if now - self._fruitless_since < self._patience or len(self.nc.servers) < 2 or not self._up.is_set():
+            return
+        self._fruitless_since = 0.0
+        self._patience = min(self._patience * 2, LONGEST_STAY)
+        self._report(Unavailable("the server of the log answers nothing; trying another one"))
+        self._moving = asyncio.get_running_loop().create_task(self.nc.force_reconnect())
 
     async def _answer(self, message: Msg) -> None:
         future = self._waiting.get(message.subject[len(self._prefix) + 1 :])

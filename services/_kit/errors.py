@@ -48,7 +48,10 @@ class LogReplaced(LogError):
     """The stream is not the one that was read before (recreated, or restored from older data): rebuild from it."""
 
 
-CONFLICTS = frozenset({10071, 10164})
+IN_PROCESS = 10164
+"""Of a stream that several servers keep: another append with an expectation about the same subject is under way."""
+BEING_STORED = 10158
+CONFLICTS = frozenset({10071, IN_PROCESS})
 DUPLICATE = 10201
 FULL = frozenset({10023, 10047, 10077, 10122})
 TOO_LARGE = frozenset({10054, 10097, 10199})
@@ -62,6 +65,8 @@ def from_api(code: int, err_code: int, description: str) -> LogError:
         return Conflict(err_code, description)
     if err_code == DUPLICATE:
         return Duplicate(err_code, description)
+    if err_code == BEING_STORED:
+        return Ambiguous(f"the log is still storing this message: {description} (code {err_code})")
     if err_code in FULL:
         return StreamFull(err_code, description)
     if err_code in TOO_LARGE:

@@ -14,7 +14,16 @@ from nats.aio.msg import Msg
 
 from services._kit.batch import ApiError, publish_batch
 from services._kit.connection import Connection
-from services._kit.errors import Ambiguous, FenceLost, LogReplaced, Refused, from_api
+from services._kit.errors import (
+    DUPLICATE,
+    IN_PROCESS,
+    Ambiguous,
+    FenceLost,
+    LogReplaced,
+    Refused,
+    Unavailable,
+    from_api,
+)
 from services._kit.errors import Conflict as ConflictError
 from services._kit.log import Appended, Fence, LogIdentity, Message, NewMessage
 from services._kit.pump import JetStreamPump
@@ -27,6 +36,7 @@ MULTI = 500
 
 class _Config(Struct, frozen=True):
     metadata: dict[str, str] = {}
+    num_replicas: int = 1
 
 
 class _State(Struct, frozen=True):
@@ -93,6 +103,9 @@ class JetStreamLog:
         self.connection = connection
         self.timeout = timeout
         self._name = stream
+        self.replicated = False
+        """Whether several servers keep the stream, as far as is known."""
+        self._in_turn: asyncio.Lock | None = None
 
     @property
     def name(self) -> str:
@@ -100,17 +113,36 @@ class JetStreamLog:
         return self._name
 
     async def append(self, messages: Sequence[NewMessage], fence: Fence | None = None) -> Appended:
-        """Store all messages or none; see `Log.append`."""
+        """Store all messages or none; see `Log.append`.
+
+        A stream that several servers keep refuses a fenced batch while another one with the same fence is under way:
+        after the first such refusal they are sent one after the other.
+        """
+        if fence is None:
+            return await publish_batch(self.connection, self._name, messages, None, self.timeout)
+        if self._in_turn is None:
+            return await self._append_fenced(messages, fence)
+        async with self._in_turn:
+            return await self._append_fenced(messages, fence)
+
+    async def _append_fenced(self, messages: Sequence[NewMessage], fence: Fence) -> Appended:
         try:
             return await publish_batch(self.connection, self._name, messages, fence, self.timeout)
-        except FenceLost:
-            raise
         except ConflictError as error:
-            if fence is not None and error.err_code != 10201:
-                current = await self.last(fence.subject)
-                if (current.seq if current else 0) != fence.seq:
-                    raise FenceLost(error.err_code, error.description) from None
-            raise
+            if error.err_code == DUPLICATE:
+                raise
+            current = await self.last(fence.subject)
+            seq = current.seq if current else 0
+            if seq > fence.seq or (seq < fence.seq and not self.replicated):
+                raise FenceLost(error.err_code, error.description) from None
+            if seq < fence.seq:
+                # Nobody can take a lease back: this server has not heard yet that others lead the stream.
+                raise Unavailable(f"the server of the log is behind: {error.description}") from None
+            if any(message.expect_last is not None for message in messages):
+                raise
+            if error.err_code == IN_PROCESS and self._in_turn is None:
+                self._in_turn = asyncio.Lock()
+            raise Unavailable(f"another batch is being stored: {error.description}") from None
 
     async def last(self, subject: str) -> Message | None:
         """The last message of a subject as the stream's leader has it."""
@@ -142,8 +174,14 @@ class JetStreamLog:
             if info.error.err_code == NO_STREAM:
                 raise LogReplaced(f"stream {self._name} does not exist any more")
             raise from_api(info.error.code, info.error.err_code, info.error.description)
+        self.replicated = info.config.num_replicas > 1
         # A stream made by other means has no id of ours; its time of creation then tells it from another one.
         return LogIdentity(info.config.metadata.get(IDENTITY_KEY) or info.created, info.state.last_seq)
+
+    async def last_of(self, filters: Sequence[str]) -> int:
+        """Sequence of the last message that matches any of these filters, as the leader has it; 0 for none."""
+        found = await asyncio.gather(*(self.last(pattern) for pattern in filters))
+        return max((message.seq for message in found if message is not None), default=0)
 
     def pump(self, filters: Sequence[str], start: int | None = None, window: int = 4096) -> JetStreamPump:
         """A reader of the subjects that match; see `Log.pump`."""

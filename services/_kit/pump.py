@@ -4,6 +4,10 @@ A pull consumer (no acknowledgements, kept in the server's memory) feeds one inb
 than a window of messages is on the way or waiting: a slow reader slows the server down and nothing is dropped. The
 consumer's own numbering is checked for gaps. After a gap, missed heartbeats or a reconnect a new consumer starts behind
 the last message handed over, and before that the stream's identity is compared with the one first seen.
+
+The consumer lives on one of the servers that keep the stream, and that one may be behind the others or cut off from
+them: only the stream's leader knows where the log ends. It is asked before the end is said to be reached, and now and
+then while nothing arrives.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ EXPIRES: Final = 30.0
 INACTIVE: Final = 300.0
 PULL_BYTES: Final = 8 << 20
 RETRY: Final = 0.2
+ASKED_AGAIN: Final = 10  # ticks without a message after which the leader is asked for a sign of life
 NANOSECOND: Final = 1_000_000_000
 
 _ids = Ids()
@@ -84,6 +89,8 @@ class JetStreamPump:
         self._on_way = 0  # requested and not yet received
         self._pending = 0  # not yet received, asked for or not
         self._quiet = 0
+        self._still = 0  # ticks since the last message or the leader's last answer
+        self._wanted = 0  # last message that matches, as the leader knows
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
         """Deliveries in log order; raises LogReplaced when the stream is another one."""
@@ -134,12 +141,28 @@ class JetStreamPump:
         while True:
             await asyncio.sleep(HEARTBEAT)
             if self._restart or not self._on_way:
-                self._quiet = 0
+                self._quiet = self._still = 0
                 continue
             self._quiet += 1
+            self._still += 1
             if self._quiet > MISSED:
                 self.stats.silences += 1
                 self._lose()
+            elif self._pending == 0 and (not self._caught_up or self._still >= ASKED_AGAIN):
+                await self._look_again()
+
+    async def _look_again(self) -> None:
+        """Ask the leader where the log ends; its silence is the connection's to notice."""
+        self._still = 0
+        try:
+            await self._look()
+        except LogReplaced:
+            self._lose()
+        except LogError:
+            return
+        if not self._caught_up and not self._restart and self._received >= self._wanted:
+            self._caught_up = True
+            self._wake.set()
 
     async def _begin(self) -> None:
         """Make a consumer behind the last message handed over; retries until the log answers."""
@@ -148,7 +171,7 @@ class JetStreamPump:
             self._restart = False
             try:
                 await self._drop()
-                await self._check_identity()
+                await self._look()
                 await self._create()
                 await self._ask()
             except LogReplaced:
@@ -160,7 +183,8 @@ class JetStreamPump:
             if not self._restart:
                 return
 
-    async def _check_identity(self) -> None:
+    async def _look(self) -> None:
+        """Ask the leader whether this is the log that was read before, and where it ends; raises LogReplaced."""
         identity = await self._log.identity()
         known = self.stats.identity
         if known is not None and identity.id != known.id:
@@ -171,6 +195,10 @@ class JetStreamPump:
             )
         self.stats.identity = identity
         self._target = identity.last_seq
+        if self._log.replicated and self._received < self._target:
+            self._wanted = await self._log.last_of(self._filters)
+        else:
+            self._wanted = 0
 
     async def _create(self) -> None:
         self._buffer.clear()
@@ -208,7 +236,7 @@ class JetStreamPump:
             raise from_api(created.error.code, created.error.err_code, created.error.description)
         self.stats.consumers += 1
         self._pending = created.num_pending
-        self._caught_up = created.num_pending == 0
+        self._caught_up = created.num_pending == 0 and self._position >= self._wanted
 
     def _receiver(self, inbox: str) -> Callable[[Msg], Any]:
         async def receive(message: Msg) -> None:
@@ -232,8 +260,9 @@ class JetStreamPump:
         self._expected += 1
         self._received = seq
         self._pending = pending
+        self._still = 0
         self._buffer.append(Message(message.subject, seq, stored / NANOSECOND, message.headers or {}, message.data))
-        if not self._caught_up and (pending == 0 or seq >= self._target):
+        if not self._caught_up and seq >= self._wanted and (pending == 0 or seq >= self._target):
             self._caught_up = True
         self._wake.set()
 

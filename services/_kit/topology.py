@@ -73,7 +73,10 @@ def _differs(wanted: dict[str, Any], present: dict[str, Any]) -> list[str]:
 async def apply_stream(
     connection: Connection, stream: Stream, replicas: int = 1
 ) -> Literal["created", "updated", "unchanged"]:
-    """Make one stream as described, keeping the identity it has; raises Refused when the server will not."""
+    """Make one stream as described, keeping the identity it has; raises Refused when the server will not.
+
+    A stream that more servers keep stays so: fewer of them is for an operator to say.
+    """
     wanted = stream_config(stream, replicas)
     info = await _call(connection, f"INFO.{stream.name}", {})
     if info.error is not None and info.error.err_code == NO_STREAM:
@@ -86,6 +89,7 @@ async def apply_stream(
             raise from_api(created.error.code, created.error.err_code, created.error.description)
     if info.error is not None:
         raise from_api(info.error.code, info.error.err_code, info.error.description)
+    wanted["num_replicas"] = max(replicas, int(info.config.get("num_replicas") or 1))
     metadata: dict[str, str] = info.config.get("metadata") or {}
     if not _differs(wanted, info.config) and IDENTITY_KEY in metadata:
         return "unchanged"

@@ -20,12 +20,14 @@ async def _main() -> None:
 
         stream = os.environ.get("FLEETLOG_APISERVER_STREAM", "OBJECTS")
         prefix = os.environ.get("FLEETLOG_APISERVER_PREFIX", "obj")
+        replicas = int(os.environ.get("FLEETLOG_APISERVER_REPLICAS", "1"))
         data_dir = settings.data_dir
         assert data_dir is not None
         store = JetStreamStore(
             url,
             stream=stream,
             prefix=prefix,
+            replicas=replicas,
             sealing=sealing_of(os.environ.get("FLEETLOG_SECRETS_KEY_FILE", ""), data_dir),
             drop_unreadable=flag(os.environ, "DROP_UNREADABLE", default=False),
         )

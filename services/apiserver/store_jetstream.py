@@ -121,7 +121,7 @@ class JetStreamStore:
         sealing: Sealing | None = None,
         drop_unreadable: bool = False,
     ) -> None:
-        self._servers = servers
+        self._servers = [url.strip() for url in servers.split(",")] if isinstance(servers, str) else servers
         self._stream = stream
         self._prefix = prefix
         self._keep = keep

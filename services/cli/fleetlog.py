@@ -39,13 +39,26 @@ fleetlog up                               # three simulated members, member3 wit
 fleetlog up --members 5 --dir /tmp/fleet
 
 fleetlog up --control-kubeconfig cp.yaml --member m1=m1.yaml --member m2=m2.yaml
+
+fleetlog up --nats nats://a:4222,nats://b:4222,nats://c:4222
 """
 )
 def up(
     directory: Directory = DEFAULT_DIRECTORY,
     members: Annotated[int, typer.Option(help="Simulated members to start.", min=0, max=50)] = 3,
     nodes: Annotated[int, typer.Option(help="Nodes of each simulated member.", min=1)] = 3,
-    nats: Annotated[str, typer.Option(help="URL of a nats-server to use instead of starting one.")] = "",
+    nats: Annotated[
+        str, typer.Option(help="URL of a nats-server to use instead of starting one; several of a cluster with commas.")
+    ] = "",
+    replicas: Annotated[
+        int,
+        typer.Option(
+            help="Servers of --nats that keep each stream, 1, 3 or 5; 0: three where three URLs are given, else one."
+            " Streams that are kept by more stay so.",
+            min=0,
+            max=5,
+        ),
+    ] = 0,
     control_kubeconfig: Annotated[
         str, typer.Option(help="Kubeconfig of a kube-apiserver to use as the control plane.")
     ] = "",
@@ -68,6 +81,7 @@ def up(
         members=members,
         nodes=nodes,
         nats_url=nats,
+        replicas=replicas,
         control_kubeconfig=control_kubeconfig,
         attached=attached,
     )

@@ -15,6 +15,8 @@ from msgspec import Struct
 CONTROL = "control"
 _PORTS: Final = range(20_000, 32_000)
 HUB_USER: Final = "hub"
+QUORUM_OF: Final = 3
+"""Servers that keep a stream where there are that many: one of them may fail."""
 
 
 def agent_process(cluster: str) -> str:
@@ -49,10 +51,17 @@ class Installation(Struct, kw_only=True):
     """Password of the services' user of the log's server."""
     agents: dict[str, str] = {}
     """Public key by cluster of the agents that may connect."""
+    replicas: int = 0
+    """Servers that keep each stream; 0: as many as the number of URLs suggests."""
+
+    @property
+    def log_replicas(self) -> int:
+        """Servers that keep each stream: the number that was chosen, else three of three servers and more."""
+        return self.replicas or (QUORUM_OF if self.nats_url.count(",") >= QUORUM_OF - 1 else 1)
 
     @property
     def log_url(self) -> str:
-        """URL of the log's server, without a secret."""
+        """URL of the log's server (several with commas), without a secret."""
         return self.nats_url or f"nats://127.0.0.1:{self.port('nats')}"
 
     @property

@@ -73,10 +73,11 @@ async def apply_streams(installation: Installation) -> str:
     """Create and update the streams of the log; waits for its server."""
     from services._kit import topology
     from services._kit.connection import Connection
+    from services._kit.errors import Ambiguous, LogError, Unavailable
 
     connection: Connection | None = None
 
-    async def attempt() -> str:
+    async def connect() -> str:
         nonlocal connection
         try:
             connection = await Connection.open(installation.log_access, name="fleetlog/up")
@@ -84,10 +85,21 @@ async def apply_streams(installation: Installation) -> str:
             return f"no answer at {installation.log_url}: {error}"
         return ""
 
-    await until("nats-server", attempt, 30.0)
+    async def make() -> str:
+        assert connection is not None
+        try:
+            await topology.apply(connection, replicas=installation.log_replicas)
+        except (Ambiguous, Unavailable) as error:
+            # Several servers elect a leader first, and then one for each stream.
+            return str(error)
+        except LogError as error:
+            raise Failed(f"the streams cannot be made with {installation.log_replicas} replicas: {error}") from None
+        return ""
+
+    await until("nats-server", connect, 30.0)
     assert connection is not None
     try:
-        await topology.apply(connection)
+        await until("streams", make, 60.0)
     finally:
         await connection.close()
     return ""

@@ -51,6 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path
     members: int = MEMBERS
     nats_url: str = ""
+    replicas: int = 0
     control_kubeconfig: str = ""
     attached: dict[str, str] = {}
     nodes: int = 3
@@ -60,6 +61,7 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
     """The installation of a directory, made or loaded; true when it was there before."""
     layout = Layout(options.directory)
     installation = layout.load()
+    nats_url = _servers(options)
     if installation is not None:
         _attach(installation, options)
         layout.save(installation)
@@ -73,7 +75,8 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
         members = [member for member in members if member.name != name]
         members.append(Member(name=name, kubeconfig=str(Path(path).resolve())))
     control = str(Path(options.control_kubeconfig).resolve()) if options.control_kubeconfig else ""
-    installation = new_installation(members, nats_url=options.nats_url, control_kubeconfig=control)
+    installation = new_installation(members, nats_url=nats_url, control_kubeconfig=control)
+    installation.replicas = options.replicas
     layout.save(installation)
     return layout, installation, False
 
@@ -83,8 +86,20 @@ def _mode(number: int, options: Options) -> Literal["Push", "Pull"]:
     return "Pull" if number == PULL_MEMBER and not options.nats_url else "Push"
 
 
+def _servers(options: Options) -> str:
+    """The URLs of the log's servers in one text; raises Refused for what makes no sense."""
+    urls = [url.strip() for url in options.nats_url.split(",") if url.strip()]
+    if options.replicas and not urls:
+        raise Refused("--replicas needs --nats: the server that is started here is the only one")
+    if options.replicas % 2 == 0 and options.replicas:
+        raise Refused(f"--replicas {options.replicas}: use 1, 3 or 5; an even number survives no more failures")
+    return ",".join(url if "//" in url else f"nats://{url}" for url in urls)
+
+
 def _attach(installation: Installation, options: Options) -> None:
     """Take in kubeconfigs given at a later start: of further members, or new ones of those that were attached."""
+    if options.replicas:
+        installation.replicas = options.replicas
     if options.control_kubeconfig:
         if not installation.control_kubeconfig:
             raise Refused("this installation runs its own control plane; use another --dir for --control-kubeconfig")
@@ -207,6 +222,7 @@ class Installer:
             environment = {
                 **surroundings.beginning_with("FLEETLOG_APISERVER_", self._inherited),
                 "FLEETLOG_NATS_URL": installation.log_access,
+                "FLEETLOG_APISERVER_REPLICAS": str(installation.log_replicas),
                 "FLEETLOG_APISERVER_DATA_DIR": str(layout.data(CONTROL)),
                 "FLEETLOG_APISERVER_PORT": str(installation.port(CONTROL)),
                 "FLEETLOG_APISERVER_ADMIN_TOKEN": installation.token,
@@ -225,6 +241,7 @@ class Installer:
                 **surroundings.beginning_with("FLEETLOG_MEMBER_", self._inherited),
                 "FLEETLOG_MEMBER_NAME": member.name,
                 "FLEETLOG_MEMBER_NATS_URL": installation.log_access,
+                "FLEETLOG_MEMBER_REPLICAS": str(installation.log_replicas),
                 "FLEETLOG_MEMBER_PORT": str(installation.port(member.name)),
                 "FLEETLOG_MEMBER_TOKEN": installation.token,
                 "FLEETLOG_MEMBER_DATA_DIR": str(layout.data(member.name)),

@@ -92,6 +92,7 @@ def store_of(settings: MemberSettings) -> Store:
             settings.nats_url,
             stream=settings.stream,
             prefix=prefix,
+            replicas=settings.replicas,
             # A cluster of its own keeps keys of its own.
             sealing=sealing_of("", settings.data_dir),
         )

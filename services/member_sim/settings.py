@@ -23,6 +23,9 @@ class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     admin_port: int = 0
     nats_url: str = ""
+    """URLs of the log's servers, with commas."""
+    replicas: int = 1
+    """Servers that keep the member's objects."""
     data_dir: Path = Path(".fleetlog/member1")
     kubeconfig: Path | None = None
     token: str = ""
@@ -67,6 +70,8 @@ class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
                 parse(quantity)
             except QuantityError as e:
                 raise ValueError(f"{name}: {e}") from e
+        if self.replicas not in (1, 3, 5):
+            raise ValueError(f"replicas: use 1, 3 or 5, not {self.replicas}")
         for name, number in (("nodes", self.nodes), ("pods", self.pods), ("ready_delay", self.ready_delay)):
             if number < 0:
                 raise ValueError(f"{name}: must not be negative, it is {number}")

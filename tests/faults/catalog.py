@@ -6,9 +6,19 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from tests.faults import faults_again, faults_agent, faults_clock, faults_kill, faults_member, faults_restart, leading
+from tests.faults import (
+    faults_again,
+    faults_agent,
+    faults_broker,
+    faults_clock,
+    faults_kill,
+    faults_member,
+    faults_restart,
+    leading,
+)
 from tests.faults.ground import Ground
 from tests.faults.ground_clock import Clocks
+from tests.faults.ground_three import ThreeNodes
 from tests.faults.scene import Scene
 
 Play = Callable[[Scene], Awaitable[None]]
@@ -56,5 +66,10 @@ FAULTS = (
     Fault("leader-killed", leading.killed, lasts=14),
     Fault("leader-frozen", leading.zombie, lasts=21),
     Fault("leader-frozen-30s", leading.long_zombie, at_most=1, lasts=50),
+    Fault("log-leader-change", faults_broker.leader_change, ThreeNodes, lasts=20),
+    Fault("log-node-killed", faults_broker.node_killed, ThreeNodes, lasts=13),
+    Fault("log-node-partitioned", faults_broker.node_partitioned, ThreeNodes, lasts=20),
+    Fault("log-one-killed-one-partitioned", faults_broker.no_quorum, ThreeNodes, lasts=24),
+    Fault("leader-change-two-instances", faults_broker.leader_change_two_instances, ThreeNodes, lasts=25),
 )
 BY_NAME = {fault.name: fault for fault in FAULTS}

@@ -32,7 +32,7 @@ async def _lead(scene: Scene, number: str, services: Iterable[str]) -> None:
     await scene.wait(f"instances {number} lead", look)
 
 
-async def _ready(scene: Scene) -> None:
+async def ready(scene: Scene) -> None:
     """Second instances run and have caught up."""
     standbys = scene.ground.standbys
     await asyncio.to_thread(standbys.start)
@@ -68,7 +68,7 @@ async def _taken_over(scene: Scene, before: dict[str, str], since: float, what: 
 
 async def zombie(scene: Scene, seconds: float = 3.0) -> None:
     """All leaders are frozen; once the others lead and have worked for a while, the frozen ones wake up."""
-    await _ready(scene)
+    await ready(scene)
     before = await leaders(scene)
 
     async def freeze() -> None:
@@ -90,7 +90,7 @@ async def long_zombie(scene: Scene) -> None:
 
 async def killed(scene: Scene) -> None:
     """The leader of every service dies of kill -9 and stays away while the other takes over."""
-    await _ready(scene)
+    await ready(scene)
     before = await leaders(scene)
     mine = [name for name, instance in before.items() if instance.endswith("-0")]
     # A supervisor starts its own instance again within moments: the one to kill is the other.
@@ -113,7 +113,7 @@ async def killed(scene: Scene) -> None:
 async def restarted(scene: Scene) -> None:
     """The leader of every service dies of kill -9 and is started again at once, beside a standby."""
     await primaries_lead(scene)
-    await _ready(scene)
+    await ready(scene)
     before = await scene.eyes.leases(LEADING)
 
     async def kill() -> None:
