@@ -13,11 +13,13 @@ from tests.faults import (
     faults_clock,
     faults_kill,
     faults_member,
+    faults_network,
     faults_restart,
     leading,
 )
 from tests.faults.ground import Ground
 from tests.faults.ground_clock import Clocks
+from tests.faults.ground_network import Faraway
 from tests.faults.ground_three import ThreeNodes
 from tests.faults.scene import Scene
 
@@ -62,6 +64,8 @@ FAULTS = (
     Fault("clock-forward", faults_clock.forward, Clocks, lasts=6),
     Fault("clock-back", faults_clock.back, Clocks, lasts=6),
     Fault("clock-one-service", faults_clock.one_service, Clocks, lasts=6),
+    Fault("agent-partitioned", faults_network.partitioned, Faraway, lasts=135),
+    Fault("agent-flapping", faults_network.flapping, Faraway, lasts=45),
     Fault("leader-restarted", leading.restarted, lasts=10),
     Fault("leader-killed", leading.killed, lasts=14),
     Fault("leader-frozen", leading.zombie, lasts=21),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -20,8 +21,16 @@ Manifest = dict[str, Any]
 _MEMORY = frozenset({"_generation", "_memory"})
 
 
-def writes(messages: Sequence[Message], audit: Iterable[tuple[str, Manifest]], namespace: str) -> list[str]:
-    """Nothing is written more often with other content than works say so, and nothing deleted without a withdrawal."""
+def writes(
+    messages: Sequence[Message],
+    audit: Iterable[tuple[str, Manifest]],
+    namespace: str,
+    by_hand: Mapping[tuple[str, ObjectKey], int] = MappingProxyType({}),
+) -> list[str]:
+    """Nothing is written more often with other content than works say so, and nothing deleted without a withdrawal.
+
+    `by_hand` counts what somebody else did to an object of a member: each is repaired once.
+    """
     rendered: dict[tuple[str, ObjectKey], int] = {}
     withdrawn: dict[tuple[str, ObjectKey], int] = {}
     for message in messages:
@@ -45,7 +54,7 @@ def writes(messages: Sequence[Message], audit: Iterable[tuple[str, Manifest]], n
     return [
         f"{member}: {key} was written {count} times with other content, {rendered.get((member, key), 0)} works say so"
         for (member, key), count in changes.items()
-        if count > rendered.get((member, key), 0)
+        if count > rendered.get((member, key), 0) + by_hand.get((member, key), 0)
     ] + [
         f"{member}: {key} was deleted {count} times, and {withdrawn.get((member, key), 0)} withdrawals are recorded"
         for (member, key), count in deletions.items()

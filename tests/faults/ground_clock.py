@@ -6,12 +6,10 @@ The log's server is no part of it: a Go program reads the kernel's clock without
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from services.cli.processes import Rank, Supervisor
 from tests.e2e.fleet import Fleet
 from tests.faults.ground import Ground, Unavailable
 
@@ -32,24 +30,10 @@ def library() -> str:
 
 def up() -> None:
     """`fleetlog up` whose children read the time from a file each."""
-    from services.cli.fleetlog import main
+    from tests.faults import launching
 
     clocks = Path(os.environ.pop(_CLOCKS))
-    plain = Supervisor.add_service
-
-    def add_service(
-        self: Supervisor,
-        name: str,
-        rank: Rank,
-        module: str,
-        environment: Mapping[str, str],
-        *,
-        needs: Sequence[Path] = (),
-    ) -> None:
-        plain(self, name, rank, module, {**environment, _FILE: str(_clock(clocks, name))}, needs=needs)
-
-    Supervisor.add_service = add_service  # type: ignore[method-assign]  # settings of one child are no option of `up`
-    sys.exit(main())
+    launching.up(lambda name: {_FILE: str(_clock(clocks, name))})
 
 
 def _clock(clocks: Path, name: str) -> Path:

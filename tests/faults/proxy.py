@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -14,7 +15,8 @@ class Proxy:
     `hold`: nothing passes in either direction, and nothing is lost.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int | Callable[[], int]) -> None:
+        """`port` of the server on this machine, or who knows it once somebody connects."""
         self._target = port
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -59,8 +61,9 @@ class Proxy:
         if not self.accept:
             writer.transport.abort()
             return
+        port = self._target if isinstance(self._target, int) else self._target()
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             writer.transport.abort()
             return

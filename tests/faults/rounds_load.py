@@ -189,6 +189,11 @@ class Load:
         await self.insist(lambda: self.client.patch(path, body), "patch")
         self.moved = True
 
+    async def add(self, name: str, shape: str, step: Step) -> None:
+        """Create one more Deployment than the scripts know, of a chosen shape."""
+        self._shape[name] = shape
+        await self.step(name, step)
+
     async def delete_all(self) -> None:
         """Delete what is left."""
         for name, wanted in self.wanted.items():

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from schemas.keys import ObjectKey
 from schemas.subjects import escape
 from services._kit.log import Message
 from tests.faults.checker import Audits, check_log
@@ -58,6 +59,8 @@ class Scene:
         self.eyes: Eyes
         self.load: Load
         self.shapes: tuple[str, ...] = ()
+        self.by_hand: dict[tuple[str, ObjectKey], int] = {}
+        """How often somebody else edited or deleted an object of a member."""
         self._deployments = deployments
         self.namespace = f"{fault}-{number}-{self.chance.randrange(16**4):04x}"
 
@@ -107,7 +110,7 @@ class Scene:
         self.outcome.facts, self.outcome.writes = sum(seq > before for seq in held), len(ours)
         complaints = check_log(facts, observed, before)
         complaints += audits.needless()
-        complaints += writes(facts, ours, self.namespace)
+        complaints += writes(facts, ours, self.namespace, self.by_hand)
         complaints += single_writers(facts)
         again, observed_again = await self._read()
         end = facts[-1].seq if facts else 0

@@ -1,0 +1,29 @@
+"""`fleetlog up` whose children get further settings, each its own: what an installation has no option for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from services.cli.fleetlog import main
+from services.cli.processes import Rank, Supervisor
+
+
+def up(more: Callable[[str], Mapping[str, str]]) -> None:
+    """Run the command; `more` is asked for the further settings of every child by its name."""
+    plain = Supervisor.add_service
+
+    def add_service(
+        self: Supervisor,
+        name: str,
+        rank: Rank,
+        module: str,
+        environment: Mapping[str, str],
+        *,
+        needs: Sequence[Path] = (),
+    ) -> None:
+        plain(self, name, rank, module, {**environment, **more(name)}, needs=needs)
+
+    Supervisor.add_service = add_service  # type: ignore[method-assign]  # it has no hook, and needs none elsewhere
+    sys.exit(main())
