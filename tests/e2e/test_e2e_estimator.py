@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +18,9 @@ from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.space import Space
 
-# Two members with three nodes of four CPUs each.
+# Members with three nodes of four CPUs each; the third is a pull member.
+PUSH = ("member1", "member2")
+PROGRAM = "from services.cli.fleetlog import main; main()"
 SETTINGS = {"FLEETLOG_MEMBER_CPU": "4", "FLEETLOG_SCHEDULER_ESTIMATOR_TIMEOUT": "0.5"}
 AGGREGATED = {
     "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
@@ -31,10 +36,10 @@ BY_ROOM = {
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Two push members with small nodes."""
+    """Two push members and a pull member with small nodes."""
     if not current_kubectl():
         pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
-    made = Fleet(tmp_path_factory.mktemp("estimator"), ("--members", "2"), SETTINGS).start()
+    made = Fleet(tmp_path_factory.mktemp("estimator"), ("--members", "3"), SETTINGS).start()
     try:
         yield made
     finally:
@@ -55,7 +60,10 @@ def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
         until_equal(f"pods left in {name}", lambda m=member: m.names("pods", made.name), [])
 
 
-def deploy(space: Space, name: str, replicas: int, cpu: str, placement: dict[str, Any]) -> None:
+def deploy(
+    space: Space, name: str, replicas: int, cpu: str, placement: dict[str, Any], members: tuple[str, ...] = PUSH
+) -> None:
+    placement = {**placement, "clusterAffinity": {"clusterNames": list(members)}}
     web = space.load("web.yaml")
     web["metadata"]["name"] = name
     web["spec"]["replicas"] = replicas
@@ -82,6 +90,13 @@ def scheduled(space: Space, name: str) -> str:
 def ready(space: Space, name: str) -> int:
     held = space.control.get("deployment", name, space.name) or {}
     return int((held.get("status") or {}).get("readyReplicas") or 0)
+
+
+def history(space: Space, fleet: Fleet, name: str) -> str:
+    """The story of a Deployment."""
+    command = [sys.executable, "-c", PROGRAM, "history", "deployment", name, "-n", space.name]
+    directory = str(fleet.layout.directory)
+    return subprocess.run([*command, "--dir", directory], capture_output=True, text=True, check=True, timeout=30).stdout
 
 
 def missed(fleet: Fleet) -> float:
@@ -135,3 +150,44 @@ def test_without_an_answer_the_summaries_decide(space: Space, fleet: Fleet) -> N
     deploy(space, "heard", 2, "1", AGGREGATED)
     until_equal("replicas", lambda: sum(assigned(space, "heard").values()), 2)
     assert missed(fleet) <= before + 2
+
+
+def test_room_in_a_pull_member_is_told_by_its_agent(space: Space, fleet: Fleet) -> None:
+    deploy(space, "pulled", 2, "3", AGGREGATED, ("member3",))
+    until_equal("ready replicas", lambda: ready(space, "pulled"), 2)
+    # One node is free: the sum of the member would hold one more of these, its nodes hold one.
+    deploy(space, "crowd", 2, "3", AGGREGATED, ("member3",))
+    until_equal("reason", lambda: scheduled(space, "crowd"), "Unschedulable")
+    told = history(space, fleet, "crowd")
+    assert "room member3=1" in told, told
+    assert "by the agent" in told
+    space.control.delete("deployment", "pulled", space.name)
+    until_equal("shares once nodes are free again", lambda: assigned(space, "crowd"), {"member3": 2})
+    until_equal("ready replicas", lambda: ready(space, "crowd"), 2)
+
+
+def test_a_quota_of_a_member_limits_what_it_is_given(space: Space) -> None:
+    quota = {"requests.cpu": "2"}
+    manifest = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small", "namespace": space.name}}
+    space.member["member1"].apply({**manifest, "spec": {"hard": quota}})
+    status = json.dumps({"status": {"hard": quota, "used": {"requests.cpu": "0"}}})
+    arguments = ("--subresource=status", "--type=merge", "-p", status)
+    space.member["member1"].run("patch", "resourcequota", "small", *arguments, namespace=space.name)
+    deploy(space, "limited", 3, "1", AGGREGATED, ("member1",))
+    until_equal("reason", lambda: scheduled(space, "limited"), "Unschedulable")
+    space.member["member1"].delete("resourcequota", "small", space.name)
+    until_equal("shares", lambda: assigned(space, "limited"), {"member1": 3})
+
+
+def test_workloads_that_come_together_do_not_get_the_same_room(space: Space) -> None:
+    names = [f"burst-{number}" for number in range(6)]
+    for name in names:
+        deploy(space, name, 2, "3", AGGREGATED)
+    until("every decision", lambda: all(scheduled(space, name) for name in names))
+    # Six nodes have room for one replica each: three of six workloads fit, and every replica of them runs.
+    until_equal("workloads placed", lambda: sum(bool(assigned(space, name)) for name in names), 3)
+    placed = [name for name in names if assigned(space, name)]
+    for name in placed:
+        until_equal(f"ready replicas of {name}", lambda name=name: ready(space, name), 2)
+    for name in set(names) - set(placed):
+        assert scheduled(space, name) == "Unschedulable"
