@@ -1,4 +1,7 @@
-"""Runs one API server: settings from FLEETLOG_* variables, objects in JetStream (FLEETLOG_NATS_URL) or memory."""
+"""Runs one API server: settings from FLEETLOG_* variables, objects in JetStream (FLEETLOG_NATS_URL) or memory.
+
+FLEETLOG_NATS_CREDS names the file with its identity where the log's server asks for accounts that an operator signed.
+"""
 
 import asyncio
 import os
@@ -21,6 +24,7 @@ async def _main() -> None:
         stream = os.environ.get("FLEETLOG_APISERVER_STREAM", "OBJECTS")
         prefix = os.environ.get("FLEETLOG_APISERVER_PREFIX", "obj")
         replicas = int(os.environ.get("FLEETLOG_APISERVER_REPLICAS", "1"))
+        creds = os.environ.get("FLEETLOG_NATS_CREDS", "")
         data_dir = settings.data_dir
         assert data_dir is not None
         store = JetStreamStore(
@@ -28,6 +32,7 @@ async def _main() -> None:
             stream=stream,
             prefix=prefix,
             replicas=replicas,
+            connect_options={"user_credentials": creds} if creds else None,
             sealing=sealing_of(os.environ.get("FLEETLOG_SECRETS_KEY_FILE", ""), data_dir),
             drop_unreadable=flag(os.environ, "DROP_UNREADABLE", default=False),
         )

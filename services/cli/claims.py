@@ -67,6 +67,12 @@ async def opened(url: str, creds: Path) -> AsyncIterator[Connection]:
         await answer.close()
 
 
+async def reachable(authority: Authority, url: str) -> None:
+    """Raises Failed unless the servers can be handed claims."""
+    async with opened(url, authority.system_creds):
+        pass
+
+
 async def admit(authority: Authority, url: str, cluster: str, user: str) -> str:
     """Issue the account of a cluster's agent and hand it to the servers; the token of the agent's user.
 

