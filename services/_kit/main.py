@@ -9,7 +9,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -209,7 +209,7 @@ def run(factory: Callable[[T], AnyService], settings_type: type[T], arguments: S
         print(f"fleetlog: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
         return BAD_SETTINGS
     try:
-        _loop(_until_signal(service, settings, logger))
+        run_loop(_until_signal(service, settings, logger))
     except LogReplaced as error:
         logger.error("log replaced", reason=str(error))
         return LOG_REPLACED
@@ -223,7 +223,9 @@ def run(factory: Callable[[T], AnyService], settings_type: type[T], arguments: S
     return OK
 
 
-def _loop(main: Any) -> None:
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine on the fastest event loop there is."""
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         import uvloop
     except ImportError:
@@ -242,7 +244,6 @@ async def _until_signal(service: AnyService, settings: Settings, logger: Any) ->
         # What is alive after the start lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         logger.info("ready", position=dict(runner.projection.position))
 
     await serve(service, settings, stop, ready)

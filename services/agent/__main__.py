@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 
 from services._kit import logs
 from services._kit.flags import package_of, with_flags
 from services._kit.ids import default_instance
-from services._kit.main import BAD_SETTINGS, FAILED, OK
+from services._kit.main import BAD_SETTINGS, FAILED, OK, run_loop
 from services._kit.settings import SettingsError, load
 from services.agent.app import NAME, run_until_signal
 from services.agent.settings import AgentSettings
@@ -24,7 +23,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         print(f"fleetlog: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
         return BAD_SETTINGS
     try:
-        asyncio.run(run_until_signal(settings))
+        run_loop(run_until_signal(settings))
     except SettingsError as error:
         logger.error("settings", reason=str(error))
         return BAD_SETTINGS
