@@ -62,7 +62,9 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
 
     def __init__(self, settings: AggregatorSettings) -> None:
         self._settings = settings
-        self._pace = Pace(settings.rollup_gather, settings.rollup_interval, settings.rollup_patience)
+        self._pace = Pace(
+            settings.rollup_gather, settings.rollup_interval, settings.rollup_patience, settings.rollup_settle
+        )
         self._context: Context[AggregatorState, ObjectKey] | None = None
         self._client: KubeClient | None = None
         self._status: TemplateStatus | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, UnsetType
 
 from schemas.events.binding import BindingRequested
 from schemas.events.eviction import EvictionRequested
+from schemas.events.observed import WorkObserved
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
@@ -17,35 +19,67 @@ _NOT_YET = "waiting for the cluster to report"
 
 
 class Pace(Struct, frozen=True):
-    """How sums are paced, in seconds: what `rollup_gather`, `rollup_interval` and `rollup_patience` say."""
+    """How sums are paced, in seconds: what the settings `rollup_…` of the same names say."""
 
     gather: float
     interval: float
     patience: float
+    settle: float = 0.0
+
+
+class _Generations(Struct, rename="camel"):
+    generation: int = 0
+    observed_generation: int = 0
+
+
+_generations = msgspec.json.Decoder(_Generations).decode
 
 
 def due_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> float:
     """When a changed sum may be said: members report in bursts, and one sum can speak for a whole burst.
 
-    `slower` (1 or more) stretches the time between two sums. A stamp further ahead than what is waited for comes from
-    another clock, or from before this one was set back: it counts as long ago, and nobody waits until it has passed.
+    `slower` (1 or more) stretches the time between two sums, and how long a sum waits for what is about to be said.
+    A stamp further ahead than what is waited for comes from another clock, or from before this one was set back: it
+    counts as long ago, and nobody waits until it has passed.
     """
     last = reported.rollup
     if last is None and not reported.observed:
         rendered = [_known(work.provenance.decided_at, now + pace.patience) for work in reported.works.values()]
         return max(rendered, default=0.0) + pace.patience
     said = last.observed_position if last is not None else 0
-    unsaid = [_known(event.at, now + pace.gather) for event, seq in reported.observed.values() if seq > said]
+    more = _more_will_come(reported)
+    gather = max(pace.gather, min(pace.settle * slower, pace.patience)) if more else pace.gather
+    unsaid = [_known(event.at, now + gather) for event, seq in reported.observed.values() if seq > said]
     before = _known(last.provenance.decided_at, now + pace.interval * slower) if last is not None else 0.0
-    if len(unsaid) >= len(reported.works):
+    if not more and len(unsaid) >= len(reported.works):
         # Every member has spoken since: there is nobody left to wait for.
         return before + pace.interval * (slower - 1.0)
-    gathered = min(unsaid) + pace.gather if unsaid else 0.0
+    gathered = min(unsaid) + gather if unsaid else 0.0
     return max(gathered, before + pace.interval * slower)
 
 
 def _known(stamp: float, latest: float) -> float:
     return stamp if stamp <= latest else 0.0
+
+
+def _more_will_come(reported: Reported) -> bool:
+    """Whether a copy was not reported on yet, or its cluster is about to say what becomes of it."""
+    for cluster in reported.works:
+        entry = reported.observed.get(cluster)
+        if entry is None or _fresh(entry[0]):
+            return True
+    return False
+
+
+def _fresh(event: WorkObserved) -> bool:
+    """Whether nobody in the member has looked at what was written there: the status names an older generation."""
+    if not event.applied or isinstance(event.status, UnsetType):
+        return False
+    try:
+        seen = _generations(event.status)
+    except msgspec.MsgspecError:
+        return False
+    return seen.observed_generation < seen.generation
 
 
 def decide(state: AggregatorState, key: ObjectKey) -> StatusRolledUp | None:

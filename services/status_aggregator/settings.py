@@ -12,6 +12,8 @@ class AggregatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fie
     concurrent_writes: int = 16
     rollup_gather: float = 0.008
     """How long in seconds a report waits for those of other members, to be summed with them."""
+    rollup_settle: float = 0.06
+    """How long in seconds a report waits while another copy was not reported on or not looked at by its cluster."""
     rollup_patience: float = 1.0
     """How long in seconds nothing is said of an object that no member has reported on yet."""
     rollup_interval: float = 0.02

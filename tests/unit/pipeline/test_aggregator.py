@@ -14,7 +14,7 @@ from schemas.events.work import WorkRendered, WorkWithdrawn
 from services._kit.delivery.parts import instead_of
 from services._rules.patch import merge_difference
 from services.status_aggregator.announce import announce, bound, event_name, event_of
-from services.status_aggregator.decide import decide
+from services.status_aggregator.decide import Pace, decide, due_at
 from services.status_aggregator.early import Early
 from services.status_aggregator.state import AggregatorState, fold
 from tests.support.facts import KEY, binding, cluster, placement, template
@@ -172,3 +172,39 @@ def test_a_merge_patch_turns_one_status_into_the_other() -> None:
     after = {"replicas": 3, "nested": {"a": 1, "c": 3}, "same": [1]}
     assert merge_difference(before, after) == {"replicas": 3, "nested": {"b": None, "c": 3}, "gone": None}
     assert merge_difference(after, after) == {}
+
+
+PACE = Pace(gather=0.01, settle=0.1, interval=0.02, patience=1.0)
+
+
+def fresh(name: str, at: float, observed: int) -> WorkObserved:
+    status = Raw(msgspec.json.encode({"generation": 1, "observedGeneration": observed}))
+    return seen(name, status=status, at=at)
+
+
+def test_a_sum_is_said_as_soon_as_every_cluster_looked_at_its_copy() -> None:
+    world = started()
+    world.given(fresh("m1", 1000.0, 1), fresh("m2", 1000.05, 1))
+    assert due_at(world.state.objects[KEY], 1000.05, PACE) <= 1000.05
+
+
+def test_a_sum_waits_a_moment_for_a_cluster_that_is_about_to_say_more() -> None:
+    world = started()
+    world.given(fresh("m1", 1000.0, 1), fresh("m2", 1000.0, 0))
+    assert due_at(world.state.objects[KEY], 1000.0, PACE) == 1000.0 + PACE.settle
+    world.given(fresh("m2", 1000.02, 1))
+    assert due_at(world.state.objects[KEY], 1000.02, PACE) <= 1000.02
+
+
+def test_a_copy_that_could_not_be_written_is_not_waited_for() -> None:
+    world = started()
+    world.given(fresh("m1", 1000.0, 1), seen("m2", applied=False, message="quota exceeded", at=1000.0))
+    assert due_at(world.state.objects[KEY], 1000.0, PACE) <= 1000.0
+
+
+def test_one_report_after_a_sum_waits_for_others_of_the_same_burst() -> None:
+    world = started()
+    world.given(fresh("m1", 1000.0, 1), fresh("m2", 1000.0, 1))
+    assert world.decides() is not None
+    world.given(fresh("m1", 1000.5, 1))
+    assert due_at(world.state.objects[KEY], 1000.5, PACE) == 1000.5 + PACE.gather
