@@ -1,13 +1,14 @@
 """Manifest bytes by digest on stream BLOBS: stored once, read through a cache bounded in bytes.
 
 Secret manifests are stored encrypted, under names that only the holder of their namespace's key can compute. Only what
-is stored is cached, never what was decrypted.
+is stored is cached, never what was decrypted. Large bytes that mostly equal others are stored as what they differ in.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import sha256
 from typing import Final
 
@@ -18,6 +19,7 @@ from services._kit.log import MAX_BATCH, MAX_BATCH_BYTES, Log, NewMessage
 from services._kit.vault import Locked, Vault
 from services._rules.blob_gc import REFRESH_AFTER, TRUST
 from services._rules.secrecy import is_sealed
+from services._rules.splicing import base_of, marker, splice, whole
 
 CACHE_BYTES: Final = 16 << 20
 KNOWN_DIGESTS: Final = 65536
@@ -67,6 +69,24 @@ class Blobs:
         await self._put({digest: data for digest, data in named if not self.may_name(digest)})
         return [digest for digest, _ in named]
 
+    async def put_alike(self, base: bytes, blobs: Iterable[bytes]) -> list[str]:
+        """Store bytes that may mostly equal `base`, in short then, and `base` with them; returns their digests."""
+        name = digest_of(base)
+        named = [(digest_of(data), data) for data in blobs]
+        missing: dict[str, bytes] = {}
+        for digest, data in named:
+            if self.may_name(digest) or digest == name:
+                continue
+            short = splice(name, base, data)
+            if short is None:
+                missing[digest] = data
+                continue
+            # What short forms build on is there before them, and stays for as long as they do.
+            missing = {name: base, marker(digest, name): b"", **missing, digest: short}
+            self._keep(digest, data)
+        await self._put(missing)
+        return [digest for digest, _ in named]
+
     async def put_secret(self, namespace: str, data: bytes) -> str:
         """Store a secret manifest, encrypted; returns its digest. Raises Locked without its key, or LogError."""
         if self.vault is None:
@@ -90,7 +110,8 @@ class Blobs:
             await self._store(batch)
         for digest, data in missing.items():
             self._remember(digest, began)
-            self._keep(digest, data)
+            if data and not base_of(data):
+                self._keep(digest, data)
 
     async def get(self, digest: str) -> bytes:
         """The bytes of a digest, decrypted if need be; raises BlobMissing, Locked, or LogError without an answer."""
@@ -104,8 +125,9 @@ class Blobs:
             message = await self._log.last(blob(digest))
         if message is None:
             raise BlobMissing(0, f"no blob {digest} on stream {self._log.name}")
-        opened = self._opened(digest, message.data)
-        self._keep(digest, message.data)
+        data = await self._whole(digest, message.data)
+        opened = self._opened(digest, data)
+        self._keep(digest, data)
         return opened
 
     async def get_many(self, digests: Iterable[str]) -> dict[str, bytes]:
@@ -116,7 +138,9 @@ class Blobs:
         if absent:
             for message in await self._log.last_many(list(absent)):
                 digest = absent[message.subject]
-                found[digest] = message.data
+                # One that does not come together is as good as missing; `get` tells why.
+                with suppress(Refused):
+                    found[digest] = await self._whole(digest, message.data)
         opened: dict[str, bytes] = {}
         for digest, data in found.items():
             try:
@@ -125,6 +149,13 @@ class Blobs:
                 continue  # As good as missing; `get` tells why.
             self._keep(digest, data)
         return opened
+
+    async def _whole(self, digest: str, stored: bytes) -> bytes:
+        """Bytes that may be stored in short; raises BlobMissing without what they build on."""
+        base = base_of(stored)
+        if not base or base == digest or is_sealed(digest) or digest_of(stored) == digest:
+            return stored
+        return whole(stored, await self.get(base))
 
     def _opened(self, digest: str, data: bytes) -> bytes:
         if is_sealed(digest):

@@ -7,6 +7,7 @@ cost 110 MB and two seconds, are kept out by loading the client core below an em
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 import sys
 import tempfile
@@ -61,6 +62,7 @@ __all__ = [
 ]
 
 _READ_BUFFER = 1 << 21
+_LARGE = 1 << 20
 
 
 def client_core() -> tuple[Any, Any]:
@@ -214,7 +216,8 @@ class KubeClient:
                 method,
                 self.server + path,
                 params=params,
-                data=data,
+                # A large body is written piece by piece.
+                data=data if data is None or len(data) < _LARGE else io.BytesIO(data),
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=10),
             ) as response:

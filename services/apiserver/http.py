@@ -59,7 +59,7 @@ class Request:
         try:
             return await self.http.read()
         except web.HTTPRequestEntityTooLarge as e:
-            text = "Request entity too large: limit is exceeded"
+            text = f"Request entity too large: limit is {self.http.client_max_size} bytes"
             raise ApiError(413, "RequestEntityTooLarge", text) from e
 
     def call(self, verb: str) -> Call:

@@ -20,6 +20,7 @@ from schemas.subjects import blob
 from schemas.topology import BLOBS, FACTS, OBSERVED
 from services._kit.history import stored_at, walk
 from services._kit.log import Log, match
+from services._rules.splicing import base_of, whole
 from services.cli.log_files import Extent, Header, Record, Writer, record
 from services.cli.log_times import moment
 from services.cli.logbook import LogAccess, open_log, streams
@@ -110,7 +111,7 @@ async def _messages(logs: Mapping[str, Log], subject: str, bounds: _Bounds) -> A
 
 
 async def _blobs(log: Log, digests: list[bytes] | None) -> AsyncIterator[Record]:
-    """Manifest bytes as they stand on the log: all of them, or those of certain digests."""
+    """Manifest bytes: all as they stand on the log, or those of certain digests, each whole."""
     if digests is None:
         async for message in log.read(BLOBS.subjects):
             yield record(BLOBS.name, message.seq, message.time, message)
@@ -120,7 +121,12 @@ async def _blobs(log: Log, digests: list[bytes] | None) -> AsyncIterator[Record]
         names = [blob(digest.decode()) for digest in digests[start : start + _BLOBS_AT_ONCE]]
         found.update({message.seq: message for message in await log.last_many(names)})
     for seq in sorted(found):
-        yield record(BLOBS.name, seq, found[seq].time, found[seq])
+        message = found[seq]
+        if base := base_of(message.data):
+            # What it builds on may not be among them.
+            built_on = await log.last(blob(base))
+            message = replace(message, data=whole(message.data, built_on.data)) if built_on is not None else message
+        yield record(BLOBS.name, seq, message.time, message)
 
 
 def _bounds(choice: Choice, now: float) -> _Bounds:

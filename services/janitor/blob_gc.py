@@ -18,12 +18,14 @@ from services._kit.errors import LogError
 from services._kit.history import HISTORY
 from services._kit.log import Log
 from services._rules.blob_gc import NAMING, garbage, named
+from services._rules.splicing import bound
 
 log = structlog.get_logger("janitor.blobs")
 
 FACTS = "FACTS"
 BLOBS = "BLOBS"
-_ALL = "blob.*"
+_PREFIX = "blob."
+_ALL = f"{_PREFIX}*"
 
 
 class BlobStats(Struct):
@@ -72,7 +74,9 @@ class BlobCollector:
         """One round; how many blobs went. Raises LogError, then what is left goes in the next."""
         blobs = self._logs[BLOBS]
         looked_at = self._clock.now()
-        unnamed = set(await blobs.counts(_ALL))
+        there = await blobs.counts(_ALL)
+        bases = {blob(name) for name in bound({subject.removeprefix(_PREFIX) for subject in there})}
+        unnamed = set(there) - bases
         for stream in (FACTS, HISTORY):
             if not unnamed:
                 break

@@ -9,6 +9,7 @@ import structlog
 from msgspec import Struct
 
 from schemas.codec import Known
+from schemas.events.template import TemplateChanged
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
@@ -153,4 +154,14 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
                     # The key was dropped since: the copies are named anew.
                     context.projection.state.digest_keys.pop(effect.key.namespace, None)
         else:
-            await context.blobs.put_many(dict(effect.blobs).values())
+            await self._store_copies(effect)
+
+    async def _store_copies(self, effect: Store) -> None:
+        """Store copies of a template: in short, where they hardly differ from it."""
+        assert self._context is not None
+        blobs, state = self._context.blobs, self._context.projection.state
+        copies = dict(effect.blobs).values()
+        bound = state.objects.get(effect.key)
+        template = bound.template if bound is not None else None
+        base = state.blobs.get(template.digest) if isinstance(template, TemplateChanged) else None
+        await (blobs.put_alike(base, copies) if base is not None else blobs.put_many(copies))

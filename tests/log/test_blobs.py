@@ -73,3 +73,28 @@ async def test_bytes_under_a_wrong_name_are_refused(log):
     await log.append([NewMessage("blob.abc", b"forged")])
     with pytest.raises(Refused, match="other bytes"):
         await Blobs(log).get("abc")
+
+
+async def test_bytes_that_mostly_equal_others_are_stored_in_short_and_read_whole(log):
+    base = b"".join(digest_of(bytes([number])).encode() for number in range(250)) * 64
+    copies = [base.replace(b"0", b"-", number) for number in (1, 2)] + [b"something else"]
+    await Blobs(log).put(base)
+    digests = await Blobs(log).put_alike(base, copies)
+    assert digests == [digest_of(copy) for copy in copies]
+    assert sum([len(message.data) async for message in log.read(["blob.*"])]) < 1.01 * len(base)
+    for blobs in (Blobs(log), Blobs(log, cache_bytes=0)):
+        assert [await blobs.get(digest) for digest in digests] == copies
+        assert list((await blobs.get_many(digests)).values()) == copies
+    before = (await log.identity()).last_seq
+    assert await Blobs(log).put_alike(base, copies) == digests
+    assert await Blobs(log).put_many(copies) == digests
+    assert (await log.identity()).last_seq == before
+
+
+async def test_a_short_form_without_what_it_builds_on_is_missing(log):
+    base = b"x" * (1 << 20)
+    (digest,) = await Blobs(log).put_alike(base, [base + b"y"])
+    await log.purge(f"blob.{digest_of(base)}", (await log.identity()).last_seq)
+    with pytest.raises(BlobMissing, match=digest_of(base)):
+        await Blobs(log).get(digest)
+    assert await Blobs(log).get_many([digest]) == {}

@@ -110,3 +110,16 @@ async def test_a_batch_with_old_and_young_bytes_stores_the_old_ones_anew(logs, c
     digests = await Blobs(logs["BLOBS"], clock=clock).put_many([b"old", b"young", b"new"])
     assert (await logs["BLOBS"].identity()).last_seq == before + 2
     assert set((await Blobs(logs["BLOBS"], clock=clock).get_many(digests)).values()) == {b"old", b"young", b"new"}
+
+
+async def test_what_a_named_short_form_builds_on_stays_and_goes_after_it(logs, clock, collector):
+    base = b"x" * (1 << 20)
+    (copy,) = await Blobs(logs["BLOBS"], clock=clock).put_alike(base, [base + b"y"])
+    work = await logs["FACTS"].append([NewMessage("work.m1.configmaps._.a", event(copy))])
+    clock.advance(GRACE + 1)
+    assert await collector.collect() == 0, "nothing names the base, and it is needed"
+    assert await Blobs(logs["BLOBS"], clock=clock).get(copy) == base + b"y"
+    await logs["FACTS"].purge("work.m1.configmaps._.a", work.last)
+    assert await collector.collect() == 1
+    assert await collector.collect() == 2, "the base and the mark"
+    assert await logs["BLOBS"].counts("blob.*") == {}

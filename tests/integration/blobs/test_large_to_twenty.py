@@ -1,0 +1,247 @@
+"""A manifest of almost 1.5 MiB for twenty clusters: it lies on the log once, arrives byte for byte, and goes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.codec import encode, subject_of
+from services._kit import topology
+from services._kit.clock import ManualClock
+from services._kit.connection import Connection
+from services._kit.jetstream_log import JetStreamLog
+from services._kit.kube import ApiError, KubeClient, resource_path
+from services._kit.log import NewMessage
+from services._kit.main import serve
+from services.apiserver.call import Identity
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.server import ApiServer
+from services.apiserver.settings import Settings
+from services.apiserver.store_memory import MemoryStore
+from services.cli.crds import apply_definitions, needed_definitions
+from services.detector.app import Detector
+from services.detector.settings import DetectorSettings
+from services.executor.app import Executor
+from services.executor.settings import ExecutorSettings
+from services.janitor.blob_gc import BlobCollector
+from services.override_renderer.app import OverrideRenderer
+from services.scheduler.app import Scheduler
+from services.scheduler.settings import SchedulerSettings
+from tests.natsserver import Server
+from tests.support.facts import cluster
+
+Manifest = dict[str, Any]
+MEMBERS = [f"m{number}" for number in range(1, 21)]
+MIB = 1 << 20
+PATIENCE = 60.0
+LOG_STREAMS = ("FACTS", "OBSERVED", "HISTORY", "BLOBS", "PARKED", "EXPLAINED")
+TOKEN = secrets.token_urlsafe(16)
+PATH = resource_path("", "v1", "configmaps", "default", "large")
+
+
+async def until(what: str, look: Any, wanted: object = True) -> None:
+    """Wait until `look` answers `wanted`."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while (seen := await look()) != wanted:
+        assert asyncio.get_running_loop().time() < deadline, f"{what}: wanted {wanted!r}, last seen {seen!r}"
+        await asyncio.sleep(0.05)
+
+
+class Hub:
+    """A control plane, its services, and twenty members, all in this process; the log's server is a real one."""
+
+    def __init__(self, control: KubeClient, connection: Connection) -> None:
+        self.control = control
+        self.connection = connection
+        self.members: dict[str, KubeClient] = {}
+
+    async def stored(self) -> int:
+        """Bytes on all streams of the log, HISTORY's copies of FACTS included."""
+        total = 0
+        for name in LOG_STREAMS:
+            answer = await self.connection.request(f"$JS.API.STREAM.INFO.{name}", b"")
+            total += msgspec.json.decode(answer.data)["state"]["bytes"]
+        return total
+
+    async def held(self, field: str) -> set[str | None]:
+        """What the members hold under a key of the ConfigMap."""
+        found = await asyncio.gather(*(self._held(client, field) for client in self.members.values()))
+        return set(found)
+
+    async def _held(self, client: KubeClient, field: str) -> str | None:
+        try:
+            manifest = await client.get(PATH)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+        return str(manifest["binaryData"][field])
+
+
+async def api_server(stack: AsyncExitStack, directory: Path, registry: Registry) -> tuple[KubeClient, ApiServer, Path]:
+    tokens = {TOKEN: Identity("admin", "admin", ("system:masters",))}
+    server = ApiServer(
+        MemoryStore(), registry, Settings(data_dir=directory, tokens=tokens, tls=False, controllers=False)
+    )
+    await server.start()
+    stack.push_async_callback(server.stop)
+    kubeconfig = directory / "kubeconfig"
+    server.write_kubeconfig(kubeconfig)
+    client = await KubeClient.from_kubeconfig(kubeconfig)
+    stack.push_async_callback(client.close)
+    return client, server, kubeconfig
+
+
+async def run(stack: AsyncExitStack, service: Any, settings: Any) -> None:
+    """One service, leading from now on and until the end."""
+    stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve(service, settings, stop, ready.set_result))
+
+    async def end() -> None:
+        stop.set()
+        await task
+
+    stack.push_async_callback(end)
+    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+
+
+@pytest.fixture
+async def hub(tmp_path: Path, nats_server: Server) -> AsyncIterator[Hub]:
+    async with AsyncExitStack() as stack:
+        connection = await Connection.open(nats_server.url)
+        stack.push_async_callback(connection.close)
+        await topology.apply(connection)
+        control, _, kubeconfig = await api_server(stack, tmp_path / "control", Registry.builtin())
+        await apply_definitions(control, needed_definitions())
+        made = Hub(control, connection)
+        facts = JetStreamLog(connection, "FACTS")
+        shared = Registry.builtin()
+        await control.create(resource_path("", "v1", "namespaces"), _body("v1", "Namespace", "credentials"))
+        access = {**_object("v1", "Secret", "access"), "data": {"token": base64.b64encode(TOKEN.encode()).decode()}}
+        await control.create(resource_path("", "v1", "secrets", "credentials"), msgspec.json.encode(access))
+        for name in MEMBERS:
+            client, server, _ = await api_server(stack, tmp_path / name, shared)
+            made.members[name] = client
+            ref = {"namespace": "credentials", "name": "access"}
+            fact = cluster(name, apiEndpoint=server.url, secretRef=ref)
+            await facts.append([NewMessage(subject_of(fact), encode(fact), {})])
+        common = {"nats_url": nats_server.url, "http_port": -1}
+        path = str(kubeconfig)
+        await run(stack, Detector(s := DetectorSettings(control_kubeconfig=path, **common)), s)
+        await run(stack, Scheduler(t := SchedulerSettings(**common)), t)
+        await run(stack, OverrideRenderer(), t)
+        await run(stack, Executor(e := ExecutorSettings(control_kubeconfig=path, **common)), e)
+        yield made
+
+
+def _object(api_version: str, kind: str, name: str) -> Manifest:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
+
+
+def _body(api_version: str, kind: str, name: str) -> bytes:
+    return msgspec.json.encode(_object(api_version, kind, name))
+
+
+def large(seed: int, size: int = MIB - 1024) -> Manifest:
+    """A ConfigMap of the greatest content that Kubernetes takes, and a long annotation: 1.5 MiB of JSON."""
+    content = random.Random(seed)
+    data = base64.b64encode(content.randbytes(size)).decode()
+    manifest = _object("v1", "ConfigMap", "large")
+    manifest["metadata"]["annotations"] = {"example.com/notes": base64.b64encode(content.randbytes(100 << 10)).decode()}
+    return {**manifest, "binaryData": {"blob": data, "version": ""}}
+
+
+POLICY = {
+    **_object("policy.karmada.io/v1alpha1", "PropagationPolicy", "large"),
+    "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "large"}], "placement": {}},
+}
+
+
+async def test_a_large_manifest_lies_on_the_log_once_and_arrives_byte_for_byte(hub: Hub) -> None:
+    policies = resource_path("policy.karmada.io", "v1alpha1", "propagationpolicies", "default")
+    await hub.control.create(policies, msgspec.json.encode(POLICY))
+    manifest = large(1)
+    body = msgspec.json.encode(manifest)
+    assert 1.45 * MIB < len(body) < 1.5 * MIB
+    before = await hub.stored()
+    await hub.control.create(resource_path("", "v1", "configmaps", "default"), body)
+    await until("the ConfigMap in all members", lambda: hub.held("blob"), {manifest["binaryData"]["blob"]})
+    grown = await hub.stored() - before
+    assert grown < 1.25 * len(body), "one copy for the template and twenty clusters"
+
+    # Twenty other copies share the template's bytes: what an override changes is all that is new.
+    overrides = resource_path("policy.karmada.io", "v1alpha1", "overridepolicies", "default")
+    before = await hub.stored()
+    await hub.control.create(overrides, msgspec.json.encode(override()))
+    await until("the overridden ConfigMap", lambda: hub.held("version"), {_text(name) for name in MEMBERS})
+    assert await hub.stored() - before < 0.5 * MIB
+    assert await hub.held("blob") == {manifest["binaryData"]["blob"]}
+
+    changed = large(2)
+    before = await hub.stored()
+    await hub.control.update(PATH, msgspec.json.encode(changed))
+    await until("the changed ConfigMap", lambda: hub.held("blob"), {changed["binaryData"]["blob"]})
+    assert await hub.stored() - before < 1.5 * len(body), "one new copy"
+
+    await hub.control.delete(PATH)
+    await until("the ConfigMap gone", lambda: hub.held("blob"), {None})
+    await collected(hub)
+
+
+async def collected(hub: Hub) -> None:
+    """What the janitor does in 90 days: events end, then nothing names the bytes, then they go."""
+    logs = {name: JetStreamLog(hub.connection, name) for name in LOG_STREAMS}
+    assert (await logs["BLOBS"].counts("blob.*")) != {}
+    for stream, pattern in (("FACTS", "template.>"), ("FACTS", "work.>"), ("HISTORY", ">")):
+        await logs[stream].purge(pattern, 2**60)
+    clock = ManualClock()
+    clock.advance(await _now(logs["BLOBS"]) - clock.now() + 3 * 3600)
+    collector = BlobCollector(logs, clock, 3600.0)
+    assert await collector.collect() > 0
+    await collector.collect()
+    assert await logs["BLOBS"].counts("blob.*") == {}
+
+
+async def _now(log: JetStreamLog) -> float:
+    return max([message.time async for message in log.read([">"])])
+
+
+def _text(name: str) -> str:
+    return base64.b64encode(name.encode()).decode()
+
+
+def override() -> Manifest:
+    """Each member's copy says which it is."""
+    rules = [
+        {
+            "targetCluster": {"clusterNames": [name]},
+            "overriders": {"plaintext": [{"path": "/binaryData/version", "operator": "replace", "value": _text(name)}]},
+        }
+        for name in MEMBERS
+    ]
+    selectors = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "large"}]
+    spec = {"resourceSelectors": selectors, "overrideRules": rules}
+    return {**_object("policy.karmada.io/v1alpha1", "OverridePolicy", "large"), "spec": spec}
+
+
+async def test_what_is_over_a_limit_is_refused_with_the_limit(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        client, _, _ = await api_server(stack, tmp_path, Registry.builtin())
+        configmaps = resource_path("", "v1", "configmaps", "default")
+        with pytest.raises(ApiError, match="1048576 bytes") as refused:
+            await client.create(configmaps, msgspec.json.encode(large(1, MIB + 1)))
+        assert refused.value.status == 422
+        with pytest.raises(ApiError, match="limit is 8388608 bytes") as refused:
+            await client.create(configmaps, msgspec.json.encode(large(1, 9 * MIB)))
+        assert refused.value.status == 413

@@ -1,0 +1,65 @@
+"""Bytes that mostly equal others are written as what they differ in, and come out whole again."""
+
+from __future__ import annotations
+
+import random
+from hashlib import sha256
+
+import pytest
+
+from services._rules.splicing import WORTH, base_of, bound, marker, splice, whole
+
+BASE = random.Random(1).randbytes(2 * WORTH)
+NAME = sha256(BASE).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        BASE,
+        BASE[:-7],
+        BASE[7:],
+        BASE + b"more",
+        b"more" + BASE,
+        BASE[:1000] + b"in between" + BASE[1000:],
+        BASE[:1000] + BASE[3000:],
+        BASE[:1000] + b"instead" + BASE[3000:],
+        b"a" * WORTH + b"a" * 5,
+    ],
+)
+def test_what_is_written_in_short_comes_out_whole(data: bytes) -> None:
+    base = b"a" * (WORTH + 2) if data.startswith(b"aaaa") else BASE
+    short = splice(NAME, base, data)
+    assert short is not None
+    assert len(short) < 3000
+    assert base_of(short) == NAME
+    assert whole(short, base) == data
+
+
+def test_values_beside_one_that_changed_are_not_written_again() -> None:
+    values = [random.Random(seed).randbytes(20_000).hex().encode() for seed in range(4)]
+    base = b'{"a":"%s","b":"old","c":"%s","d":"%s","e":"%s"}' % tuple(values)
+    data = b'{"a":"%s","b":"new and longer","c":"%s","f":"new","e":"%s"}' % (values[0], values[1], values[3])
+    short = splice(NAME, base, data)
+    assert short is not None
+    assert len(short) < 300
+    assert whole(short, base) == data
+
+
+def test_what_would_not_be_short_is_left_as_it_is() -> None:
+    assert splice(NAME, BASE, random.Random(2).randbytes(2 * WORTH)) is None
+    assert splice(NAME, BASE, BASE[: WORTH - 1]) is None
+    assert splice(NAME, b"", BASE) is None
+
+
+def test_bytes_that_only_look_like_a_short_form_are_left_as_they_are() -> None:
+    for data in (b"", b'{"kind":"ConfigMap"}', b"FLD1", b"FLD1\xff\xff", b'FLD1{"a":1}'):
+        assert base_of(data) == ""
+        assert whole(data, BASE) == data
+
+
+def test_what_a_stored_short_form_builds_on_stays_with_it() -> None:
+    name, other = "a" * 64, "b" * 64
+    mark, orphan = marker(name, NAME), marker(other, NAME)
+    assert bound({name, NAME, mark}) == {mark, NAME}
+    assert bound({NAME, orphan, "like-", "like-x-y"}) == set()
