@@ -14,6 +14,7 @@ _MEMO_SIZE: Final = 400_000
 _FEWEST_ENTRIES: Final = 64
 # Beyond this many changed clusters it is cheaper to begin afresh than to carry over.
 _MOST_CHANGES: Final = 64
+_LONGEST_LOOK: Final = 1024
 _LOG_SIZE: Final = 4096
 _FEW: Final = 8
 _NAME: Final = attrgetter("name")
@@ -48,9 +49,10 @@ class _Memory:
 
     def since(self, generation: int, until: int) -> list[str] | None:
         """Clusters that changed after one generation up to another, None where that is not known or too many."""
-        if generation < self.first or until - generation > _MOST_CHANGES:
+        if generation < self.first or until - generation > _LONGEST_LOOK:
             return None
-        return self.changed[generation - self.first : until - self.first]
+        found = list(dict.fromkeys(self.changed[generation - self.first : until - self.first]))
+        return found if len(found) <= _MOST_CHANGES else None
 
 
 class ClusterIndex:
@@ -100,7 +102,7 @@ class ClusterIndex:
         if generation == self._generation:
             return cast("Value", value)
         changed = memory.since(generation, self._generation) if 0 <= generation < self._generation else None
-        value = make() if changed is None else carry_over(cast("Value", value), list(dict.fromkeys(changed)))
+        value = make() if changed is None else carry_over(cast("Value", value), changed)
         memory.keep(key, self._generation, value, len(self.clusters))
         return value
 
