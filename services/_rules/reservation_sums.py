@@ -42,6 +42,7 @@ class Sums:
 
     def __init__(self) -> None:
         self.version = 0
+        """Number of the last change, given by whoever keeps the sums."""
         self._exact: dict[Want, int] = {}
         self._coarse: dict[Want, int] = {}
         self._runs: dict[Want, _Run] = {}
@@ -55,7 +56,6 @@ class Sums:
 
     def add(self, needs: Needs, units: int) -> None:
         """Count so many units of some needs more (or less)."""
-        self.version += 1
         for want, pods in needs:
             _count(self._exact, want, units * pods)
             _count(self._coarse, coarser(want), units * pods)

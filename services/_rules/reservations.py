@@ -63,6 +63,7 @@ class Ledger:
         self._sums: dict[str, Sums] = {}
         self._settling: dict[str, set[ObjectKey]] = {}
         self._ends: list[tuple[float, ObjectKey]] = []
+        self._changes = 0
         self.changed: set[str] = set()
         """Clusters whose sums changed; whoever derives something from them takes it and clears it."""
 
@@ -98,7 +99,8 @@ class Ledger:
             if not needs:
                 return
             found = self._objects[key] = _Object()
-        found.uid, found.needs = uid, needs
+        # Of what is not asked for a fresh start knows nothing either.
+        found.uid, found.needs = uid if needs else "", needs
         self._recount(key, found, seq)
 
     def placed(self, key: ObjectKey, uid: str, targets: Iterable[TargetCluster], at: float, seq: int) -> bool:
@@ -241,7 +243,10 @@ class Ledger:
 
     def _add(self, cluster: str, needs: Needs, units: int) -> None:
         if units and needs:
-            self._of(cluster).add(needs, units)
+            sums = self._of(cluster)
+            sums.add(needs, units)
+            self._changes += 1
+            sums.version = self._changes
             self.changed.add(cluster)
 
     def _end_promise(self, key: ObjectKey, found: _Object, seq: int | None) -> None:
