@@ -111,10 +111,7 @@ class Ledger:
         self._end_promise(key, found, seq)
         found.placed_uid, found.placed_at, found.expired = uid, at, False
         found.targets = _counts(targets)
-        released = self._recount(key, found, seq)
-        if found.held:
-            heappush(self._ends, (at + LONGEST, key))
-        return released
+        return self._recount(key, found, seq)
 
     def promise(self, key: ObjectKey, targets: Iterable[TargetCluster], at: float) -> None:
         """A placement was decided and is on its way to the log."""
@@ -122,11 +119,8 @@ class Ledger:
         if found is None:
             return
         found.promised = _counts(targets)
-        before = {name: held.units for name, held in found.held.items()}
         found.placed_at, found.expired = at, False
         self._recount(key, found, None)
-        if any(held.units > before.get(name, 0) for name, held in found.held.items()):
-            heappush(self._ends, (at + LONGEST, key))
 
     def withdraw(self, key: ObjectKey) -> None:
         """The promise of an object is void: it is decided anew."""
@@ -154,6 +148,8 @@ class Ledger:
         if found.shown == counts and found.shown_uid == uid:
             return False
         found.shown_uid, found.shown = uid, counts
+        # Pods that go away long after the placement are no pods that are still to come.
+        found.expired = found.expired or at >= found.placed_at + LONGEST
         return self._recount(key, found, seq, at)
 
     def summarised(self, cluster: str, at: float) -> bool:
@@ -222,6 +218,8 @@ class Ledger:
                 heappush(self._ends, (at + self._settle, key))
             after = _Held(hidden, settling, at)
             released = released or after.units < before.units
+            if hidden > before.hidden:
+                heappush(self._ends, (found.placed_at + LONGEST, key))
             self._set(key, found, cluster, after, seq)
         return released
 

@@ -266,3 +266,26 @@ def test_many_kinds_of_pods_are_counted_in_few() -> None:
     for kind in kinds:
         sums.add(kind, -1)
     assert not sums.totals
+
+
+def test_pods_that_go_away_soon_are_held_again_and_let_go_in_time() -> None:
+    ledger = Ledger()
+    ledger.requested(key(), "u", needs(), 1)
+    given_to(ledger, {"m1": 3})
+    ledger.shown(key(), "u", [status("m1", 3)], NOW + 1, 3)
+    ledger.shown(key(), "u", [status("m1", 1)], NOW + 10, 4)
+    assert pods(ledger, "m1") == 2
+    assert ledger.since("m1", 3) == [(needs()[0][0], 2)]
+    assert ledger.expire(NOW + LONGEST)
+    assert pods(ledger, "m1") == 0
+
+
+def test_pods_that_go_away_long_after_their_placement_hold_nothing() -> None:
+    ledger = Ledger()
+    ledger.requested(key(), "u", needs(), 1)
+    given_to(ledger, {"m1": 3})
+    ledger.shown(key(), "u", [status("m1", 3)], NOW + 1, 3)
+    assert not ledger.expire(NOW + LONGEST)
+    ledger.shown(key(), "u", [status("m1", 0)], NOW + LONGEST + 60, 4)
+    assert pods(ledger, "m1") == 0
+    assert ledger.next_end() is None
