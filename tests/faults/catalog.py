@@ -14,12 +14,14 @@ from tests.faults import (
     faults_kill,
     faults_member,
     faults_network,
+    faults_poison,
     faults_restart,
     leading,
 )
 from tests.faults.ground import Ground
 from tests.faults.ground_clock import Clocks
 from tests.faults.ground_network import Faraway
+from tests.faults.ground_thousand import Thousand
 from tests.faults.ground_three import ThreeNodes
 from tests.faults.scene import Scene
 
@@ -66,6 +68,7 @@ FAULTS = (
     Fault("clock-one-service", faults_clock.one_service, Clocks, lasts=6),
     Fault("agent-partitioned", faults_network.partitioned, Faraway, lasts=135),
     Fault("agent-flapping", faults_network.flapping, Faraway, lasts=45),
+    Fault("poison-key", faults_poison.poisoned, Thousand, lasts=16),
     Fault("leader-restarted", leading.restarted, lasts=10),
     Fault("leader-killed", leading.killed, lasts=14),
     Fault("leader-frozen", leading.zombie, lasts=21),

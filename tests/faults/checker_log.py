@@ -11,10 +11,22 @@ from schemas.codec import Known, decode
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.events.work import WorkWithdrawn
 from schemas.subjects import object_key, split
-from services import detector, executor, failover, override_renderer, scheduler, status_aggregator
+from services import (
+    detector,
+    estimator,
+    executor,
+    failover,
+    override_renderer,
+    registrar,
+    scheduler,
+    status_aggregator,
+)
 from services._kit.log import Message
+from services._rules.reservations import Ledger
 from services.detector.state import DetectorState
 from services.detector.state import fold as fold_detector
+from services.estimator.state import EstimatorState
+from services.estimator.state import fold as fold_estimator
 from services.executor.state import ExecutorState
 from services.executor.state import fold as fold_executor
 from services.failover.state import FailoverState
@@ -23,6 +35,8 @@ from services.gateway.state import GatewayState
 from services.gateway.state import fold as fold_gateway
 from services.override_renderer.state import RendererState
 from services.override_renderer.state import fold as fold_renderer
+from services.registrar.state import RegistrarState
+from services.registrar.state import fold as fold_registrar
 from services.scheduler.state import SchedulerState
 from services.scheduler.state import fold as fold_scheduler
 from services.status_aggregator.state import AggregatorState
@@ -74,7 +88,7 @@ def causes(messages: Sequence[Message], since: int) -> list[str]:
     return complaints
 
 
-Fold = Callable[[Any, Message, Known], object]
+Fold = Callable[[Any, Message, Known], Iterable[object] | None]
 FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
     (
         detector.__name__,
@@ -85,8 +99,14 @@ FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
     (
         scheduler.__name__,
         SchedulerState,
-        ("binding", "cluster", "eviction", "placement"),
-        lambda state, message, event: fold_scheduler(state, message.seq, message.subject, event),
+        ("binding", "cluster", "estimate", "eviction", "placement", "rollup"),
+        lambda state, message, event: fold_scheduler(state, message.seq, message.subject, event, message.time),
+    ),
+    (
+        estimator.__name__,
+        EstimatorState,
+        ("binding", "cluster", "estimate", "eviction", "placement", "rollup"),
+        lambda state, message, event: fold_estimator(state, message.seq, message.subject, event, message.time),
     ),
     (
         failover.__name__,
@@ -105,6 +125,12 @@ FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
         ExecutorState,
         ("work", "cluster", "observed"),
         lambda state, message, event: fold_executor(state, message.seq, message.subject, event),
+    ),
+    (
+        registrar.__name__,
+        RegistrarState,
+        ("work", "cluster", "observed"),
+        lambda state, message, event: fold_registrar(state, message.seq, message.subject, event),
     ),
     (
         status_aggregator.__name__,
@@ -152,12 +178,15 @@ def folds(messages: Sequence[Message], observed: Sequence[Message]) -> list[str]
 def difference(first: Any, second: Any, where: str) -> str:
     """Where two values differ, empty when they do not; objects without an equality of their own are looked into.
 
-    Functions, private counters and caches are no state.
+    Functions, private counters and caches are no state. Of a ledger the facts count: what it holds of each object
+    depends on when its clusters told of it, and is told anew after a start.
     """
     if first is second or callable(first):
         return ""
     if type(first) is not type(second):
         return f"{where}: {type(first).__name__} and {type(second).__name__}"
+    if isinstance(first, Ledger):
+        return difference(_facts(first), _facts(second), f"{where}.facts")
     if isinstance(first, dict):
         if first.keys() != second.keys():
             return f"{where}: keys {sorted(map(str, first.keys() ^ second.keys()))[:5]}"
@@ -176,6 +205,13 @@ def difference(first: Any, second: Any, where: str) -> str:
     return next((found for pair in pairs if (found := difference(*pair))), "")
 
 
+def _facts(ledger: Ledger) -> dict[str, tuple[object, ...]]:
+    return {
+        str(key): (one.uid, one.needs, one.placed_uid, one.placed_at, dict(one.targets), one.shown_uid, dict(one.shown))
+        for key, one in ledger._objects.items()
+    }
+
+
 def relevant(
     messages: Iterable[Message], observed: Iterable[Message], aggregates: Sequence[str]
 ) -> list[tuple[Message, Known]]:
@@ -187,4 +223,6 @@ def relevant(
 def run(state: Any, read: Iterable[tuple[Message, Known]], fold: Fold) -> None:
     """Fold messages into a state."""
     for message, event in read:
-        fold(state, message, event)
+        # A fold may be a generator: it works only while it is consumed.
+        for _ in fold(state, message, event) or ():
+            pass

@@ -6,6 +6,8 @@ The log's server is no part of it: a Go program reads the kernel's clock without
 from __future__ import annotations
 
 import os
+import select
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -33,7 +35,13 @@ def up() -> None:
     from tests.faults import launching
 
     clocks = Path(os.environ.pop(_CLOCKS))
+    time.sleep = _pause
     launching.up(lambda name: {_FILE: str(_clock(clocks, name))})
+
+
+def _pause(seconds: float) -> None:
+    """Wait as time.sleep does, which libfaketime breaks: it takes an absolute monotonic time for wall time."""
+    select.select((), (), (), seconds)
 
 
 def _clock(clocks: Path, name: str) -> Path:
