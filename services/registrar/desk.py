@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -204,15 +204,10 @@ class Desk:
     async def _report(self, message: Msg) -> float:
         said = _read(message, Reported)
         reported = said.events[:MAX_REPORTS]
-        for answers in said.answers[:MAX_QUESTIONS]:
-            problem = await self._rooms.answered(answers)
-            self._stats.rooms += not problem
-            if problem:
-                self._stats.refused += 1
-                log.info("answer_refused", cluster=self._cluster, reason=problem)
+        pause = await self._take_answers(said.answers[:MAX_QUESTIONS])
         if said.waits and not reported:
             await self._rooms.wait(partial(self._hand_questions, message))
-            return self._reports.take(1 + len(said.answers), self._context.clock.monotonic())
+            return max(pause, self._reports.take(1, self._context.clock.monotonic()))
         await self._catch_up(max((event.work_seq for event in reported), default=0))
         position, now = self._context.projection.position[_FACTS], self._context.clock.now()
         refused: list[tuple[int, str]] = []
@@ -231,7 +226,20 @@ class Desk:
         self._stats.reports += len(reported) - len(refused)
         self._stats.refused += len(refused)
         await self._answer(message, msgspec.json.encode(ReportedAnswer(refused=tuple(refused))))
-        return self._reports.take(len(reported), self._context.clock.monotonic())
+        return max(pause, self._reports.take(1 + len(reported), self._context.clock.monotonic()))
+
+    async def _take_answers(self, said: Sequence[RoomAnswers]) -> float:
+        """Hand answers to who asked; what nobody asked for is paid for like a request that cannot be read."""
+        bad = 0
+        for answers in said:
+            problem = await self._rooms.answered(answers)
+            if problem:
+                bad += 1
+                log.info("answer_refused", cluster=self._cluster, reason=problem)
+        self._stats.rooms += len(said) - bad
+        self._stats.refused += bad
+        now = self._context.clock.monotonic()
+        return max(self._hellos.take(bad, now) if bad else 0.0, self._reports.take(len(said), now))
 
     async def _hand_questions(self, message: Msg, questions: tuple[RoomQuestions, ...]) -> None:
         await self._answer(message, msgspec.json.encode(ReportedAnswer(questions=questions)))
