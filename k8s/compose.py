@@ -18,7 +18,7 @@ from k8s.shared import (
     etcd_flags,
 )
 from schemas.topology import SERVICES
-from services.cli.certificates import WITH_CONTROL
+from services.cli.certificates import AGENTS, SEED, WITH_CONTROL
 from services.cli.secret_keys import READERS
 
 
@@ -33,9 +33,10 @@ def compose() -> Manifest:
             "image": "nats:2.15.1",
             "user": user,
             "command": ["-c", "/etc/nats/nats.conf", "--name", f"nats-{number}"],
-            "env_file": ["deploy/hub.env"],
             "volumes": [
                 "./k8s/nats.compose.conf:/etc/nats/nats.conf:ro",
+                # The directory, because a file that is replaced stays the old one in a container.
+                "./deploy/nats:/etc/nats/accounts:ro",
                 "./deploy/ca.crt:/tls/ca.crt:ro",
                 "./deploy/tls/nats.crt:/tls/tls.crt:ro",
                 "./deploy/tls/nats.key:/tls/tls.key:ro",
@@ -109,6 +110,7 @@ def compose() -> Manifest:
         if service == "gateway":
             entry["ports"] = [f"127.0.0.1:{API}:{API}"]
         services[dns(service)] = entry
+    services["agent"] = _agent(nats, user)
     services["prometheus"] = {
         "image": "prom/prometheus:v3.1.0",
         "volumes": ["./k8s/monitoring/prometheus.compose.yml:/etc/prometheus/prometheus.yml:ro"],
@@ -127,6 +129,38 @@ def compose() -> Manifest:
         "restart": "unless-stopped",
     }
     return {"name": "fleetlog", "services": services}
+
+
+def _agent(nats: str, user: str) -> Manifest:
+    """The agent of one pull member, by the name of its cluster in FLEETLOG_AGENT."""
+    cluster = "${FLEETLOG_AGENT:-member}"
+    return {
+        "image": IMAGE,
+        "build": ".",
+        "profiles": ["pull"],
+        "user": user,
+        "command": ["services.agent"],
+        "environment": {
+            "FLEETLOG_NATS_URL": nats,
+            "FLEETLOG_NATS_NKEY_FILE": f"{RUN}/agent/{SEED}",
+            "FLEETLOG_TLS_CA": f"{RUN}/log/ca.crt",
+            "FLEETLOG_HTTP_HOST": "0.0.0.0",
+            "FLEETLOG_HTTP_PORT": str(HTTP),
+            "FLEETLOG_AGENT_CLUSTER": cluster,
+            "FLEETLOG_AGENT_KUBECONFIG": f"{RUN}/agent/kubeconfig",
+            "FLEETLOG_AGENT_DATA_DIR": "/data",
+        },
+        "volumes": [
+            f"./deploy/ca.crt:{RUN}/log/ca.crt:ro",
+            f"./deploy/{AGENTS}/{cluster}:{RUN}/agent:ro",
+            f"./deploy/data/agent-{cluster}:/data",
+        ],
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "depends_on": {f"nats-{number}": {"condition": "service_started"} for number in range(1, NATS_NODES + 1)},
+        "restart": "unless-stopped",
+    }
 
 
 def _volumes(service: str) -> list[str]:

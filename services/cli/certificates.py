@@ -7,16 +7,20 @@ the front proxy has an authority of its own, because whoever holds one of its ce
 from __future__ import annotations
 
 import base64
+import re
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from services._rules.accounts import AgentIdentity, accounts_config
 from services._rules.constants import NAMESPACE_SYSTEM
 from services.apiserver.certs import Authority
 from services.apiserver.kubeconfig import write as write_kubeconfig
 from services.cli.gateway_setup import GATEWAY_SERVICE, VERSIONS, api_service
+from services.cli.identities import new_seed, public_key
 from services.cli.layout import HUB_USER, private_text
 from services.cli.running import Failed
 
@@ -33,6 +37,9 @@ SERVERS: Final = {
 """Servers and the names they are called by."""
 WITH_CONTROL: Final = ("cluster_monitor", "detector", "estimator", "executor", "status_aggregator")
 """Services that talk to the control plane."""
+AGENTS: Final = "agents"
+SEED: Final = "nkey.seed"
+_CLUSTER: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _MASTERS: Final = "system:masters"
 
 
@@ -41,9 +48,14 @@ def user_of(service: str) -> str:
     return f"fleetlog:{service}"
 
 
-def make(directory: Path, control: str = CONTROL) -> int:
+def made(directory: Path) -> bool:
+    """Whether a directory holds certificates already."""
+    return (directory / "authority").exists()
+
+
+def make(directory: Path, control: str = CONTROL, agents: Iterable[str] = ()) -> int:
     """Write everything into a directory that has none of it yet; raises Failed where it has."""
-    if (directory / "authority").exists():
+    if made(directory):
         raise Failed(f"{directory} holds certificates already; give another --out, or remove it to start afresh")
     from services._kit.keys import new_master_keys
 
@@ -65,15 +77,56 @@ def make(directory: Path, control: str = CONTROL) -> int:
         cert, key = authority.issue(user, groups, None)
         path = directory / "kubeconfigs" / name
         write_kubeconfig(path, server=control, name=name, ca=authority.ca_pem, cert=cert, key=key)
-    # The log's server reads the password out of its environment as a value of its language: a letter makes it a text.
+    # In Kubernetes the log's servers read it out of their environment as a value: a letter makes it a text.
     password, token = f"p{secrets.token_hex(24)}", secrets.token_urlsafe(24)
     private_text(directory / "hub.password", password)
-    private_text(directory / "hub.env", f"FLEETLOG_HUB_PASSWORD={password}\n")
     private_text(directory / "apiserver.env", f"FLEETLOG_NATS_URL={_store_url(password)}\n")
     private_text(directory / "gateway.tokens", f'{token},admin,admin,"{_MASTERS}"\n')
     new_master_keys().save(directory / "secrets-keys.json")
     private_text(directory / "aggregation.json", _aggregation(authority.ca_pem))
+    admit(directory, agents)
     return 0
+
+
+def admit(directory: Path, agents: Iterable[str]) -> None:
+    """Give agents of pull members a key each, and write the accounts of the log's servers; raises Failed.
+
+    An agent that has a key keeps it; one without has no account afterwards.
+    """
+    try:
+        password = (directory / "hub.password").read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failed(f"{directory} holds no certificates yet ({error.strerror}); make them first") from None
+    for cluster in agents:
+        if not _CLUSTER.fullmatch(cluster):
+            raise Failed(f"{cluster!r} is no name of a cluster: use at most 48 lower-case letters, digits and '-'")
+        own = directory / AGENTS / cluster
+        if not (own / SEED).exists():
+            private_text(own / SEED, new_seed())
+        private_text(own / "cluster.json", _pull_member(cluster))
+    seeds = sorted((directory / AGENTS).glob(f"*/{SEED}"))
+    known = [AgentIdentity(path.parent.name, public_key(path.read_text(encoding="utf-8"))) for path in seeds]
+    private_text(directory / "nats" / "accounts.conf", accounts_config(HUB_USER, password.strip(), known))
+
+
+def shut_out(directory: Path, agents: Iterable[str]) -> None:
+    """Take agents their keys; `admit` then writes accounts without them. Raises Failed for one that has none."""
+    for cluster in agents:
+        seed = directory / AGENTS / cluster / SEED
+        if not _CLUSTER.fullmatch(cluster) or not seed.exists():
+            raise Failed(f"no agent of {cluster!r} in {directory / AGENTS}")
+        seed.unlink()
+
+
+def _pull_member(cluster: str) -> str:
+    """The Cluster object of a pull member, for `kubectl apply`."""
+    manifest = {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": cluster},
+        "spec": {"syncMode": "Pull"},
+    }
+    return msgspec.json.format(msgspec.json.encode(manifest)).decode()
 
 
 def _aggregation(ca: bytes) -> str:

@@ -280,17 +280,26 @@ app.add_typer(secret_commands)
 app.add_typer(nats_commands)
 
 
-@app.command(epilog="Example:\n\nfleetlog certs --out deploy")
+@app.command(epilog="Examples:\n\n\b\nfleetlog certs --out deploy\nfleetlog certs --out deploy --agent member3")
 def certs(
     out: Annotated[Path, typer.Option(help="Directory to write into.")] = Path("deploy"),
     control: Annotated[str, typer.Option(help="URL of the control plane in the kubeconfigs.")] = "",
+    agent: Annotated[
+        list[str] | None, typer.Option(help="A pull member whose agent gets an account of the log; also later on.")
+    ] = None,
+    drop_agent: Annotated[list[str] | None, typer.Option(help="A pull member whose agent loses its account.")] = None,
 ) -> None:
     """Make the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect."""
     from services.cli import certificates
     from services.cli.running import Failed, fail
 
     try:
-        certificates.make(out, control or certificates.CONTROL)
+        if drop_agent:
+            certificates.shut_out(out, drop_agent)
+        if (agent or drop_agent) and certificates.made(out):
+            certificates.admit(out, agent or ())
+        else:
+            certificates.make(out, control or certificates.CONTROL, agent or ())
     except Failed as error:
         fail(str(error))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,24 +18,27 @@ from k8s import generate
 from k8s.manifests import RULES, control_plane, manifests, secrets
 from k8s.shared import HTTP, RUN, apiserver_flags, dns, etcd_flags
 from schemas.topology import SERVICES
+from services._kit.connection import Connection
 from services._kit.keys import load_master_keys
 from services._kit.settings import Settings, load, tls_context
+from services.agent.settings import AgentSettings
 from services.cli import certificates
 from services.cli.certificates import WITH_CONTROL
+from services.cli.identities import connect_agent
 from services.cli.running import Failed
 from services.cli.secret_keys import APISERVER, READERS, create
-from tests.natsserver import find_binary
+from tests.natsserver import ProcessServer, find_binary
 
 ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
-INFRASTRUCTURE = {"nats-1", "nats-2", "nats-3", "etcd", "kube-apiserver", "embedded", "prometheus", "grafana"}
+INFRASTRUCTURE = {"nats-1", "nats-2", "nats-3", "etcd", "kube-apiserver", "embedded", "agent", "prometheus", "grafana"}
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `fleetlog certs` makes."""
     directory = tmp_path_factory.mktemp("certs") / "deploy"
-    assert certificates.make(directory) == 0
+    assert certificates.make(directory, agents=["member"]) == 0
     return directory
 
 
@@ -96,8 +100,13 @@ def test_the_files_of_a_service_are_mounted_where_its_settings_look(service: str
     assert {path.split("/")[3] for path in wanted} == set(secrets(service))
 
 
+def _filled(text: str) -> str:
+    """A text of compose.yaml with the defaults of its variables."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
 def test_every_file_that_compose_mounts_is_made_or_kept(made: Path) -> None:
-    sources = {volume.split(":")[0] for entry in COMPOSE.values() for volume in entry.get("volumes", ())}
+    sources = {_filled(volume).split(":")[0] for entry in COMPOSE.values() for volume in entry.get("volumes", ())}
     sources |= {f"./{name}" for entry in COMPOSE.values() for name in entry.get("env_file", ())}
     for source in sources:
         inside = source.removeprefix("./deploy/")
@@ -180,6 +189,7 @@ def test_the_servers_of_the_log_accept_their_configuration(made: Path, tmp_path:
     }
     for name, part in (("ca.crt", "ca.crt"), ("tls.crt", "tls/nats.crt"), ("tls.key", "tls/nats.key")):
         shutil.copy(made / part, tmp_path / name)
+    shutil.copytree(made / "nats", tmp_path / "accounts")
     for text in (config, (ROOT / "k8s/nats.compose.conf").read_text()):
         path = tmp_path / "nats.conf"
         path.write_text(text.replace('"/tls/', f'"{tmp_path}/').replace('"/data"', f'"{tmp_path}/data"'))
@@ -187,6 +197,56 @@ def test_the_servers_of_the_log_accept_their_configuration(made: Path, tmp_path:
             [binary, "-t", "-c", str(path)], env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_the_agent_of_a_pull_member_finds_what_its_settings_name(made: Path) -> None:
+    entry = COMPOSE["agent"]
+    settings = load(AgentSettings, {name: _filled(value) for name, value in entry["environment"].items()})
+    assert settings.agent_cluster == "member"
+    mounted = {
+        volume.split(":")[1]: source for volume in map(_filled, entry["volumes"]) for source in [volume.split(":")[0]]
+    }
+    own = made / mounted[f"{RUN}/agent"].removeprefix("./deploy/")
+    assert (own / Path(settings.nats_nkey_file).name).read_text().startswith("SU")
+    assert Path(settings.agent_kubeconfig).parent == Path(f"{RUN}/agent")
+    assert settings.agent_data_dir in mounted
+    manifest = msgspec.json.decode((own / "cluster.json").read_bytes())
+    assert (manifest["metadata"]["name"], manifest["spec"]) == ("member", {"syncMode": "Pull"})
+    assert not any("secrets" in volume for volume in entry["volumes"])
+
+
+async def test_a_server_lets_in_the_agents_that_have_a_key_and_no_others(tmp_path: Path) -> None:
+    binary = find_binary()
+    if binary is None:
+        pytest.skip("no nats-server here")
+    directory = tmp_path / "deploy"
+    certificates.make(directory)
+    certificates.admit(directory, ["one", "two"])
+    seeds = {name: (directory / "agents" / name / "nkey.seed").read_text() for name in ("one", "two")}
+    certificates.admit(directory, ["two", "three"])
+    assert (directory / "agents/two/nkey.seed").read_text() == seeds["two"], "a key stays"
+    certificates.shut_out(directory, ["one"])
+    with pytest.raises(Failed, match="no agent of 'one'"):
+        certificates.shut_out(directory, ["one"])
+    certificates.admit(directory, [])
+    server = ProcessServer(binary, tmp_path)
+    server._config.write_text(f'{server._config.read_text()}\ninclude "deploy/nats/accounts.conf"\n')
+    server.start()
+    try:
+        password = (directory / "hub.password").read_text()
+        await (await Connection.open(server.url, user="hub", password=password)).close()
+        answer = await connect_agent(server.url, seeds["two"])
+        assert isinstance(answer, Connection), answer
+        await answer.close()
+        answer = await connect_agent(server.url, seeds["one"])
+        assert isinstance(answer, str)
+        assert "authorization" in answer.lower()
+    finally:
+        server.stop()
+    with pytest.raises(Failed, match="no name of a cluster"):
+        certificates.admit(directory, ["../elsewhere"])
+    with pytest.raises(Failed, match="make them first"):
+        certificates.admit(tmp_path / "nowhere", ["one"])
 
 
 def test_a_service_trusts_the_authority_that_was_made(made: Path) -> None:
