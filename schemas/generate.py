@@ -12,13 +12,14 @@ from typing import Any, get_args
 import msgspec
 
 from schemas.codec import UNIONS
+from schemas.explained import PlacementExplained
 from schemas.topology import STREAMS, SUBJECTS
 
 _REF = "#/$defs/{name}"
 
 
 def _members() -> list[type]:
-    found: list[type] = []
+    found: list[type] = [PlacementExplained]
     for union in UNIONS.values():
         found.extend(get_args(union) or (union,))
     return found

@@ -235,6 +235,13 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         events=("WorkObserved",),
     ),
     Subject(
+        pattern="explained.<shard>.<key>",
+        stream="EXPLAINED",
+        writer="scheduler",
+        readers=("people",),
+        events=("PlacementExplained",),
+    ),
+    Subject(
         pattern="parked.<service>",
         stream="PARKED",
         writer="the service",

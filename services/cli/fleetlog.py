@@ -210,6 +210,38 @@ def history(
     run(tell(access, target, kind, name, namespace, output, at))
 
 
+@app.command(
+    epilog="""Examples:
+
+\b
+fleetlog explain deploy/nginx
+fleetlog explain deployment nginx -n web -o wide
+fleetlog explain deploy/nginx --at 10m              # why it ran where it ran ten minutes ago
+fleetlog explain deploy/nginx -o json
+"""
+)
+def explain(
+    words: Annotated[list[str], typer.Argument(metavar="KIND NAME | KIND/NAME", help="The object.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace; the context's if empty.")] = "",
+    directory: Directory = DEFAULT_DIRECTORY,
+    nats: Nats = "",
+    kubeconfig: Kubeconfig = "",
+    output: Annotated[str, typer.Option("--output", "-o", help="wide, json or yaml.")] = "",
+    at: Annotated[str, typer.Option("--at", help="The placement at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
+) -> None:
+    """Tell why an object runs where it runs: for every cluster what refused it, or its rank, room, weight and share."""
+    from services.cli.explaining import explain as tell
+    from services.cli.kinds import one_object
+    from services.cli.running import Failed, fail, run
+
+    try:
+        kind, name = one_object(words)
+    except Failed as error:
+        fail(str(error))
+    access, target = _access(directory, nats), _control(directory, kubeconfig)
+    run(tell(access, target, kind, name, namespace, output, at))
+
+
 @app.command()
 def topology(
     output: Annotated[str, typer.Option("--output", "-o", help="json for programs.")] = "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,9 +14,12 @@ from schemas.events.placement import PlacementFailed, PlacementReleased
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
+from schemas.topology import EXPLAINED
 from services._kit.log import Message
 from services._kit.service import NOTHING, BaseService, Context, Decision
-from services.scheduler.decide import decide, waits_until
+from services.scheduler.decide import decide_and_tell, waits_until
+from services.scheduler.explain import Changed
+from services.scheduler.explain_writer import ExplanationWriter
 from services.scheduler.metrics import DecisionCounts, register
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SchedulerState, fold, forget
@@ -36,11 +39,15 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         self._context: Context[SchedulerState, ObjectKey] | None = None
         self._leading_since = 0.0
         self._decisions = DecisionCounts()
+        self._explanations: ExplanationWriter | None = None
 
     async def start(self, context: Context[SchedulerState, ObjectKey]) -> None:
         """Offer the metrics."""
         self._context = context
         projection = context.projection
+        log = context.logs.get(EXPLAINED.name)
+        if log is not None:
+            self._explanations = ExplanationWriter(log)
         register(context.metrics, projection.state, self._decisions, lambda: len(projection.dirty))
 
     async def on_leading(self) -> None:
@@ -52,6 +59,16 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         """What was on its way may never arrive: the next leader says what is placed."""
         assert self._context is not None
         self._context.projection.state.ledger.withdraw_all()
+
+    async def perform(self, effects: Sequence[object]) -> None:
+        """Explain what was decided, beside the decisions."""
+        if self._explanations is not None:
+            self._explanations.offer(item for item in effects if isinstance(item, Changed))
+
+    async def stop(self) -> None:
+        """Write the explanations that are still waiting."""
+        if self._explanations is not None:
+            await self._explanations.close()
 
     def new_state(self) -> SchedulerState:
         """An empty projection."""
@@ -87,7 +104,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         later = waits_until(state, key, now, self._scheduler_name, self._timeout, self._leading_since)
         if later is not None:
             return Decision(wake_at=later)
-        event = decide(state, key, now, self._scheduler_name)
+        event, considered = decide_and_tell(state, key, now, self._scheduler_name)
         if event is None:
             return Decision(wake_at=_again(ledger.next_end(), now)) if key in state.failed else NOTHING
         scheduled = state.objects[key]
@@ -100,7 +117,10 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
                 own["estimate"] = scheduled.estimate_seq
             ledger.promise(key, event.clusters, now)
         wake = _again(ledger.next_end(), now) if isinstance(event, PlacementFailed) else None
-        return Decision(events=(replace(event, provenance=Provenance(own=own)),), wake_at=wake)
+        effects: tuple[Changed, ...] = ()
+        if considered is not None and not isinstance(event, PlacementReleased):
+            effects = (Changed(key, event, considered),)
+        return Decision(events=(replace(event, provenance=Provenance(own=own)),), wake_at=wake, effects=effects)
 
 
 def _again(end: float | None, now: float) -> float | None:

@@ -29,6 +29,7 @@ from services._rules.scheduling.model import BindingView, Decision, Estimate, Op
 from services._rules.scheduling.outcome import outcome
 from services._rules.scheduling.read import binding_view
 from services._rules.scheduling.schedule import GroupAttempt, schedule_groups
+from services.scheduler.explain import Considered
 from services.scheduler.state import Scheduled, SchedulerState
 
 Manifest = dict[str, Any]
@@ -37,36 +38,45 @@ _OPTIONS: Final = Options(several_templates=True)
 
 def decide(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) -> PlacementEvent | None:
     """The placement that should become the latest of an object, or None when the present one stands."""
+    return decide_and_tell(state, key, now, scheduler)[0]
+
+
+def decide_and_tell(
+    state: SchedulerState, key: ObjectKey, now: float, scheduler: str
+) -> tuple[PlacementEvent | None, Considered | None]:
+    """What `decide` decides, and what it read to come to it; None where the algorithm was not run."""
     scheduled = state.objects.get(key)
     if scheduled is None:
-        return None
+        return None, None
     binding, placed = scheduled.binding, scheduled.placed
     if not isinstance(binding, BindingRequested):
         live = scheduled.placement
         if isinstance(live, PlacementDecided | PlacementFailed) and binding is not None:
-            return PlacementReleased(key=key, uid=live.uid)
-        return None
+            return PlacementReleased(key=key, uid=live.uid), None
+        return None, None
     spec = scheduled.spec
     if spec is None or not _is_ours(binding, spec, scheduler):
-        return None
+        return None, None
     targets = standing(placed, scheduled.eviction, scheduled.eviction_seq)
     status = _status(placed)
     estimates: tuple[ClusterEstimate, ...] = ()
+    considered = None
     try:
         view = binding_view(_with_targets(spec, scheduled, targets))
         why = _why(state, view, status, placed, targets)
         if why is None:
-            return None
+            return None, None
         estimates = _estimates(state, scheduled, view)
         clusters = state.with_room() if scheduled.by_room else state.clusters
         attempt = schedule_groups(clusters, view, status, _answers(estimates), _OPTIONS)
+        considered = Considered(clusters, view, status, estimates, _OPTIONS, attempt)
     except (msgspec.ValidationError, QuantityError, ValueError) as error:
         unreadable = Decision((), "Error", f"the binding cannot be read: {error}")
         attempt, why = GroupAttempt(unreadable, status.observed_affinity), "the binding changed"
     event = _outcome(binding, spec, placed, targets, attempt, why, now, scheduler)
     if event is None or not _heeds_estimates(state, scheduled):
-        return event
-    return replace(event, estimates=estimates, estimate_missed=not scheduled.answered(state.leaving))
+        return event, considered
+    return replace(event, estimates=estimates, estimate_missed=not scheduled.answered(state.leaving)), considered
 
 
 def waits_until(

@@ -9,6 +9,7 @@ from services._rules.estimation import Assumed
 from services._rules.scheduling.assignment import Plan, plans
 from services._rules.scheduling.candidates import Estimator, rank
 from services._rules.scheduling.filters import diagnosis
+from services._rules.scheduling.groups import by_region, weighed
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.model import (
     BindingView,
@@ -20,6 +21,7 @@ from services._rules.scheduling.model import (
     Peers,
     Status,
 )
+from services._rules.scheduling.placement import SpreadConstraint
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.selection import select
 
@@ -43,6 +45,8 @@ class ClusterExplanation(Struct, frozen=True, omit_defaults=True):
     room: int = 0
     selected: bool = False
     running: int = 0
+    # Replicas that run there and stay, whatever is divided besides.
+    kept: int = 0
     # Weight in the division, the exact share it stands for, and what rounding made of it.
     weight: int = 0
     share: float = 0.0
@@ -58,6 +62,15 @@ class Step(Struct, frozen=True, omit_defaults=True):
     weights: int = 0
 
 
+class Region(Struct, frozen=True, omit_defaults=True):
+    """A region as the spread constraint weighed it."""
+
+    name: str
+    clusters: int = 0
+    score: int = 0
+    chosen: bool = False
+
+
 class Explanation(Struct, frozen=True, omit_defaults=True):
     """A decision with its reasons."""
 
@@ -68,6 +81,8 @@ class Explanation(Struct, frozen=True, omit_defaults=True):
     observed_affinity: str = ""
     # Clusters that are being deleted and were not looked at.
     ignored: tuple[str, ...] = ()
+    # Empty where no constraint speaks of regions, or static weights override it.
+    regions: tuple[Region, ...] = ()
 
 
 def explain(
@@ -105,7 +120,19 @@ def explain(
         steps=tuple(_step(plan) for plan in steps),
         observed_affinity=observed,
         ignored=tuple(item.name for item in index.clusters if item.deleting),
+        regions=_regions(ranked, selected, binding),
     )
+
+
+def _regions(ranked: Sequence[Candidate], selected: Sequence[Candidate], binding: BindingView) -> tuple[Region, ...]:
+    placement = binding.placement
+    region = placement.constraints.get("region")
+    if region is None or placement.static_weighting:
+        return ()
+    chosen = {item.cluster.region for item in selected}
+    groups = weighed(by_region(ranked), binding, region, placement.constraints.get("cluster") or SpreadConstraint())
+    groups.sort(key=lambda group: (group.name not in chosen, -group.weight, group.name))
+    return tuple(Region(group.name, group.value, group.weight, group.name in chosen) for group in groups)
 
 
 def _ranked(
@@ -120,6 +147,7 @@ def _ranked(
     granted = {item.name: item.replicas for item in decision.clusters}
     weights: dict[str, int] = {}
     shares: dict[str, float] = {}
+    kept = {item.name: item.replicas for plan in steps for item in plan.base}
     for plan in steps:
         total = sum(weight for _, weight in plan.weights)
         for name, weight in plan.weights:
@@ -135,6 +163,7 @@ def _ranked(
             room=item.avail,
             selected=item.name in chosen,
             running=running.get(item.name, 0),
+            kept=kept.get(item.name, 0),
             weight=weights.get(item.name, 0),
             share=round(shares.get(item.name, 0.0), 3),
             replicas=granted.get(item.name, 0),

@@ -1,6 +1,6 @@
 """Selection by region: scores of regions, the choice among sets of regions, and their clusters (02 §3.4–3.6)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -24,16 +24,10 @@ def select_by_region(
     ranked: Sequence[Candidate], binding: BindingView, region: SpreadConstraint, cluster: SpreadConstraint
 ) -> list[Candidate]:
     """First cluster of every chosen region, then the best of the others; raises Failure of kind Error."""
-    members: dict[str, list[Candidate]] = {}
-    for item in ranked:
-        if item.cluster.region:
-            members.setdefault(item.cluster.region, []).append(item)
+    members = by_region(ranked)
     if len(members) < region.min_groups:
         raise Failure("Error", "the number of feasible region is less than spreadConstraint.MinGroups")
-    groups = [
-        Group(name, len(items), region_score(items, binding, region.min_groups, cluster.min_groups))
-        for name, items in members.items()
-    ]
+    groups = weighed(members, binding, region, cluster)
     chosen = choose_groups(groups, region.min_groups, region.max_groups, cluster.min_groups)
     if not chosen:
         raise Failure("Error", "the number of clusters is less than the cluster spreadConstraint.MinGroups")
@@ -44,6 +38,29 @@ def select_by_region(
         pool.sort(key=canonical)
         selected += pool[:missing]
     return selected
+
+
+def by_region(ranked: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    """Candidates by region, in the order of their ranking; those without a region are left out."""
+    members: dict[str, list[Candidate]] = {}
+    for item in ranked:
+        region = item.cluster.region
+        if region:
+            members.setdefault(region, []).append(item)
+    return members
+
+
+def weighed(
+    members: Mapping[str, Sequence[Candidate]],
+    binding: BindingView,
+    region: SpreadConstraint,
+    cluster: SpreadConstraint,
+) -> list[Group]:
+    """Every region with its number of clusters and its score."""
+    return [
+        Group(name, len(items), region_score(items, binding, region.min_groups, cluster.min_groups))
+        for name, items in members.items()
+    ]
 
 
 def region_score(items: Sequence[Candidate], binding: BindingView, min_regions: int, min_clusters: int) -> int:

@@ -11,6 +11,7 @@ import pytest
 from schemas import codec, generate
 from schemas.envelope import Event, Provenance, event_id
 from schemas.events.placement import PlacementDecided, TargetCluster
+from schemas.explained import PlacementExplained
 from schemas.keys import ObjectKey
 from schemas.topology import STREAMS, SUBJECTS
 
@@ -82,7 +83,7 @@ def test_generated_documents_are_not_stale() -> None:
 
 def test_every_subject_has_a_stream_and_known_events() -> None:
     patterns = {stream.name: stream.subjects for stream in STREAMS}
-    names = {kind.__name__ for kind in all_events()}
+    names = {kind.__name__ for kind in (*all_events(), PlacementExplained)}
     assert {event for subject in SUBJECTS for event in subject.events} == names
     for subject in SUBJECTS:
         first = subject.pattern.split(".")[0]

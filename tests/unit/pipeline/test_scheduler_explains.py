@@ -1,0 +1,169 @@
+"""Explanations of changed placements: every cluster accounted for, bounded in bytes, written beside the decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.codec import Known, encode, subject_of
+from schemas.events.placement import PlacementDecided, PlacementFailed
+from schemas.explained import MAX_BYTES, PlacementExplained
+from schemas.subjects import explained as explained_subject
+from schemas.topology import EXPLAINED, FACTS, HISTORY
+from services._kit.errors import StreamFull
+from services._kit.log import NewMessage
+from services._kit.memory_log import MemoryLog
+from services.cli.explaining import document, text, told_of
+from services.scheduler.decide import decide_and_tell
+from services.scheduler.explain import Changed, explained
+from services.scheduler.explain_writer import MOST_WAITING, ExplanationWriter
+from services.scheduler.state import SchedulerState, fold
+from tests.support.facts import KEY, STATIC, binding, cluster
+
+NOW = 1_793_232_000.0
+REGIONS = {
+    "replicaScheduling": {
+        "replicaSchedulingType": "Divided",
+        "replicaDivisionPreference": "Weighted",
+        "weightPreference": {"dynamicWeight": "AvailableReplicas"},
+    },
+    "spreadConstraints": [
+        {"spreadByField": "region", "minGroups": 1, "maxGroups": 1},
+        {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2},
+    ],
+}
+GROUPS = {
+    "clusterAffinities": [
+        {"affinityName": "near", "clusterNames": ["nowhere"]},
+        {"affinityName": "far", "clusterNames": ["m2"]},
+    ]
+}
+
+
+def changed(*events: Known, now: float = NOW) -> Changed:
+    state = SchedulerState()
+    for seq, event in enumerate(events, 1):
+        list(fold(state, seq, subject_of(event), event))
+    event, considered = decide_and_tell(state, KEY, now, "default-scheduler")
+    assert isinstance(event, PlacementDecided | PlacementFailed)
+    assert considered is not None
+    return Changed(KEY, event, considered)
+
+
+def told(item: Changed) -> PlacementExplained:
+    return explained(item.event, item.considered)
+
+
+def roomy(name: str, pods: int, **spec: Any) -> Known:
+    event = cluster(name, **spec)
+    manifest = msgspec.json.decode(event.manifest)
+    manifest["status"]["resourceSummary"] = {"allocatable": {"pods": str(pods)}}
+    return msgspec.structs.replace(event, manifest=msgspec.Raw(msgspec.json.encode(manifest)))
+
+
+def test_weights_shares_and_refusals_of_every_cluster_are_told() -> None:
+    found = told(changed(cluster("m1"), cluster("m2"), cluster("m3"), binding(3)))
+    assert {item.name: (item.weight, item.share) for item in found.clusters} == {"m1": (1, 1.5), "m2": (1, 1.5)}
+    assert sum(item.replicas for item in found.clusters) == 3
+    assert [(item.filter, item.count, item.names) for item in found.refused] == [("ClusterAffinity", 1, ("m3",))]
+    assert (found.steps[0].mode, found.steps[0].demand, found.steps[0].weights) == ("static weights", 3, 2)
+    assert (found.total, found.decided_at, found.strategy) == (3, NOW, "StaticWeight")
+
+
+def test_regions_are_told_with_their_scores_and_which_were_chosen() -> None:
+    found = told(
+        changed(roomy("m1", 9, region="east"), roomy("m2", 2, region="west"), cluster("m3"), binding(5, REGIONS))
+    )
+    assert {(item.name, item.chosen) for item in found.regions} == {("east", True), ("west", False)}
+    assert {item.filter for item in found.refused} == {"SpreadConstraint"}
+
+
+def test_affinity_groups_that_were_tried_in_vain_are_told() -> None:
+    found = told(changed(cluster("m1"), cluster("m2"), binding(2, GROUPS)))
+    assert [item.name for item in found.tried] == ["near"]
+    assert "0/2 clusters are available" in found.tried[0].message
+    assert found.affinity_name == "far"
+
+
+def test_a_failure_tells_what_refused_each_cluster() -> None:
+    item = changed(cluster("m3"), cluster("m4", deleting=True), binding(2))
+    found = told(item)
+    assert isinstance(item.event, PlacementFailed)
+    assert (found.error, found.ignored, found.clusters) == ("FitError", 1, ())
+    assert found.refused[0].names == ("m3",)
+
+
+@pytest.mark.parametrize("placement", [STATIC, {}, GROUPS, REGIONS])
+def test_an_explanation_of_two_thousand_clusters_with_long_names_stays_within_its_bound(placement: Any) -> None:
+    taints = [
+        [{"key": f"{'k' * 60}-{number % 900}", "value": "v" * 60, "effect": "NoSchedule"}] if number % 2 else []
+        for number in range(2000)
+    ]
+    clusters = [
+        roomy(f"{number:04}-{'x' * 240}", 5, region=f"r{number}", taints=taints[number]) for number in range(2000)
+    ]
+    found = told(changed(*clusters, binding(90, placement)))
+    assert len(msgspec.json.encode(found)) <= MAX_BYTES
+    refused = sum(item.count for item in found.refused) + found.more_reasons
+    assert len(found.clusters) + found.others + refused == found.total == 2000
+
+
+async def test_what_is_written_is_found_by_the_placement_it_belongs_to() -> None:
+    item = changed(cluster("m1"), cluster("m2"), cluster("m3"), binding(3))
+    logs = {stream.name: MemoryLog(stream) for stream in (FACTS, HISTORY, EXPLAINED)}
+    await logs[FACTS.name].append([NewMessage(subject_of(item.event), encode(item.event))])
+    writer = ExplanationWriter(logs[EXPLAINED.name])
+    writer.offer([item])
+    await writer.idle()
+    found = await told_of(logs, KEY)
+    assert found is not None
+    assert found.explanation == told(item)
+    assert document(KEY, found)["explanation"]["strategy"] == "StaticWeight"
+    shown = text(KEY, found)
+    assert (
+        "runs on m1 (2 replicas) and m2 (1 replica)" in shown or "runs on m1 (1 replica) and m2 (2 replicas)" in shown
+    )
+    assert "ClusterAffinity" in shown
+    assert "3 replicas are divided by static weights" in shown
+    assert "KEPT" in text(KEY, found, wide=True)
+
+
+async def test_a_placement_decided_since_is_not_told_with_the_reasons_of_the_one_before() -> None:
+    item, later = (changed(cluster("m1"), cluster("m2"), binding(3), now=now) for now in (NOW, NOW + 1))
+    logs = {stream.name: MemoryLog(stream) for stream in (FACTS, HISTORY, EXPLAINED)}
+    await logs[FACTS.name].append([NewMessage(subject_of(item.event), encode(item.event))])
+    await logs[FACTS.name].append([NewMessage(subject_of(later.event), encode(later.event))])
+    await logs[EXPLAINED.name].append([NewMessage(explained_subject(KEY), msgspec.json.encode(told(item)))])
+    found = await told_of(logs, KEY)
+    assert found is not None
+    assert (found.position, found.explanation) == (2, None)
+
+
+async def test_nothing_is_told_of_what_was_never_placed() -> None:
+    logs = {stream.name: MemoryLog(stream) for stream in (FACTS, HISTORY, EXPLAINED)}
+    assert await told_of(logs, KEY) is None
+
+
+class FullLog(MemoryLog):
+    """A stream that takes nothing."""
+
+    async def append(self, messages: Any, fence: Any = None) -> Any:
+        raise StreamFull(10077, "maximum bytes exceeded")
+
+
+async def test_explanations_that_find_no_place_are_counted_and_disturb_nobody() -> None:
+    writer = ExplanationWriter(FullLog(EXPLAINED))
+    writer.offer([changed(cluster("m1"), cluster("m2"), binding(3))])
+    await writer.idle()
+    assert (writer.written, writer.lost) == (0, 1)
+
+
+async def test_too_many_waiting_lose_the_oldest() -> None:
+    stream = MemoryLog(EXPLAINED)
+    writer = ExplanationWriter(stream)
+    item = changed(cluster("m1"), cluster("m2"), binding(3))
+    writer.offer([item] * (MOST_WAITING + 5))
+    await writer.idle()
+    assert (writer.written, writer.lost) == (MOST_WAITING, 5)
