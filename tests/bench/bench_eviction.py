@@ -3,8 +3,9 @@
     python tests/bench/bench_eviction.py [NUMBER]
 
 NUMBER (500) Deployments have one replica in each of two members. `requested` counts until the last object is told to
-leave, `replaced` until the last one is placed elsewhere, `drained` until the last old copy is withdrawn, which is when
-its replacement is healthy. Times are those at which the log stored the facts.
+leave, `replaced` until the last one is placed elsewhere, `healthy` until the other member reported the last replacement
+healthy, `drained` until the last old copy is withdrawn, which follows upon that. Times are those at which the log
+stored the facts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from schemas.codec import Known, decode
 from schemas.events.cluster import ClusterChanged
 from schemas.events.eviction import EvictionRequested
+from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided
 from schemas.events.work import WorkWithdrawn
 from services._kit.connection import Connection
@@ -51,18 +53,18 @@ def half_and_half() -> Manifest:
 
 
 class Facts:
-    """The log of an installation from a position on, waited for."""
+    """A stream of an installation from a position on, waited for."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, stream: str) -> None:
         self._connection = connection
-        self._log = JetStreamLog(connection, "FACTS")
+        self._log = JetStreamLog(connection, stream)
 
     @classmethod
-    async def open(cls, layout: Layout) -> Facts:
+    async def open(cls, layout: Layout, stream: str = "FACTS") -> Facts:
         """Connect to the log."""
         installation = layout.load()
         assert installation is not None
-        return cls(await Connection.open(installation.log_access, name="bench"))
+        return cls(await Connection.open(installation.log_access, name="bench"), stream)
 
     async def close(self) -> None:
         """Disconnect."""
@@ -82,7 +84,7 @@ class Facts:
                     await asyncio.sleep(0.1)
                     continue
                 async for message in self._log.read([">"], since + 1, stop):
-                    if message.subject.startswith(("cluster.", "eviction.", "placement.", "work.")):
+                    if message.subject.startswith(("cluster.", "eviction.", "observed.", "placement.", "work.")):
                         event = decode(message.subject, message.data)
                         if wanted(event):
                             found.append(message.time)
@@ -95,9 +97,14 @@ def tainted(event: Known) -> bool:
     return isinstance(event, ClusterChanged) and event.name == LEFT and b'"bench"' in bytes(event.manifest)
 
 
+def healthy(event: Known) -> bool:
+    """The fact that a replacement is healthy."""
+    return isinstance(event, WorkObserved) and event.cluster != LEFT and event.health == "Healthy"
+
+
 async def measure(layout: Layout, number: int) -> None:
     """Create, taint, and read off the log how it went."""
-    facts = await Facts.open(layout)
+    facts, reports = await Facts.open(layout), await Facts.open(layout, "OBSERVED")
     client = await KubeClient.from_kubeconfig(layout.kubeconfig(CONTROL))
     try:
         await client.create(
@@ -115,7 +122,7 @@ async def measure(layout: Layout, number: int) -> None:
         await asyncio.gather(*(create(index) for index in range(number)))
         await facts.times(before, number, lambda event: isinstance(event, PlacementDecided))
         await settled(client, number)
-        before = await facts.position()
+        before, reported = await facts.position(), await reports.position()
         path = resource_path("cluster.karmada.io", "v1alpha1", "clusters", "", LEFT)
         await client.patch(path, {"spec": {"taints": [TAINT]}})
         (began,) = await facts.times(before, 1, tainted)
@@ -126,12 +133,15 @@ async def measure(layout: Layout, number: int) -> None:
             ),
             "drained": lambda event: isinstance(event, WorkWithdrawn) and event.cluster == LEFT,
         }
-        for name, wanted in steps.items():
-            seconds = max(await facts.times(before, number, wanted)) - began
+        ends = {name: max(await facts.times(before, number, wanted)) for name, wanted in steps.items()}
+        ends["healthy"] = max(await reports.times(reported, number, healthy))
+        for name, end in sorted(ends.items(), key=lambda item: item[1]):
+            seconds = end - began
             emit(f"evictions_{name}_per_second", number / seconds, "1/s", objects=number, seconds=round(seconds, 2))
     finally:
         await client.close()
         await facts.close()
+        await reports.close()
 
 
 async def settled(client: KubeClient, number: int) -> None:
