@@ -19,6 +19,7 @@ max_payload: 8MB
 jetstream {{
   store_dir: "{store}"
   sync_interval: always
+  {jetstream}
 }}
 """
 
@@ -69,14 +70,20 @@ def wait_until_listening(port: int, patience: float = PATIENCE) -> None:
 class ProcessServer:
     """nats-server as a child process."""
 
-    def __init__(self, binary: str, directory: Path) -> None:
+    def __init__(self, binary: str, directory: Path, jetstream: str = "") -> None:
+        """`jetstream`: further settings of its store."""
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self._binary = binary
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._config = directory / "nats.conf"
-        self._config.write_text(CONFIG.format(port=self.port, store=directory / "store"))
+        self.configure(jetstream)
+
+    def configure(self, jetstream: str = "") -> None:
+        """Write the configuration for the next start."""
+        text = CONFIG.format(port=self.port, store=self._directory / "store", jetstream=jetstream)
+        self._config.write_text(text)
 
     def start(self) -> None:
         """Start, and return once it accepts connections."""
@@ -120,7 +127,7 @@ class ContainerServer:
         self.url = f"nats://127.0.0.1:{self.port}"
         directory.chmod(0o777)
         (directory / "nats.conf").write_text(
-            CONFIG.format(port=4222, store="/data/store").replace("127.0.0.1", "0.0.0.0")
+            CONFIG.format(port=4222, store="/data/store", jetstream="").replace("127.0.0.1", "0.0.0.0")
         )
         self._container = (
             DockerContainer("nats:2.15.1")

@@ -185,10 +185,15 @@ class Connection:
                 message = await future
         except TimeoutError:
             self._fruitless()
-            raise Ambiguous(f"no answer on {subject} within {timeout:g} s") from None
+            raise Ambiguous(
+                f"no answer on {subject} within {timeout:g} s: the log has no leader, or its server cannot write"
+                " (the server's own log and /healthz tell)"
+            ) from None
         if message.headers and message.headers.get("Status") == "503":
             self._fruitless()
-            raise Unavailable(f"nobody answers on {subject}: the log has no leader or does not exist")
+            raise Unavailable(
+                f"nobody answers on {subject}: the log has no leader, does not exist, or its server cannot write"
+            )
         if not subject.startswith("$JS."):
             self._fruitful()
         elif _NO_LEADER in message.data[:_HEAD]:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from nats.aio.msg import Msg
 
-from services._kit.batch import ApiError, publish_batch
+from services._kit.batch import EXPECTED_SEQ, EXPECTED_STREAM, ApiError, parse_ack, publish_batch
 from services._kit.connection import Connection
 from services._kit.errors import (
     DUPLICATE,
@@ -32,6 +32,8 @@ IDENTITY_KEY = "fleetlog-id"
 NO_MESSAGE = 10037
 NO_STREAM = 10059
 MULTI = 500
+NEVER = str(2**62)
+"""A sequence that no message has."""
 
 
 class _Config(Struct, frozen=True):
@@ -146,7 +148,21 @@ class JetStreamLog:
 
     async def last(self, subject: str) -> Message | None:
         """The last message of a subject as the stream's leader has it."""
+        if self.replicated:
+            await self._settled(subject)
         return await self._message({"last_by_subj": subject})
+
+    async def _settled(self, subject: str) -> None:
+        """Return once the leader has applied what was stored before it was elected.
+
+        One that is elected answers reads before that, but takes messages only afterwards: it is sent one that it has to
+        refuse.
+        """
+        headers = {EXPECTED_STREAM: self._name, EXPECTED_SEQ: NEVER}
+        try:
+            parse_ack(await self.connection.request(subject, b"", headers, self.timeout))
+        except ConflictError:
+            return
 
     async def get(self, seq: int) -> Message | None:
         """The message at a sequence."""
@@ -180,7 +196,7 @@ class JetStreamLog:
 
     async def last_of(self, filters: Sequence[str]) -> int:
         """Sequence of the last message that matches any of these filters, as the leader has it; 0 for none."""
-        found = await asyncio.gather(*(self.last(pattern) for pattern in filters))
+        found = await asyncio.gather(*(self._message({"last_by_subj": pattern}) for pattern in filters))
         return max((message.seq for message in found if message is not None), default=0)
 
     def pump(self, filters: Sequence[str], start: int | None = None, window: int = 4096) -> JetStreamPump:

@@ -13,6 +13,7 @@ then while nothing arrives.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +23,7 @@ from msgspec import Struct
 from nats.aio.msg import Msg
 
 from services._kit.batch import ApiError
-from services._kit.errors import LogError, LogReplaced, from_api
+from services._kit.errors import LogError, LogReplaced, Unavailable, from_api
 from services._kit.ids import Sequence as Ids
 from services._kit.log import Delivery, LogIdentity, Message
 
@@ -35,6 +36,8 @@ EXPIRES: Final = 30.0
 INACTIVE: Final = 300.0
 PULL_BYTES: Final = 8 << 20
 RETRY: Final = 0.2
+LONGEST_RETRY: Final = 2.0
+SHORT: Final = 30.0
 ASKED_AGAIN: Final = 10  # ticks without a message after which the leader is asked for a sign of life
 NANOSECOND: Final = 1_000_000_000
 
@@ -90,6 +93,7 @@ class JetStreamPump:
         self._pending = 0  # not yet received, asked for or not
         self._quiet = 0
         self._still = 0  # ticks since the last message or the leader's last answer
+        self._short_since = 0.0
         self._wanted = 0  # last message that matches, as the leader knows
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
@@ -166,6 +170,7 @@ class JetStreamPump:
 
     async def _begin(self) -> None:
         """Make a consumer behind the last message handed over; retries until the log answers."""
+        pause = RETRY
         while not self._closed:
             await self._log.connection.wait_connected()
             self._restart = False
@@ -178,7 +183,8 @@ class JetStreamPump:
                 raise
             except LogError:
                 self._restart = True
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.5, LONGEST_RETRY)
                 continue
             if not self._restart:
                 return
@@ -189,7 +195,11 @@ class JetStreamPump:
         known = self.stats.identity
         if known is not None and identity.id != known.id:
             raise LogReplaced(f"stream {self._log.name} was made anew; this process holds the state of the old one")
-        if identity.last_seq < self._position:
+        if identity.last_seq >= self._position:
+            self._short_since = 0.0
+        elif self._log.replicated and not self._short_for_long():
+            raise Unavailable("the leader of the stream has not applied yet what others stored")
+        else:
             raise LogReplaced(
                 f"stream {self._log.name} ends at {identity.last_seq}, but {self._position} was read from it before"
             )
@@ -199,6 +209,12 @@ class JetStreamPump:
             self._wanted = await self._log.last_of(self._filters)
         else:
             self._wanted = 0
+
+    def _short_for_long(self) -> bool:
+        """Whether the log has ended before what was read of it for longer than a new leader needs."""
+        now = time.monotonic()
+        self._short_since = self._short_since or now
+        return now - self._short_since > SHORT
 
     async def _create(self) -> None:
         self._buffer.clear()

@@ -13,6 +13,7 @@ import asyncio
 import base64
 import contextlib
 import itertools
+import random
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -48,6 +49,9 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 _BATCH_SECONDS = 0.0035
 _GONE = {10037, 10043}
 _ERASED_AT_ONCE = 200
+# Seconds without an answer after which a server may be cut off from its peers.
+_MOVE_AFTER = 6.0
+_APPLYING = 120
 _REFUSED = {10071, 10164, 10201, 10174}
 
 
@@ -192,7 +196,9 @@ class JetStreamStore:
         import nats
 
         options = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.25, "error_cb": _quiet} | self._options
-        self._nc = await nats.connect(self._servers, **options)
+        servers = random.sample(self._servers, len(self._servers))
+        # In turn: shuffled at every loss, the one that was left might come first again.
+        self._nc = await nats.connect(servers, **({"dont_randomize": True} | options))
         await self._ensure_stream()
         if self._sealing is not None:
             try:
@@ -626,6 +632,7 @@ class JetStreamStore:
         """Find out what became of a batch whose acknowledgement never came, for up to 30 seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 30
+        move_at = loop.time() + _MOVE_AFTER
         subject = self._subject(batch[-1].key)
         while not self._lost:
             try:
@@ -644,6 +651,10 @@ class JetStreamStore:
                 log.warning("the log does not answer", stream=self._stream, error=type(e).__name__)
             if loop.time() > deadline:
                 break
+            if loop.time() > move_at and len(self._nc.servers) > 1:
+                move_at = deadline
+                log.warning("trying another server of the log", stream=self._stream)
+                await self._nc.force_reconnect()
             await asyncio.sleep(0.25)
         for write in batch:
             write.fail(StoreUnavailable(self._lost or "the log did not confirm the write"))
@@ -652,6 +663,14 @@ class JetStreamStore:
         """Apply messages after our revision that we did not see acknowledged."""
         if until is None:
             info = await self._api("STREAM.INFO")
+            for _ in range(_APPLYING):
+                # Servers that elect a leader say so, and a new one answers before it applied what others stored.
+                code = info.get("error", {}).get("err_code")
+                short = code is None and self._replicas > 1 and info["state"]["last_seq"] < self._state.revision
+                if not short and code in (None, 10059):
+                    break
+                await asyncio.sleep(0.25)
+                info = await self._api("STREAM.INFO")
             if "error" in info or info["created"] != self._created or info["state"]["last_seq"] < self._state.revision:
                 self._lost = f"stream {self._stream} is not the one that was loaded; restart to rebuild"
                 log.error("the log was replaced", stream=self._stream)

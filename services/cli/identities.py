@@ -61,6 +61,7 @@ def server_config(layout: Layout, installation: Installation) -> Path:
         path,
         f"""# Written by fleetlog at every start and whenever an agent comes or goes.
 listen: "127.0.0.1:{installation.port("nats")}"
+http: "127.0.0.1:{installation.port("nats_http")}"
 max_payload: 8MB
 jetstream {{
   store_dir: "{layout.data("nats")}"

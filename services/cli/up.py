@@ -12,7 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from services._kit.kube import KubeClient
-from services.cli import gateway_setup, identities, scraping, secret_keys, steps, surroundings
+from services.cli import gateway_setup, identities, log_watch, scraping, secret_keys, steps, surroundings
 from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
 from services.cli.layout import CONTROL, HUB_USER, Installation, Layout, Member, agent_process, new_installation
@@ -127,7 +127,7 @@ class Installer:
         self._supervisor = Supervisor(layout)
         members = (member.name for member in installation.members)
         agents = (agent_process(member.name) for member in installation.pull_members)
-        for name in ("nats", CONTROL, *members, *SERVICES, "gateway_api", *agents):
+        for name in ("nats", "nats_http", CONTROL, *members, *SERVICES, "gateway_api", *agents):
             installation.port(name)
         layout.save(installation)
         scraping.write(layout, installation, SERVICES)
@@ -166,7 +166,7 @@ class Installer:
         sys.stderr.write(f"starting in {self.layout.directory}\n")
         preload()
         if not self.installation.nats_url:
-            self._supervisor.add_command("nats", Rank.LOG, [nats_server_binary(), "-c", str(self._nats_config())])
+            self._log_server()
         if code := self._step("log", lambda: steps.apply_streams(self.installation)):
             return code
         self._front_doors()
@@ -200,6 +200,16 @@ class Installer:
 
     def _step(self, name: str, work: object) -> int:
         return self._supervisor.run_step(lambda: steps.run_step(name, work))  # type: ignore[arg-type]  # a coroutine function
+
+    def _log_server(self) -> None:
+        layout = self.layout
+        self._supervisor.add_command("nats", Rank.LOG, [nats_server_binary(), "-c", str(self._nats_config())])
+        watch = {
+            log_watch.URL: f"http://127.0.0.1:{self.installation.port('nats_http')}/healthz",
+            log_watch.PID_FILE: str(layout.pid("nats")),
+            log_watch.STORE: str(layout.data("nats")),
+        }
+        self._supervisor.add_service("log-watch", Rank.LOG, "services.cli.log_watch", watch)
 
     def _nats_config(self) -> Path:
         layout, installation = self.layout, self.installation

@@ -11,6 +11,7 @@ from tests.faults import (
     faults_agent,
     faults_broker,
     faults_clock,
+    faults_disk,
     faults_kill,
     faults_member,
     faults_network,
@@ -20,6 +21,7 @@ from tests.faults import (
 )
 from tests.faults.ground import Ground
 from tests.faults.ground_clock import Clocks
+from tests.faults.ground_disk import SmallDisk
 from tests.faults.ground_network import Faraway
 from tests.faults.ground_thousand import Thousand
 from tests.faults.ground_three import ThreeNodes
@@ -78,5 +80,6 @@ FAULTS = (
     Fault("log-node-partitioned", faults_broker.node_partitioned, ThreeNodes, lasts=20),
     Fault("log-one-killed-one-partitioned", faults_broker.no_quorum, ThreeNodes, lasts=24),
     Fault("leader-change-two-instances", faults_broker.leader_change_two_instances, ThreeNodes, lasts=25),
+    Fault("log-disk-full", faults_disk.full, SmallDisk, lasts=20),
 )
 BY_NAME = {fault.name: fault for fault in FAULTS}

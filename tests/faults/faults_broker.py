@@ -9,7 +9,7 @@ import msgspec
 
 from services._kit.errors import LogError
 from tests.faults.ground_three import ThreeNodes
-from tests.faults.leading import leaders, ready
+from tests.faults.leading import leaders, primaries_lead, ready
 from tests.faults.scene import Scene
 from tests.natscluster import Cluster, Node
 
@@ -50,14 +50,15 @@ async def _ask(scene: Scene, call: str) -> dict[str, Any]:
 
 async def step_down(scene: Scene) -> int:
     """Have the leader of every stream and of the servers themselves step down; how many did."""
-    done = 0
     calls = [f"STREAM.LEADER.STEPDOWN.{name}" for name in await streams(scene)]
-    for call in (*calls, "META.LEADER.STEPDOWN"):
+
+    async def ask(call: str) -> bool:
         try:
-            done += bool((await _ask(scene, call)).get("success"))
+            return bool((await _ask(scene, call)).get("success"))
         except LogError:
-            continue  # It has no leader that could.
-    return done
+            return False  # It has no leader that could.
+
+    return sum(await asyncio.gather(*(ask(call) for call in (*calls, "META.LEADER.STEPDOWN"))))
 
 
 async def _changes(scene: Scene) -> None:
@@ -72,6 +73,7 @@ async def _changes(scene: Scene) -> None:
 
 async def leader_change(scene: Scene) -> None:
     """The leaders of all streams and of the cluster step down, several times under load."""
+    await primaries_lead(scene)
     before = await leaders(scene)
     await scene.under_load(lambda: _changes(scene))
     await nobody_took_over(scene, before)
@@ -87,6 +89,7 @@ async def leader_change_two_instances(scene: Scene) -> None:
 
 async def node_killed(scene: Scene) -> None:
     """kill -9 of one server, the leader of FACTS or another one; it comes back a few seconds later."""
+    await primaries_lead(scene)
     cluster = cluster_of(scene)
     victim = await _victim(scene, cluster)
 
@@ -100,6 +103,7 @@ async def node_killed(scene: Scene) -> None:
 
 async def node_partitioned(scene: Scene) -> None:
     """One server is cut off from the others for longer than an election; its clients still reach it."""
+    await primaries_lead(scene)
     cluster = cluster_of(scene)
     victim = await _victim(scene, cluster)
     silently = scene.chance.random() < 0.5
@@ -115,6 +119,7 @@ async def node_partitioned(scene: Scene) -> None:
 
 async def no_quorum(scene: Scene) -> None:
     """One server is dead and another one cut off: nothing can be stored until both are back."""
+    await primaries_lead(scene)
     cluster = cluster_of(scene)
     before = await leaders(scene)
     killed = await _victim(scene, cluster)

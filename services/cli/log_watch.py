@@ -1,0 +1,105 @@
+"""Starts the log's server of a laptop installation anew once its disk can be written again.
+
+A nats-server that failed to write stops answering for the stream, or turns JetStream off, and stays so whatever becomes
+of the disk: only a new start makes it write again. What it had acknowledged is on the disk; what it had not is sent
+again. The supervisor starts it as soon as it has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import msgspec
+from msgspec import Struct
+
+URL: Final = "FLEETLOG_LOG_HEALTH_URL"
+PID_FILE: Final = "FLEETLOG_LOG_PID_FILE"
+STORE: Final = "FLEETLOG_LOG_STORE"
+LOOK_SECONDS: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+_ROOM: Final = 4 << 20
+_SIGNS: Final = ("write error", "JetStream not enabled")
+
+
+class _Health(Struct):
+    status: str = ""
+    error: str = ""
+
+
+def complaint(url: str) -> str:
+    """Why the server cannot write any more, as its /healthz says; empty when it can, or does not run."""
+    try:
+        with urlopen(url, timeout=2):
+            return ""
+    except HTTPError as answer:
+        try:
+            error = msgspec.json.decode(answer.read(), type=_Health).error
+        except (msgspec.MsgspecError, OSError):
+            return ""
+        return error if any(sign in error for sign in _SIGNS) else ""
+    except OSError:
+        return ""
+
+
+def unwritable(store: Path) -> str:
+    """Why a few megabytes cannot be written to a directory; empty when they can."""
+    probe = store / ".writable"
+    try:
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            left = _ROOM
+            while left > 0:
+                left -= os.write(descriptor, bytes(min(left, 1 << 20)))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return str(error)
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return ""
+
+
+def end(pid_file: Path) -> int:
+    """Ask the server to end; its process id, 0 when it has ended by itself."""
+    try:
+        pid = int(pid_file.read_text(encoding="utf-8"))
+        os.kill(pid, signal.SIGTERM)
+    except (FileNotFoundError, ValueError, ProcessLookupError):
+        return 0
+    return pid
+
+
+def look(url: str, store: Path, pid_file: Path) -> tuple[str, bool]:
+    """Look once: what there is to tell, and whether the server was asked to end."""
+    why = complaint(url)
+    if not why:
+        return "", False
+    trouble = unwritable(store)
+    if trouble:
+        return f"the log's server cannot write: {why}; it is started anew once {store} takes writes ({trouble})", False
+    return f"{store} takes writes again: the log's server (process {end(pid_file)}) is started anew", True
+
+
+def main() -> int:
+    """Look for ever."""
+    url, store, pid_file = os.environ[URL], Path(os.environ[STORE]), Path(os.environ[PID_FILE])
+    told, pause = "", LOOK_SECONDS
+    while True:
+        time.sleep(pause)
+        text, ended = look(url, store, pid_file)
+        if text and text != told:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+        told = text
+        # A server that fails right after its start is not ended all the time.
+        pause = min(max(pause, LOOK_SECONDS) * 2, LONGEST_PAUSE) if ended else LOOK_SECONDS

@@ -1,0 +1,183 @@
+"""A log that three servers keep: leaders change under load, clients leave a server that is cut off, a store is full."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schemas.codec import decode
+from schemas.envelope import HEADER_EVENT_ID
+from schemas.topology import FACTS, OBSERVED, PARKED
+from services._kit import topology
+from services._kit.append import Appender
+from services._kit.connection import Connection
+from services._kit.errors import Ambiguous, LogError, Unavailable
+from services._kit.jetstream_log import JetStreamLog
+from services._kit.log import Delivery, Fence
+from services._kit.outbox import KeyedEvents
+from services._kit.project import Projection
+from tests.faults.test_log_kills import Load, all_messages, backend_on
+from tests.log.running import eventually, running
+from tests.log.toy import Toy, wanted
+from tests.natscluster import Cluster
+from tests.natsserver import ProcessServer, find_binary
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+
+STREAMS = (FACTS, OBSERVED, PARKED)
+CHANGES = 2
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Three servers with the streams on all of them."""
+    if find_binary() is None:
+        pytest.skip("no nats-server found")
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        made.start()
+        asyncio.run(_apply(made.urls))
+        yield made
+    finally:
+        made.stop()
+
+
+async def _apply(urls):
+    connection = await Connection.open(urls)
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await topology.apply(connection, STREAMS, replicas=3)
+                    return
+                except (Ambiguous, Unavailable):
+                    await asyncio.sleep(0.1)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+async def opened(cluster):
+    """Opens connections to the servers, and closes them."""
+    made = []
+
+    async def open_one(**options):
+        made.append(await Connection.open(cluster.urls, **options))
+        return made[-1]
+
+    yield open_one
+    for connection in made:
+        await connection.close()
+    cluster.heal()
+
+
+async def step_down(connection):
+    calls = [f"STREAM.LEADER.STEPDOWN.{stream.name}" for stream in STREAMS]
+    done = await asyncio.gather(*(connection.request(f"$JS.API.{call}") for call in calls), return_exceptions=True)
+    assert any(not isinstance(answer, Exception) and b'"success":true' in answer.data for answer in done)
+
+
+async def test_leaders_change_under_load(opened):
+    watching, loading = await opened(), await opened()
+    backend = backend_on(watching)
+    load = Load(backend_on(loading).logs)
+    async with running(Toy(), backend) as toy:
+        playing = asyncio.create_task(load.run())
+        for number in range(CHANGES):
+            goal = len(load.acknowledged) + 100
+            await eventually(lambda goal=goal: playing.done() or len(load.acknowledged) >= goal, f"change {number}")
+            await step_down(watching)
+        goal = len(load.acknowledged) + 100
+        await eventually(lambda: playing.done() or len(load.acknowledged) >= goal, "the load goes on")
+        load.stopped = True
+        await playing
+        await toy.until_idle(backend.facts)
+        assert toy.runner.terms == 1, "a change of the log's leaders deposes nobody"
+
+        ours = {wanted(name).subject.partition(".")[2] for name in load.acknowledged}
+        messages = [m for m in await all_messages(backend.facts) if m.subject.partition(".")[2] in ours]
+        by_seq = {message.seq: message for message in messages}
+        for name, seq in load.acknowledged.items():
+            assert by_seq[seq].subject == wanted(name).subject
+        ids = [message.headers[HEADER_EVENT_ID] for message in messages]
+        assert len(ids) == len(set(ids))
+        bindings = [message for message in messages if message.subject.startswith("binding.")]
+        placements = [message for message in messages if message.subject.startswith("placement.")]
+        assert len(bindings) == len(placements) == len(load.acknowledged)
+        fresh, everything = Projection(Toy()), await all_messages(backend.facts)
+        fresh.feed(Delivery(everything, True, everything[-1].seq))
+        assert fresh.state == toy.state
+
+
+async def test_batches_behind_one_fence_take_turns(opened):
+    """Several servers refuse the second of two batches that are under way with the same condition."""
+    log = JetStreamLog(await opened(), "FACTS")
+    lease = await log.append([wanted("turns")])
+    fence = Fence(wanted("turns").subject, lease.last)
+    appender = Appender({"FACTS": log}, "detector", lambda: fence)
+
+    def groups(batch):
+        messages = [wanted(f"turn-{batch}-{number}") for number in range(3)]
+        return [KeyedEvents(message.subject, [decode(message.subject, message.data)]) for message in messages]
+
+    outcomes = await asyncio.gather(*(appender.append(groups(batch)) for batch in range(8)))
+    stored = [positions["FACTS"] for outcome in outcomes for positions in outcome.stored.values()]
+    assert len(set(stored)) == 24
+    assert not any(outcome.parked for outcome in outcomes)
+
+
+async def test_a_client_leaves_a_server_that_is_cut_off(cluster, opened):
+    connection = await opened(move_after=0.5)
+    log = JetStreamLog(connection, "FACTS", timeout=0.5)
+    port = connection.nc.connected_url.port
+    cut_off = next(node for node in cluster.nodes if node.port == port)
+    await asyncio.to_thread(cluster.cut_off, cut_off, silently=True)
+    async with asyncio.timeout(60):
+        while connection.nc.connected_url.port == port:
+            try:
+                await log.last("lease.none")
+            except LogError:
+                await asyncio.sleep(0.05)
+        while True:
+            try:
+                await log.append([wanted("elsewhere")])
+                break
+            except LogError:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_full_store_is_told_and_waited_for(tmp_path):
+    binary = find_binary()
+    if binary is None:
+        pytest.skip("no nats-server found")
+    server = ProcessServer(binary, tmp_path, "max_file_store: 3MB")
+    server.start()
+    connection = await Connection.open(server.url)
+    try:
+        await topology.apply(connection, [FACTS])
+        log = JetStreamLog(connection, "FACTS")
+        appender = Appender({"FACTS": log}, "detector")
+        stored = {}
+
+        async def fill():
+            for number in range(80):
+                message = wanted(f"big-{number}", "m" * 50_000)
+                event = decode(message.subject, message.data)
+                outcome = await appender.append([KeyedEvents(number, [event])])
+                assert not outcome.parked
+                stored.update(outcome.stored)
+
+        filling = asyncio.create_task(fill())
+        await eventually(lambda: filling.done() or "insufficient resources" in appender.trouble)
+        assert not filling.done()
+        held = len(stored)
+        assert held == (await log.identity()).last_seq
+        server.stop()
+        server.configure("max_file_store: 1GB")
+        server.start()
+        await filling
+        assert [positions["FACTS"] for positions in stored.values()] == list(range(1, 81))
+    finally:
+        await connection.close()
+        server.stop()
