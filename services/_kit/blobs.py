@@ -75,9 +75,9 @@ class Blobs:
         named = [(digest_of(data), data) for data in blobs]
         missing: dict[str, bytes] = {}
         for digest, data in named:
-            if self.may_name(digest) or digest == name:
+            if self.may_name(digest):
                 continue
-            short = splice(name, base, data)
+            short = splice(name, base, data) if digest != name else None
             if short is None:
                 missing[digest] = data
                 continue
