@@ -20,6 +20,8 @@ from tests.faults.scene import Scene
 
 HOUR: Final = 3600
 _FAILING_SECONDS: Final = 1.0
+_QUIET_SECONDS: Final = 1.5
+"""Longer than services wait before they look at their clocks again."""
 _AGES: Final = ("<invalid>", "<unknown>")
 
 
@@ -67,6 +69,9 @@ async def _stepped(scene: Scene, names: list[str], ahead: int) -> None:
     await scene.under_load(step, at=0.4)
     scene.outcome.complaints += await scene.settle()
     scene.outcome.complaints += await _ages(scene)
+    # Once more while nothing moves: what is alive only now and then must not look dead meanwhile.
+    ground.set_clocks(names, 2 * ahead)
+    await asyncio.sleep(_QUIET_SECONDS)
     scene.fleet.kill(victim)
     await scene.nudge()
     scene.outcome.complaints += await scene.settle()
@@ -81,7 +86,7 @@ async def _stepped(scene: Scene, names: list[str], ahead: int) -> None:
         if name != victim and scene.fleet.pid(name) != pid
     ]
     what = names[0] if len(names) == 1 else f"all {len(names)} clocks"
-    scene.outcome.notes.append(f"{what} {ahead:+d} s, restarted {victim}")
+    scene.outcome.notes.append(f"{what} {ahead:+d} s twice, restarted {victim}")
 
 
 async def _unmoved(scene: Scene, before: int, restarted: set[str]) -> list[str]:
