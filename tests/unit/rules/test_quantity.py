@@ -72,7 +72,8 @@ def test_canonical_text_reads_back_to_the_same_amount(nano: int, form: str) -> N
     quantity = Quantity(nano, form)  # type: ignore[arg-type]
     again = parse(str(quantity))
     assert again.nano == nano
-    assert str(again) == str(quantity)
+    # A binary amount without a binary suffix reads as a decimal one, which may be written shorter.
+    assert str(again) == str(quantity if again.format == form else Quantity(nano, "DecimalSI"))
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["", "m", "k", "M", "Ki", "Mi", "Gi", "e3", "E-3"]))
