@@ -242,6 +242,78 @@ def explain(
     run(tell(access, target, kind, name, namespace, output, at))
 
 
+@app.command(
+    epilog="""Examples:
+
+\b
+fleetlog simulate --lose member1                        # what would move if it were gone
+fleetlog simulate --drain member1 --set-capacity member2:cpu=4
+fleetlog simulate deploy/nginx --scale deploy/nginx=10
+fleetlog simulate --label member3:tier=gold --taint member2:gpu=only:NoSchedule
+fleetlog simulate --policy nginx-propagation.yaml -o json
+"""
+)
+def simulate(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[KIND/NAME]", help="One object to tell about; else the whole fleet.")
+    ] = None,
+    lose: Annotated[list[str] | None, typer.Option(help="A cluster that is gone; may be repeated.")] = None,
+    drain: Annotated[list[str] | None, typer.Option(help="A cluster that is left by all that tolerates it not.")] = None,
+    set_capacity: Annotated[list[str] | None, typer.Option(help="CLUSTER:cpu=64,memory=256Gi,pods=500")] = None,
+    label: Annotated[list[str] | None, typer.Option(help="CLUSTER:key=value, or CLUSTER:key- to remove it.")] = None,
+    taint: Annotated[list[str] | None, typer.Option(help="CLUSTER:key=value:NoSchedule (or NoExecute).")] = None,
+    scale: Annotated[list[str] | None, typer.Option(help="KIND/NAME=REPLICAS")] = None,
+    policy: Annotated[Path | None, typer.Option(help="File with a policy in force, its placement changed.")] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of the objects; the context's if empty.")] = "",
+    directory: Directory = DEFAULT_DIRECTORY,
+    nats: Nats = "",
+    kubeconfig: Kubeconfig = "",
+    output: Annotated[str, typer.Option("--output", "-o", help="wide, json or yaml.")] = "",
+) -> None:
+    """Tell what would be placed otherwise if clusters, replicas or a policy were others; nothing is written."""
+    from services.cli.kinds import one_object
+    from services.cli.running import Failed, fail, run
+    from services.cli.simulating import Request, scaled
+    from services.cli.simulating import simulate as tell
+
+    try:
+        request = Request(
+            lose=tuple(lose or ()),
+            drain=tuple(drain or ()),
+            capacity=tuple(set_capacity or ()),
+            label=tuple(label or ()),
+            taint=tuple(taint or ()),
+            scale=tuple(map(scaled, scale or ())),
+            policy=policy,
+            only=one_object(words) if words else None,
+            namespace=namespace,
+        )
+    except Failed as error:
+        fail(str(error))
+    run(tell(_access(directory, nats), _control(directory, kubeconfig), request, output))
+
+
+@app.command(
+    epilog="""Example:
+
+\b
+fleetlog log export monday.log.gz && fleetlog replay --from monday.log.gz
+"""
+)
+def replay(
+    file: Annotated[Path, typer.Option("--from", help="A file that `fleetlog log export` wrote.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="wide, json or yaml.")] = "",
+) -> None:
+    """Decide an exported log anew with this version and print every decision that differs; ends with 1 if any does."""
+    from services.cli.replaying import replay as again
+    from services.cli.running import Failed, fail
+
+    try:
+        raise typer.Exit(again(file, output))
+    except Failed as error:
+        fail(str(error))
+
+
 @app.command()
 def topology(
     output: Annotated[str, typer.Option("--output", "-o", help="json for programs.")] = "",

@@ -42,9 +42,16 @@ def decide(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) ->
 
 
 def decide_and_tell(
-    state: SchedulerState, key: ObjectKey, now: float, scheduler: str
+    state: SchedulerState,
+    key: ObjectKey,
+    now: float,
+    scheduler: str,
+    answers: tuple[ClusterEstimate, ...] | None = None,
 ) -> tuple[PlacementEvent | None, Considered | None]:
-    """What `decide` decides, and what it read to come to it; None where the algorithm was not run."""
+    """What `decide` decides, and what it read to come to it; None where the algorithm was not run.
+
+    `answers` are used instead of the estimates in the state: those that a decision is on record with.
+    """
     scheduled = state.objects.get(key)
     if scheduled is None:
         return None, None
@@ -66,7 +73,7 @@ def decide_and_tell(
         why = _why(state, view, status, placed, targets)
         if why is None:
             return None, None
-        estimates = _estimates(state, scheduled, view)
+        estimates = _estimates(state, scheduled, view) if answers is None else answers
         clusters = state.with_room() if scheduled.by_room else state.clusters
         attempt = schedule_groups(clusters, view, status, _answers(estimates), _OPTIONS)
         considered = Considered(clusters, view, status, estimates, _OPTIONS, attempt)
