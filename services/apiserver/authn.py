@@ -1,10 +1,10 @@
-"""Authentication: bearer tokens, client certificates and impersonation headers to an identity; nobody is anonymous."""
+"""Authentication: bearer tokens, client certificates and impersonation headers to an identity."""
 
 import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -101,6 +101,8 @@ class Authenticator:
     def __init__(self, tokens: Mapping[str, Identity], accounts: ServiceAccountTokens | None = None) -> None:
         self._tokens = {t: _with_authenticated(i) for t, i in tokens.items()}
         self._accounts = accounts
+        self.bootstrap: Callable[[str, float], Identity | None] | None = None
+        """Who bears a bootstrap token."""
 
     def add_token(self, token: str, identity: Identity) -> None:
         """Accept another token."""
@@ -115,6 +117,8 @@ class Authenticator:
             if kind.lower() == "bearer":
                 token = token.strip()
                 identity = self._tokens.get(token)
+                if identity is None and self.bootstrap is not None and token.count(".") == 1:
+                    identity = self.bootstrap(token, now)
                 if identity is None and self._accounts is not None and token.count(".") == 2:
                     claims = self._accounts.check(token, now)
                     identity = from_claims(claims) if claims is not None else None

@@ -15,6 +15,7 @@ from services.apiserver import codec, status
 from services.apiserver.answers import View
 from services.apiserver.authn import Authenticator, impersonation
 from services.apiserver.authz import Access, Authorizer
+from services.apiserver.bootstrap import ANONYMOUS, INFO_PATH, confined
 from services.apiserver.call import Call, Identity
 from services.apiserver.kinds.model import Kind
 from services.apiserver.metrics import REQUEST_SECONDS, REQUESTS, WATCHERS
@@ -83,6 +84,7 @@ class HttpFace:
 
     def __init__(self, authenticator: Authenticator, authorizer: Authorizer, routes: list[Route]) -> None:
         self._authenticator = authenticator
+        self._open_info = authenticator.bootstrap is not None
         self._authorizer = authorizer
         self._routes = routes
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -123,6 +125,9 @@ class HttpFace:
         certificate = None
         if http.transport is not None and "Authorization" not in http.headers:
             certificate = http.transport.get_extra_info("peercert")
+        nobody = certificate is None and "Authorization" not in http.headers
+        if nobody and self._open_info and path == INFO_PATH and http.method == "GET":
+            return ANONYMOUS
         identity = self._authenticator.identify(http.headers, certificate, time.time())
         other = impersonation(http.headers, path)
         if other is None:
@@ -135,7 +140,7 @@ class HttpFace:
 
     async def _route(self, request: Request) -> Answer | web.StreamResponse:
         parts = split_path(request.path)
-        if not self._authorizer.allows_everything:
+        if not self._authorizer.allows_everything or confined(request.user):
             self._authorize(request, parts)
         for route in self._routes:
             answer = await route(request, parts)

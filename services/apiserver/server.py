@@ -16,6 +16,7 @@ from services.apiserver.aggregation import Aggregator, Resolver
 from services.apiserver.audit import Audit
 from services.apiserver.authn import Authenticator, ServiceAccountTokens
 from services.apiserver.authz import AlwaysAllow, Authorizer, MastersOnly
+from services.apiserver.bootstrap import BootstrapAuthentication, Confining
 from services.apiserver.call import SYSTEM_MASTERS, Identity
 from services.apiserver.certs import Authority, server_context
 from services.apiserver.deletion import Deleter
@@ -66,7 +67,10 @@ class ApiServer:
         admission.plugins += builtin_plugins(self)
         signer = ServiceAccountTokens(self._signing_key())
         self.authenticator = Authenticator(self.settings.tokens, signer)
-        authorizer: Authorizer = AlwaysAllow() if self.settings.authorization == "AlwaysAllow" else MastersOnly()
+        if self.settings.bootstrap_tokens:
+            self.authenticator.bootstrap = BootstrapAuthentication(self.objects).identify
+        inner: Authorizer = AlwaysAllow() if self.settings.authorization == "AlwaysAllow" else MastersOnly()
+        authorizer = Confining(inner)
         if self.settings.profile == "current":
             own_kind(registry)
         reviews = Reviews(self.authenticator, authorizer)

@@ -17,7 +17,8 @@ class Settings(msgspec.Struct, kw_only=True):
 
     `data_dir` holds certificates, keys and the kubeconfig. `controllers` turns the built-in namespace lifecycle and the
     garbage collector on. `track_fields` off leaves managedFields out until an object is first applied. `aggregate` maps
-    group/version to the URL of the server that answers for it.
+    group/version to the URL of the server that answers for it. `public_url` is where members reach this server; empty:
+    where it listens. `bootstrap_tokens` lets their bearers in and publishes cluster-info.
     """
 
     data_dir: Path | None = None
@@ -31,6 +32,8 @@ class Settings(msgspec.Struct, kw_only=True):
     aggregate: dict[str, str] = {}
     service_cidr: str = "10.96.0.0/16"
     kubeconfig: Path | None = None
+    public_url: str = ""
+    bootstrap_tokens: bool = False
     max_body: int = 8 * 1024 * 1024
     profile: str = "current"
     track_fields: bool = True
@@ -76,6 +79,8 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         aggregate=aggregate,
         service_cidr=text("SERVICE_CIDR", "10.96.0.0/16"),
         kubeconfig=Path(text("KUBECONFIG")) if text("KUBECONFIG") else None,
+        public_url=text("PUBLIC_URL"),
+        bootstrap_tokens=flag(environ, "BOOTSTRAP_TOKENS", default=True),
         profile=text("PROFILE", "current"),
         track_fields=flag(environ, "TRACK_FIELDS", default=True),
     )

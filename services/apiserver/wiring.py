@@ -6,6 +6,7 @@ from services.apiserver import aggregation, definitions
 from services.apiserver.admission import Plugin
 from services.apiserver.allocating import ServiceAllocator
 from services.apiserver.answers import TableOf
+from services.apiserver.bootstrap import AgentRequests, ClusterInfo, info_kubeconfig
 from services.apiserver.call import now
 from services.apiserver.csr import CertificateRequests
 from services.apiserver.garbage import GarbageCollector
@@ -42,7 +43,7 @@ def builtin_plugins(server: "ApiServer") -> list[Plugin]:
         return lambda *_: None
 
     server.webhooks = Webhooks(server.store, server.registry, server.front_proxy_context, resolver)
-    return [LimitRanger(server.store), CertificateRequests(), server.webhooks]
+    return [LimitRanger(server.store), CertificateRequests(), AgentRequests(), server.webhooks]
 
 
 def builtin_controllers(server: "ApiServer") -> list[Any]:
@@ -64,9 +65,17 @@ def builtin_controllers(server: "ApiServer") -> list[Any]:
         server.aggregator = aggregator
         found.append(aggregator)
     if server.settings.controllers:
+        if server.settings.bootstrap_tokens:
+            found.append(ClusterInfo(server.objects, server.local, lambda: _info(server)))
         found.append(NamespaceController(server.objects, server.deleter))
         found.append(GarbageCollector(server.objects, server.deleter))
     return found
+
+
+def _info(server: "ApiServer") -> str:
+    """What cluster-info says of this server."""
+    ca = server.authority.ca_pem if server.authority is not None else b""
+    return info_kubeconfig(server.settings.public_url or server.url, ca)
 
 
 def table_of() -> TableOf:

@@ -10,6 +10,7 @@ import typer
 
 from services.cli.membership_commands import app as membership_commands
 from services.cli.options import Before, ClusterName, DryRun, KarmadaContext, Kubeconfig, listed, target_of
+from services.cli.registering_commands import app as registering_commands
 
 app = typer.Typer(
     name="karmadactl",
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 
 app.add_typer(membership_commands)
+app.add_typer(registering_commands)
 
 
 @app.callback()

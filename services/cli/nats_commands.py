@@ -113,3 +113,35 @@ def revoke(
         return 0
 
     run(end())
+
+
+@app.command(
+    "sign",
+    epilog="""Examples:
+
+\b
+fleetlog nats sign --kubeconfig cp.yaml --out /etc/fleetlog/nats-auth     # runs until it is stopped
+fleetlog nats sign --once                                                # those that wait now
+""",
+)
+def sign(
+    kubeconfig: Annotated[str, typer.Option("--kubeconfig", help="Kubeconfig of the control plane.")] = "",
+    nats: Annotated[str, typer.Option("--nats", help="URLs of the servers; those of `init` if empty.")] = "",
+    once: Annotated[bool, typer.Option("--once", help="Answer those that wait now, and end.")] = False,
+    out: _AUTH = None,
+    directory: _DIR = Path(".fleetlog"),
+) -> None:
+    """Give agents that `karmadactl register` asks for their identity, and enter their clusters."""
+    from services.cli.authority import Authority
+    from services.cli.control import Target
+    from services.cli.layout import CONTROL, Layout
+    from services.cli.running import Failed, fail, run
+    from services.cli.signing import sign as work
+
+    own = Layout(directory).kubeconfig(CONTROL)
+    try:
+        authority = Authority(_place(out, directory))
+        url = nats or authority.book().url
+    except Failed as error:
+        fail(str(error))
+    run(work(Target(kubeconfig or (str(own) if own.is_file() else "")), authority, url, once=once))
