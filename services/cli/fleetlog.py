@@ -258,7 +258,9 @@ def simulate(
         list[str] | None, typer.Argument(metavar="[KIND/NAME]", help="One object to tell about; else the whole fleet.")
     ] = None,
     lose: Annotated[list[str] | None, typer.Option(help="A cluster that is gone; may be repeated.")] = None,
-    drain: Annotated[list[str] | None, typer.Option(help="A cluster that is left by all that tolerates it not.")] = None,
+    drain: Annotated[
+        list[str] | None, typer.Option(help="A cluster that is left by all that tolerates it not.")
+    ] = None,
     set_capacity: Annotated[list[str] | None, typer.Option(help="CLUSTER:cpu=64,memory=256Gi,pods=500")] = None,
     label: Annotated[list[str] | None, typer.Option(help="CLUSTER:key=value, or CLUSTER:key- to remove it.")] = None,
     taint: Annotated[list[str] | None, typer.Option(help="CLUSTER:key=value:NoSchedule (or NoExecute).")] = None,
