@@ -21,6 +21,7 @@ from schemas.events.parked import KeyParked
 from services._kit import fault_points
 from services._kit.clock import Clock, SystemClock
 from services._kit.errors import Ambiguous, Conflict, Duplicate, FenceLost, LogError, Refused, StreamFull, Unavailable
+from services._kit.guard import Guard
 from services._kit.log import MAX_BATCH, MAX_BATCH_BYTES, Appended, Fence, Log, NewMessage
 from services._kit.outbox import KeyedEvents, Piece, pack, split
 
@@ -62,6 +63,7 @@ class Appender(Generic[K]):
         last_seq_of: Callable[[str], int] | None = None,
         clock: Clock | None = None,
         observe: Callable[[int, float], None] | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.stats = AppendStats()
         self.trouble = ""
@@ -73,6 +75,7 @@ class Appender(Generic[K]):
         self._last_seq_of = last_seq_of
         self._clock = clock or SystemClock()
         self._observe = observe
+        self._guard = guard
 
     async def append(self, groups: Sequence[KeyedEvents[K]]) -> Outcome[K]:
         """Store the events of many keys; returns once each is stored or parked.
@@ -150,6 +153,9 @@ class Appender(Generic[K]):
                     stored = await self._find(log, messages)
                     if stored is not None:
                         return self._done(messages, stored, began)
+                if fence is None and self._guard is not None and not self._guard.holds:
+                    # No fence of the log stops what a leader that was replaced says beside FACTS.
+                    await self._guard.wait()
                 fault_points.reach("before_append")
                 appended = await log.append(messages, fence)
                 fault_points.reach("after_append")

@@ -19,6 +19,9 @@ class Bus(Protocol):
     async def publish(self, subject: str, data: bytes) -> None:
         """Send to whoever listens; raises LogError when it cannot be sent."""
 
+    async def deliver(self, subject: str, data: bytes) -> bool:
+        """Send, and wait until it is on its way to whoever listens; false when nobody knows whether it is."""
+
     async def subscribe(self, subject: str, listener: Listener) -> None:
         """Hear everything published on a subject from now on."""
 
@@ -33,6 +36,13 @@ class NatsBus:
         """Send to whoever listens; silently nothing while disconnected, since a late heartbeat is a lie."""
         if self._connection.is_connected:
             await self._connection.publish(subject, data)
+
+    async def deliver(self, subject: str, data: bytes) -> bool:
+        """Send, and wait until the server has it; false while disconnected or without its answer."""
+        if not self._connection.is_connected:
+            return False
+        await self._connection.publish(subject, data)
+        return await self._connection.flushed()
 
     async def subscribe(self, subject: str, listener: Listener) -> None:
         """Hear everything published on a subject from now on."""
@@ -53,6 +63,11 @@ class MemoryBus:
         """Call every listener."""
         for listener in list(self._listeners[subject]):
             listener(data)
+
+    async def deliver(self, subject: str, data: bytes) -> bool:
+        """Call every listener."""
+        await self.publish(subject, data)
+        return True
 
     async def subscribe(self, subject: str, listener: Listener) -> None:
         """Hear everything published on a subject from now on."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import ConnectionClosedError, MaxPayloadError, OutboundBufferLimitError
+from nats.errors import Error as NatsError
 
 from services._kit.errors import Ambiguous, TooLarge, Unavailable
 
@@ -168,6 +169,14 @@ class Connection:
             future.cancel()
             raise
         return future
+
+    async def flushed(self, timeout: float = 1.0) -> bool:
+        """Whether the server has told that everything sent until now has reached it."""
+        try:
+            await self.nc.flush(timeout=max(1, round(timeout)))
+        except (NatsError, OSError, asyncio.InvalidStateError):
+            return False
+        return self.is_connected
 
     async def request(
         self, subject: str, data: bytes = b"", headers: Mapping[str, str] | None = None, timeout: float = 5.0

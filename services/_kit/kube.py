@@ -23,6 +23,8 @@ import aiohttp
 import msgspec
 
 from services._kit import fault_points
+from services._kit.errors import FenceLost
+from services._kit.guard import Guard
 from services._kit.kube_api import (
     JSON,
     JSON_PATCH,
@@ -31,6 +33,7 @@ from services._kit.kube_api import (
     ApiError,
     ApiResource,
     Manifest,
+    NotLeading,
     Status,
     Unreachable,
     WatchEvent,
@@ -52,6 +55,7 @@ __all__ = [
     "ApiResource",
     "KubeClient",
     "Manifest",
+    "NotLeading",
     "Unreachable",
     "WatchEvent",
     "client_core",
@@ -89,6 +93,19 @@ def client_core() -> tuple[Any, Any]:
     return import_module(f"{name}.client.configuration").Configuration, import_module(f"{name}.config.kube_config")
 
 
+class _Request(aiohttp.ClientRequest):
+    """A request that asks the guard of its client at the last moment: it has its connection, nothing was written."""
+
+    client: KubeClient
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Send it once it may be sent; raises FenceLost when it never will be."""
+        guard = self.client.guard
+        if guard is not None and self.method != "GET" and not guard.holds:
+            await guard.wait()
+        return await super().send(conn)
+
+
 class KubeClient:
     """A session with one endpoint. Close it when done."""
 
@@ -102,6 +119,8 @@ class KubeClient:
         self._session: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._configuration: Any = None
+        self.guard: Guard | None = None
+        """Asked before every request that changes something; None: everything may be sent."""
 
     @classmethod
     async def from_kubeconfig(
@@ -168,6 +187,7 @@ class KubeClient:
         )
         return aiohttp.ClientSession(
             connector=connector,
+            request_class=type("Request", (_Request,), {"client": self}),
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             read_bufsize=_READ_BUFFER,
@@ -203,7 +223,8 @@ class KubeClient:
     ) -> bytes:
         """Send one request and return the answer's bytes.
 
-        Raises ApiError for a refusal and Unreachable when no answer came within `timeout` seconds.
+        Raises ApiError for a refusal, Unreachable when no answer came within `timeout` seconds, and NotLeading (an
+        Unreachable) when the guard let nothing through: then it was not sent.
         """
         headers = {"Accept": accept, **await self._identity()}
         data = encode(body) if isinstance(body, dict) else body
@@ -227,6 +248,8 @@ class KubeClient:
                 if method != "GET":
                     fault_points.reach("after_act")
                 return answer
+        except FenceLost as error:
+            raise NotLeading(f"{method} {self.server}{path} was not sent: {error}") from error
         except TimeoutError as error:
             raise Unreachable(f"{method} {self.server}{path}: no answer within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:

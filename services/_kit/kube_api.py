@@ -30,6 +30,10 @@ class Unreachable(Exception):
     """The endpoint gave no answer; nothing is known about the outcome of a write."""
 
 
+class NotLeading(Unreachable):
+    """The request was not sent: another instance leads now."""
+
+
 class WatchEvent(Struct, frozen=True):
     """One line of a watch stream."""
 

@@ -3,6 +3,10 @@
 The position of LeaseTaken fences every batch of the leader. A standby takes over when it heard no heartbeat for a while
 and got answers from the log during all of that time: when the log itself is silent, nobody is deposed. The leader says
 goodbye when it stops, and an instance that finds its own name in the last LeaseTaken does not wait for itself.
+
+What goes elsewhere than to the log knows no such fence. The leader therefore counts, on its own clock, from the moment
+before it sent the last heartbeat that is known to have reached the server: its term ends before anybody takes over,
+also while it stands still. A term that ran out holds again only after two heartbeats and a look at the log.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ from services._kit.log import Fence, Log, Message, NewMessage
 
 INTERVAL: Final = 0.3
 TAKEOVER_AFTER: Final = 2.0
+HELD: Final = 0.8
+"""Share of the time until a standby takes over in which the leader trusts its last heartbeat."""
 
 
 class Beat(Struct, omit_defaults=True):
@@ -73,11 +79,25 @@ class Lease:
         self._silent_since = 0.0
         self._resigned = False
         self._stopping = False
+        self._until = 0.0
+        """End of the term on the monotonic clock."""
+        self._checked = False
+        """Whether one heartbeat went through since the term ran out."""
+        self._news = asyncio.Event()
 
     @property
     def is_leader(self) -> bool:
         """Whether this instance may append, as far as it knows."""
         return self.seq > 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether nobody else can lead right now."""
+        return self.seq > 0 and self._clock.monotonic() < self._until
+
+    async def news(self) -> None:
+        """Return after the next heartbeat that went through, or the next change of leadership."""
+        await self._news.wait()
 
     def fence(self) -> Fence | None:
         """The condition of every batch; None when this instance does not lead."""
@@ -139,7 +159,34 @@ class Lease:
                 return
 
     async def _beat(self) -> None:
-        await self._bus.publish(heartbeat(self.service), msgspec.json.encode(Beat(self.instance, self.seq)))
+        seq, since = self.seq, self._clock.monotonic()
+        heard = await self._bus.deliver(heartbeat(self.service), msgspec.json.encode(Beat(self.instance, seq)))
+        if not heard or self.seq != seq:
+            return
+        if not self.holds and not await self._still_ours():
+            return
+        if self.seq == seq:
+            self._hold(since)
+
+    async def _still_ours(self) -> bool:
+        """Whether a term that ran out goes on: standbys heard of us again, and the log knows of nobody else."""
+        last = await self._log.last(self.subject)
+        if last is not None and last.seq > self.seq:
+            self.known = max(self.known, last.seq)
+            self.lost("another instance took the lease")
+            return False
+        # A standby that had already decided to take over is given one interval to be seen.
+        checked, self._checked = self._checked, True
+        return checked
+
+    def _hold(self, since: float) -> None:
+        self._until = since + self.takeover_after * HELD
+        self._checked = False
+        self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def _stand_by(self, first: bool) -> None:
         if self._stopping:
@@ -175,6 +222,7 @@ class Lease:
             {HEADER_EVENT_ID: name, HEADER_PRODUCER: f"{self.service}/{self.instance}"},
             expect_last=expected,
         )
+        since = self._clock.monotonic()
         try:
             seq = (await self._log.append([message])).last
         except Conflict:
@@ -189,6 +237,7 @@ class Lease:
         if self._stopping or seq < self.known:
             return
         self.seq = self.known = seq
+        self._hold(since)
         self._tell(reason)
         await self._beat()
 
@@ -224,3 +273,4 @@ class Lease:
             self._on_change(self.is_leader, reason)
         self._changed.set()
         self._changed = asyncio.Event()
+        self._wake()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from collections.abc import MutableMapping
@@ -38,6 +39,20 @@ def configure(service: str, instance: str, level: str = "info", stream: BinaryIO
     )
     logging.getLogger("nats").setLevel(logging.CRITICAL)
     return structlog.get_logger(service=service, instance=instance)
+
+
+def tell_strays(loop: asyncio.AbstractEventLoop, logger: Any) -> None:
+    """Log what nobody awaits as any other event; a connection that broke while nobody used it is no bug."""
+
+    def tell(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        message = str(context.get("message", ""))
+        if "transport" in context or "protocol" in context:
+            logger.warning("connection broke", what=message, reason=f"{type(error).__name__}: {error}")
+        else:
+            logger.error("stray error", what=message, exc_info=error)
+
+    loop.set_exception_handler(tell)
 
 
 def get(**bound: Any) -> Any:

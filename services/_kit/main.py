@@ -143,6 +143,7 @@ async def serve(
             settings=settings,
             instance=instance,
             connection=connection,
+            guard=runner.guard,
             metrics=metrics,
             appender=runner.appender,
         )
@@ -239,6 +240,8 @@ async def _until_signal(service: AnyService, settings: Settings, logger: Any) ->
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+
+    logs.tell_strays(loop, logger)
 
     def ready(runner: Runner[Any, Any]) -> None:
         # What is alive after the start lives as long as the process: the collector need not look at it again.

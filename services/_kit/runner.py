@@ -19,6 +19,7 @@ from services._kit.clock import Clock, SystemClock
 from services._kit.deciding import FACTS, DecideStats, Deciding, Options
 from services._kit.errors import FenceLost
 from services._kit.follow import Follower, by_stream
+from services._kit.guard import LeaderGuard
 from services._kit.health import Health
 from services._kit.lease import Lease
 from services._kit.log import Delivery, Log, Message
@@ -72,6 +73,7 @@ class Runner(Generic[S, K]):
             clock=self._clock,
             on_change=self._lease_changed,
         )
+        self.guard = LeaderGuard(self.lease) if service.leads else None
         self.appender: Appender[K] = Appender(
             logs,
             service.name,
@@ -80,6 +82,7 @@ class Runner(Generic[S, K]):
             last_seq_of=self._last_seq,
             clock=self._clock,
             observe=metrics.observe_append if metrics else None,
+            guard=self.guard,
         )
         self.deciding: Deciding[S, K] | None = None
         self._follower: Follower[S, K] = Follower(
@@ -142,6 +145,8 @@ class Runner(Generic[S, K]):
         projection.dirty.clear()
         projection.marking = True
         self.active = True
+        if self.guard is not None:
+            self.guard.begin()
         self._tell()
         if self._decider is not None:
             self.deciding = Deciding(
@@ -177,6 +182,8 @@ class Runner(Generic[S, K]):
     async def _stop_acting(self) -> None:
         if self.active:
             self.active = False
+            if self.guard is not None:
+                self.guard.end()
             self.projection.marking = False
             self.projection.dirty.clear()
             self.deciding = None
@@ -245,6 +252,8 @@ class Runner(Generic[S, K]):
             lambda: "too many keys were parked; see stream PARKED" if self.deciding and self.deciding.braked else "",
         )
         health.fact("leader", lambda: self.lease.is_leader)
+        if self.guard is not None:
+            health.fact("confirmed", lambda: self.lease.holds)
         health.fact("active", lambda: self.active)
         health.fact("position", lambda: dict(projection.position))
         if self._metrics is not None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from services._kit.blobs import Blobs
     from services._kit.clock import Clock
     from services._kit.connection import Connection
+    from services._kit.guard import Guard
     from services._kit.health import Health
     from services._kit.metrics import KitMetrics
     from services._kit.project import Projection
@@ -59,6 +60,7 @@ class Context(Generic[S, K]):
         metrics: KitMetrics,
         appender: Appender[K],
         connection: Connection | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.logs = logs
         self.projection = projection
@@ -73,6 +75,8 @@ class Context(Generic[S, K]):
         self.appender = appender
         """Fenced with the service's lease; for services that append outside of `decide`."""
         self.connection = connection
+        self.guard = guard
+        """Asked before requests to clusters; None for services that do not lead."""
 
 
 class Service(Protocol[S, K_co]):

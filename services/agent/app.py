@@ -87,7 +87,7 @@ class Agent:
                 self.settings,
                 self.instance,
                 client,
-                self._open_member,
+                lambda: self._open_guarded(holding),
                 self._clock,
                 lambda: holding.fresh or not self.settings.agent_lease,
             )
@@ -122,6 +122,12 @@ class Agent:
     def _open_member(self) -> Awaitable[KubeClient]:
         return KubeClient.from_kubeconfig(self.settings.agent_kubeconfig)
 
+    async def _open_guarded(self, holding: Holding) -> KubeClient:
+        member = await self._open_member()
+        if self.settings.agent_lease:
+            member.guard = holding
+        return member
+
 
 async def run_until_signal(settings: AgentSettings) -> None:
     """Run one agent until SIGTERM or SIGINT; raises SettingsError and OSError."""
@@ -130,6 +136,7 @@ async def run_until_signal(settings: AgentSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     agent = Agent(settings)
+    logs.tell_strays(loop, logs.get(service=NAME, instance=agent.instance))
     running, stopped = asyncio.create_task(agent.run()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)

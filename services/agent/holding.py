@@ -12,12 +12,15 @@ from typing import Any, Final
 import structlog
 
 from services._kit.clock import Clock
+from services._kit.errors import FenceLost
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 
 log = structlog.get_logger("agent.holding")
 
 NAME: Final = "fleetlog-agent"
 _RENEWALS: Final = 3
+_HELD: Final = 0.8
+"""Share of the Lease's duration in which its last renewal is trusted."""
 
 Manifest = dict[str, Any]
 
@@ -40,11 +43,24 @@ class Holding:
         self._renewed_at = 0.0
         self._seen: tuple[str, str] | None = None
         self._seen_at = 0.0
+        self._news = asyncio.Event()
 
     @property
     def fresh(self) -> bool:
         """Whether the place was confirmed lately; a member that does not answer cannot confirm it."""
         return self.held.is_set() and self._clock.monotonic() - self._renewed_at < self._seconds
+
+    @property
+    def holds(self) -> bool:
+        """Whether nobody else can have the place right now."""
+        return self.held.is_set() and self._clock.monotonic() - self._renewed_at < self._seconds * _HELD
+
+    async def wait(self) -> None:
+        """Return once the place is confirmed; raises FenceLost when somebody else has it."""
+        while not self.holds:
+            if not self.held.is_set():
+                raise FenceLost(0, f"another agent acts in this cluster: {self.trouble}")
+            await self._news.wait()
 
     async def run(self) -> None:
         """Hold the place whenever nobody else does, until cancelled."""
@@ -83,6 +99,7 @@ class Holding:
         self.trouble = ""
         self.lost.clear()
         self.held.set()
+        self._tell()
 
     def _lose(self, why: str) -> None:
         if why != self.trouble:
@@ -90,6 +107,11 @@ class Holding:
         self.trouble = why
         self.held.clear()
         self.lost.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def _look(self) -> str:
         """Take or renew the Lease; who holds it instead."""

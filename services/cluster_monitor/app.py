@@ -113,6 +113,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         """Open the control plane."""
         self._context = context
         self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        self._client.guard = context.guard
         if context.connection is not None:
             await context.connection.subscribe(EVERY_ACTIVITY, self._active)
             await context.connection.subscribe("hello.*", self._greeted)

@@ -100,6 +100,7 @@ class Detector(BaseService[DetectorState, Key]):
         """Open the control plane."""
         self._context = context
         self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        self._client.guard = context.guard
         self._watching = Watching(
             self._client, context.projection.state, context.mark, period=self._settings.discovery_period
         )

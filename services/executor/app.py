@@ -148,7 +148,10 @@ class Executor(BaseService[ExecutorState, LaneKey]):
     def _opener(self, access: Access) -> Callable[[], Awaitable[KubeClient]]:
         async def open_client() -> KubeClient:
             assert self._control is not None
-            return await open_member(self._control, access.spec())
+            member = await open_member(self._control, access.spec())
+            if self._context is not None:
+                member.guard = self._context.guard
+            return member
 
         return open_client
 

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from services.member_sim.faults import ApiFault, NodeFault, PodFault, UnknownTarget, set_nodes, set_pods
 from services.member_sim.loop import Loop
+from services.member_sim.metrics import REGISTRY
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +70,7 @@ class Admin:
         return _answer(200 if ready else 503, {"ready": ready})
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=generate_latest(REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _show(self, _: web.Request) -> web.Response:
         return _answer(200, self._present())

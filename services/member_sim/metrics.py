@@ -1,7 +1,16 @@
-"""Counters of the simulated member in the format Prometheus scrapes."""
+"""Counters of the simulated member in the format Prometheus scrapes; in a registry of their own.
 
-from prometheus_client import Counter
+The module is loaded before processes are forked from their common parent: in the default registry every service would
+show them.
+"""
 
-DECISIONS = Counter("fleetlog_member_sim_decisions_total", "Keys decided.")
-WRITES = Counter("fleetlog_member_sim_writes_total", "Writes carried out.", ["operation"])
-REFUSALS = Counter("fleetlog_member_sim_refusals_total", "Writes the API server refused.", ["reason"])
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter
+
+REGISTRY: Final = CollectorRegistry()
+DECISIONS = Counter("fleetlog_member_sim_decisions_total", "Keys decided.", registry=REGISTRY)
+WRITES = Counter("fleetlog_member_sim_writes_total", "Writes carried out.", ["operation"], registry=REGISTRY)
+REFUSALS = Counter(
+    "fleetlog_member_sim_refusals_total", "Writes the API server refused.", ["reason"], registry=REGISTRY
+)

@@ -145,6 +145,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         """Open the control plane."""
         self._context = context
         self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        self._client.guard = context.guard
         self._status = TemplateStatus(self._client, context.projection.state, context.blobs, context.clock)
         self._telling = Telling(self._client, context.clock)
         register(context.metrics.reads, context.projection.state, lambda: self._writes.pending)

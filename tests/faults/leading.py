@@ -11,6 +11,10 @@ from tests.faults.scene import Scene
 from tests.faults.standbys import LEADING
 
 
+_START_SECONDS = 90.0
+"""Ten processes start at once, beside other installations."""
+
+
 async def leaders(scene: Scene) -> dict[str, str]:
     """Instance that leads, by service."""
     return {name: instance for name, (instance, _) in (await scene.eyes.leases(LEADING)).items()}
@@ -43,7 +47,7 @@ async def ready(scene: Scene) -> None:
             complaint for complaint in await scene.eyes.busy() if "not ready" in complaint or "Cannot" in complaint
         ]
 
-    await scene.wait("second instances are ready", look)
+    await scene.wait("second instances are ready", look, _START_SECONDS)
 
 
 def _signal(scene: Scene, service: str, instance: str, number: signal.Signals) -> None:

@@ -22,7 +22,7 @@ from tests.faults.lanes import Lanes
 from tests.faults.scene import Outcome
 
 SHOWN = 20
-AT_ONCE = 4
+AT_ONCE = 5
 """Installations at once when every fault is played: most of a round is waiting."""
 _ROUND = "{:<22} {:>5} {:>6} {:>6} {:>6} {:>7} {:>7}  {:<16}  {:<12} {}"
 _TOTAL = "{:<22} {:>6} {:>6} {:>8} {:>8} {:>8}  {}"

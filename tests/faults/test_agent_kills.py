@@ -14,9 +14,9 @@ import pytest
 
 from schemas.keys import ObjectKey
 from services.agent.state import load
-from tests.integration.agent.conftest import Hub, Member, hub, member, until, users
+from tests.integration.agent.conftest import Hub, Member, accounts, hub, member, until, users
 
-__all__ = ["hub", "member", "users"]
+__all__ = ["accounts", "hub", "member", "users"]
 
 pytestmark = pytest.mark.faults
 OTHER = ObjectKey("", "configmaps", "default", "other")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from schemas.codec import decode
+from services._kit.clock import ManualClock
 from services._kit.errors import FenceLost, Unavailable
+from services._kit.guard import LeaderGuard
 from services._kit.lease import Lease
 from services._kit.log import NewMessage
 from tests.log.running import QUICK, eventually, running
@@ -19,8 +23,16 @@ async def lease_events(backend):
 class Instance:
     """A lease that runs."""
 
-    def __init__(self, backend, name, log=None, takeover_after=0.2):
-        self.lease = Lease(log or backend.facts, backend.bus, "toy", name, interval=0.02, takeover_after=takeover_after)
+    def __init__(self, backend, name, log=None, takeover_after=0.2, bus=None, clock=None):
+        self.lease = Lease(
+            log or backend.facts,
+            bus or backend.bus,
+            "toy",
+            name,
+            interval=0.02,
+            takeover_after=takeover_after,
+            clock=clock,
+        )
         self.task = asyncio.create_task(self.lease.run())
 
     async def leads(self):
@@ -174,6 +186,99 @@ async def test_a_warm_standby_goes_on_where_the_leader_was_killed(backend):
         await backend.facts.append([wanted("late", "m3")])
         await standby.until(lambda: placed_on(standby.state, "late") == ["m3"])
         assert standby.service.decided == ["late", "late"] or standby.service.decided == ["late"]
+
+
+class DeafBus:
+    """A bus whose server tells nobody that it has got something, while `deaf`."""
+
+    def __init__(self, bus):
+        self._bus = bus
+        self.deaf = False
+        self.sent = 0
+
+    async def deliver(self, subject, data):
+        self.sent += 1
+        return False if self.deaf else await self._bus.deliver(subject, data)
+
+    async def publish(self, subject, data):
+        await self._bus.publish(subject, data)
+
+    async def subscribe(self, subject, listener):
+        await self._bus.subscribe(subject, listener)
+
+
+async def beats(bus, count=3):
+    """Return after so many further heartbeats."""
+    before = bus.sent
+    await eventually(lambda: bus.sent >= before + count)
+
+
+async def test_a_term_is_over_before_a_standby_may_take_over(backend):
+    clock, bus = ManualClock(), DeafBus(backend.bus)
+    one = Instance(backend, "a", takeover_after=10.0, bus=bus, clock=clock)
+    await one.leads()
+    await beats(bus)
+    assert one.lease.holds
+    bus.deaf = True
+    await beats(bus)
+    clock.advance(7.9)
+    assert one.lease.holds
+    clock.advance(0.2)
+    assert not one.lease.holds, "no heartbeat went through for four fifths of the time"
+    assert one.lease.is_leader, "only somebody else's lease deposes it"
+    await one.stop()
+
+
+async def test_a_leader_that_stood_still_sends_nothing_until_its_lease_is_confirmed(backend):
+    clock, bus = ManualClock(), DeafBus(backend.bus)
+    one = Instance(backend, "a", takeover_after=10.0, bus=bus, clock=clock)
+    await one.leads()
+    guard = LeaderGuard(one.lease)
+    assert not guard.holds, "no term of acting has begun"
+    guard.begin()
+    await beats(bus)
+    assert guard.holds
+    bus.deaf = True
+    await beats(bus)
+    clock.advance(60.0)
+    waiting = asyncio.create_task(guard.wait())
+    await beats(bus)
+    assert not waiting.done()
+    bus.deaf = False
+    await waiting
+    assert guard.holds
+    await one.stop()
+
+
+async def test_a_replaced_leader_learns_of_it_before_it_sends_anything(backend):
+    clock, bus = ManualClock(), DeafBus(backend.bus)
+    one = Instance(backend, "a", takeover_after=10.0, bus=bus, clock=clock)
+    await one.leads()
+    guard = LeaderGuard(one.lease)
+    guard.begin()
+    bus.deaf = True
+    await beats(bus)
+    clock.advance(60.0)
+    waiting = asyncio.create_task(guard.wait())
+    await beats(bus)
+    await backend.facts.append([NewMessage("lease.toy", (await backend.facts.last("lease.toy")).data)])
+    bus.deaf = False
+    with pytest.raises(FenceLost):
+        await waiting
+    assert not guard.holds
+    await one.stop()
+
+
+async def test_nothing_of_an_earlier_term_is_sent_in_a_later_one(backend):
+    one = Instance(backend, "a", takeover_after=3600)
+    await one.leads()
+    guard = LeaderGuard(one.lease)
+    guard.begin()
+    guard.end()
+    assert not guard.holds
+    with pytest.raises(FenceLost):
+        await guard.wait()
+    await one.stop()
 
 
 def test_the_quick_options_are_quicker_than_the_defaults():
