@@ -20,10 +20,7 @@ from urllib.request import urlopen
 import msgspec
 from msgspec import Struct
 
-URL: Final = "FLEETLOG_LOG_HEALTH_URL"
-PID_FILE: Final = "FLEETLOG_LOG_PID_FILE"
-STORE: Final = "FLEETLOG_LOG_STORE"
-LOOK_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
 _ROOM: Final = 4 << 20
 _SIGNS: Final = ("write error", "JetStream not enabled")
@@ -37,7 +34,7 @@ class _Health(Struct):
 def complaint(url: str) -> str:
     """Why the server cannot write any more, as its /healthz says; empty when it can, or does not run."""
     try:
-        with urlopen(url, timeout=2):
+        with urlopen(url, timeout=0.5):
             return ""
     except HTTPError as answer:
         try:
@@ -90,16 +87,29 @@ def look(url: str, store: Path, pid_file: Path) -> tuple[str, bool]:
     return f"{store} takes writes again: the log's server (process {end(pid_file)}) is started anew", True
 
 
-def main() -> int:
-    """Look for ever."""
-    url, store, pid_file = os.environ[URL], Path(os.environ[STORE]), Path(os.environ[PID_FILE])
-    told, pause = "", LOOK_SECONDS
-    while True:
-        time.sleep(pause)
-        text, ended = look(url, store, pid_file)
-        if text and text != told:
+class LogWatch:
+    """Looks now and then; the supervisor asks, so that no process of its own is needed."""
+
+    def __init__(self, url: str, store: Path, pid_file: Path) -> None:
+        self._url, self._store, self._pid_file = url, store, pid_file
+        self._told = ""
+        self._pause = LOOK_SECONDS
+        self._due = time.monotonic() + LOOK_SECONDS
+
+    @property
+    def seconds(self) -> float:
+        """Until the next look."""
+        return max(0.0, self._due - time.monotonic())
+
+    def look(self) -> None:
+        """Look if it is time, and tell what is new."""
+        if self.seconds > 0:
+            return
+        text, ended = look(self._url, self._store, self._pid_file)
+        if text and text != self._told:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
-        told = text
+        self._told = text
         # A server that fails right after its start is not ended all the time.
-        pause = min(max(pause, LOOK_SECONDS) * 2, LONGEST_PAUSE) if ended else LOOK_SECONDS
+        self._pause = min(self._pause * 2, LONGEST_PAUSE) if ended else LOOK_SECONDS
+        self._due = time.monotonic() + self._pause

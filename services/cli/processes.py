@@ -205,12 +205,13 @@ class Supervisor:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         _name_process(f"fl-{name}")
 
-    def wait(self) -> None:
-        """Sleep until a child dies, a signal comes, or a restart is due."""
+    def wait(self, longest: float | None = None) -> None:
+        """Sleep until a child dies, a signal comes, a restart is due, or so many seconds have passed."""
         now = time.monotonic()
-        due = [process.due_at - now for process in self._processes.values() if process.pid == 0]
-        timeout = max(0.0, min(due)) if due and not self._stopping else None
-        select.select([self._news], [], [], timeout)
+        due = [process.due_at - now for process in self._processes.values() if process.pid == 0 and not self._stopping]
+        if longest is not None:
+            due.append(longest)
+        select.select([self._news], [], [], max(0.0, min(due)) if due else None)
         try:
             while os.read(self._news, 4096):
                 continue

@@ -12,10 +12,11 @@ from typing import Final, Literal
 import msgspec
 
 from services._kit.kube import KubeClient
-from services.cli import gateway_setup, identities, log_watch, scraping, secret_keys, steps, surroundings
+from services.cli import gateway_setup, identities, scraping, secret_keys, steps, surroundings
 from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
 from services.cli.layout import CONTROL, HUB_USER, Installation, Layout, Member, agent_process, new_installation
+from services.cli.log_watch import LogWatch
 from services.cli.processes import Rank, Supervisor, nats_server_binary, preload
 from services.cli.running import Failed
 
@@ -125,6 +126,7 @@ class Installer:
         self._known = known
         self._inherited = surroundings.take(os.environ)
         self._supervisor = Supervisor(layout)
+        self._watch: LogWatch | None = None
         members = (member.name for member in installation.members)
         agents = (agent_process(member.name) for member in installation.pull_members)
         for name in ("nats", "nats_http", CONTROL, *members, *SERVICES, "gateway_api", *agents):
@@ -148,7 +150,9 @@ class Installer:
                 if code == 0:
                     self._summary(time.monotonic() - began)
                     while not supervisor.asked_to_stop:
-                        supervisor.wait()
+                        supervisor.wait(self._watch.seconds if self._watch is not None else None)
+                        if self._watch is not None:
+                            self._watch.look()
                         for name in supervisor.tick():
                             if not supervisor.asked_to_stop:
                                 sys.stderr.write(
@@ -204,12 +208,8 @@ class Installer:
     def _log_server(self) -> None:
         layout = self.layout
         self._supervisor.add_command("nats", Rank.LOG, [nats_server_binary(), "-c", str(self._nats_config())])
-        watch = {
-            log_watch.URL: f"http://127.0.0.1:{self.installation.port('nats_http')}/healthz",
-            log_watch.PID_FILE: str(layout.pid("nats")),
-            log_watch.STORE: str(layout.data("nats")),
-        }
-        self._supervisor.add_service("log-watch", Rank.LOG, "services.cli.log_watch", watch)
+        health = f"http://127.0.0.1:{self.installation.port('nats_http')}/healthz"
+        self._watch = LogWatch(health, layout.data("nats"), layout.pid("nats"))
 
     def _nats_config(self) -> Path:
         layout, installation = self.layout, self.installation

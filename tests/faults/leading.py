@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from tests.faults.scene import Scene
 from tests.faults.standbys import LEADING
 
-
 _START_SECONDS = 90.0
 """Ten processes start at once, beside other installations."""
 
