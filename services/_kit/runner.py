@@ -187,6 +187,8 @@ class Runner(Generic[S, K]):
             self.projection.marking = False
             self.projection.dirty.clear()
             self.deciding = None
+            # What kept the last term from storing is its successor's trouble now.
+            self.appender.trouble = ""
             await self.service.on_following()
 
     def _ended(self, seq: int) -> bool:

@@ -102,6 +102,7 @@ class Ledger:
         # Of what is not asked for a fresh start knows nothing either.
         found.uid, found.needs = uid if needs else "", needs
         self._recount(key, found, seq)
+        self._drop_blank(key, found)
 
     def placed(self, key: ObjectKey, uid: str, targets: Iterable[TargetCluster], at: float, seq: int) -> bool:
         """An object was placed at a time (seconds since 1970), without targets nowhere; whether room was released."""
@@ -140,6 +141,7 @@ class Ledger:
     def shown(self, key: ObjectKey, uid: str, items: Iterable[ClusterStatusItem], at: float, seq: int) -> bool:
         """The clusters report an object; whether room was released by it."""
         counts = {item.cluster: count for item in items if (count := replicas_shown(item))}
+        uid = uid if counts else ""
         found = self._objects.get(key)
         if found is None:
             if not counts:
@@ -150,7 +152,9 @@ class Ledger:
         found.shown_uid, found.shown = uid, counts
         # Pods that go away long after the placement are no pods that are still to come.
         found.expired = found.expired or at >= found.placed_at + LONGEST
-        return self._recount(key, found, seq, at)
+        released = self._recount(key, found, seq, at)
+        self._drop_blank(key, found)
+        return released
 
     def summarised(self, cluster: str, at: float) -> bool:
         """The summary of a cluster was taken anew: what showed before is in it; whether room was released."""
@@ -195,6 +199,11 @@ class Ledger:
             self._end_promise(key, found, None)
             for cluster in list(found.held):
                 self._set(key, found, cluster, _Held(), None)
+
+    def _drop_blank(self, key: ObjectKey, found: _Object) -> None:
+        """Of an object that is not asked for, placed or shown a fresh start knows nothing."""
+        if not (found.needs or found.placed_uid or found.shown or found.promised or found.held):
+            del self._objects[key]
 
     def _recount(self, key: ObjectKey, found: _Object, seq: int | None, shown_at: float | None = None) -> bool:
         """Bring what an object holds in line with its facts; whether it gave something back."""

@@ -289,3 +289,19 @@ def test_pods_that_go_away_long_after_their_placement_hold_nothing() -> None:
     ledger.shown(key(), "u", [status("m1", 0)], NOW + LONGEST + 60, 4)
     assert pods(ledger, "m1") == 0
     assert ledger.next_end() is None
+
+
+def test_what_was_never_placed_and_is_not_asked_for_any_more_leaves_nothing_behind() -> None:
+    ledger = Ledger()
+    ledger.requested(key(), "u1", needs(), 1)
+    ledger.requested(key(), "u1", (), 2)
+    assert ledger == Ledger()
+
+
+def test_a_status_without_replicas_is_none_whoever_it_speaks_of() -> None:
+    full, fresh = Ledger(), Ledger()
+    for ledger in (full, fresh):
+        ledger.requested(key(), "u2", needs(), 5)
+    full.shown(key(), "u1", [status("m1", 2)], 1.0, 3)
+    full.shown(key(), "u1", [status("m1", 0)], 2.0, 4)
+    assert full == fresh
