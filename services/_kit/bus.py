@@ -19,8 +19,8 @@ class Bus(Protocol):
     async def publish(self, subject: str, data: bytes) -> None:
         """Send to whoever listens; raises LogError when it cannot be sent."""
 
-    async def deliver(self, subject: str, data: bytes) -> bool:
-        """Send, and wait until it is on its way to whoever listens; false when nobody knows whether it is."""
+    async def deliver(self, subject: str, data: bytes, timeout: float) -> bool:
+        """Send, and wait until it is on its way to whoever listens; false when nobody knows in time whether it is."""
 
     async def subscribe(self, subject: str, listener: Listener) -> None:
         """Hear everything published on a subject from now on."""
@@ -37,12 +37,12 @@ class NatsBus:
         if self._connection.is_connected:
             await self._connection.publish(subject, data)
 
-    async def deliver(self, subject: str, data: bytes) -> bool:
+    async def deliver(self, subject: str, data: bytes, timeout: float) -> bool:
         """Send, and wait until the server has it; false while disconnected or without its answer."""
         if not self._connection.is_connected:
             return False
         await self._connection.publish(subject, data)
-        return await self._connection.flushed()
+        return await self._connection.flushed(timeout)
 
     async def subscribe(self, subject: str, listener: Listener) -> None:
         """Hear everything published on a subject from now on."""
@@ -64,7 +64,7 @@ class MemoryBus:
         for listener in list(self._listeners[subject]):
             listener(data)
 
-    async def deliver(self, subject: str, data: bytes) -> bool:
+    async def deliver(self, subject: str, data: bytes, timeout: float) -> bool:
         """Call every listener."""
         await self.publish(subject, data)
         return True

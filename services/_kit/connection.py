@@ -17,7 +17,6 @@ from typing import Any, Final
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import ConnectionClosedError, MaxPayloadError, OutboundBufferLimitError
-from nats.errors import Error as NatsError
 
 from services._kit.errors import Ambiguous, TooLarge, Unavailable
 
@@ -156,13 +155,7 @@ class Connection:
 
     async def send_request(self, subject: str, data: bytes, headers: Mapping[str, str] | None) -> asyncio.Future[Msg]:
         """Send a request and return the future of its answer; the future fails with Ambiguous on a lost connection."""
-        if not self._up.is_set():
-            raise Unavailable("not connected to the log's server")
-        self._number += 1
-        token = str(self._number)
-        future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = future
-        future.add_done_callback(lambda _: self._waiting.pop(token, None))
+        token, future = self._expect()
         try:
             await self.publish(subject, data, headers, f"{self._prefix}.{token}")
         except BaseException:
@@ -170,11 +163,34 @@ class Connection:
             raise
         return future
 
-    async def flushed(self, timeout: float = 1.0) -> bool:
-        """Whether the server has told that everything sent until now has reached it."""
+    async def _send_to_ourselves(self) -> asyncio.Future[Msg]:
+        token, future = self._expect()
         try:
-            await self.nc.flush(timeout=max(1, round(timeout)))
-        except (NatsError, OSError, asyncio.InvalidStateError):
+            await self.publish(f"{self._prefix}.{token}", b"")
+        except BaseException:
+            future.cancel()
+            raise
+        return future
+
+    def _expect(self) -> tuple[str, asyncio.Future[Msg]]:
+        """A place in the inbox and who waits for it; raises Unavailable."""
+        if not self._up.is_set():
+            raise Unavailable("not connected to the log's server")
+        self._number += 1
+        token = str(self._number)
+        future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        future.add_done_callback(lambda _: self._waiting.pop(token, None))
+        return token, future
+
+    async def flushed(self, timeout: float = 1.0) -> bool:
+        """Whether everything sent until now has reached the server: a message of ours behind it came back."""
+        # Not the client's flush: an answer that comes after its timeout ends the client's reading for good.
+        try:
+            back = await self._send_to_ourselves()
+            async with asyncio.timeout(timeout):
+                await back
+        except (TimeoutError, Unavailable, Ambiguous):
             return False
         return self.is_connected
 

@@ -232,6 +232,9 @@ class KubeClient:
             headers["Content-Type"] = content_type
         if method != "GET":
             fault_points.reach("before_act")
+            if self.guard is not None and not self.guard.holds:
+                # Beside the time that the endpoint has to answer.
+                await _admitted(self.guard, f"{method} {self.server}{path}")
         try:
             async with self._open().request(
                 method,
@@ -337,6 +340,13 @@ class KubeClient:
                 if "/" not in resource.name
             )
         return found
+
+
+async def _admitted(guard: Guard, request: str) -> None:
+    try:
+        await guard.wait()
+    except FenceLost as error:
+        raise NotLeading(f"{request} was not sent: {error}") from error
 
 
 _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()

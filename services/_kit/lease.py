@@ -160,24 +160,31 @@ class Lease:
 
     async def _beat(self) -> None:
         seq, since = self.seq, self._clock.monotonic()
-        heard = await self._bus.deliver(heartbeat(self.service), msgspec.json.encode(Beat(self.instance, seq)))
+        beat = msgspec.json.encode(Beat(self.instance, seq))
+        # A late answer must not put off the next heartbeat by more than one interval.
+        heard = await self._bus.deliver(heartbeat(self.service), beat, self.interval)
         if not heard or self.seq != seq:
             return
-        if not self.holds and not await self._still_ours():
+        lapsed = not self.holds
+        # A server that was cut off from its peers still takes heartbeats; only the leader of the stream knows.
+        if (lapsed or self._log.replicated) and not await self._still_ours():
             return
-        if self.seq == seq:
-            self._hold(since)
+        if self.seq != seq:
+            return
+        if lapsed and not self._checked:
+            # A standby that had already decided to take over is given one interval to be seen.
+            self._checked = True
+            return
+        self._hold(since)
 
     async def _still_ours(self) -> bool:
-        """Whether a term that ran out goes on: standbys heard of us again, and the log knows of nobody else."""
+        """Whether the log knows of no newer lease."""
         last = await self._log.last(self.subject)
-        if last is not None and last.seq > self.seq:
-            self.known = max(self.known, last.seq)
-            self.lost("another instance took the lease")
-            return False
-        # A standby that had already decided to take over is given one interval to be seen.
-        checked, self._checked = self._checked, True
-        return checked
+        if last is None or last.seq <= self.seq:
+            return True
+        self.known = max(self.known, last.seq)
+        self.lost("another instance took the lease")
+        return False
 
     def _hold(self, since: float) -> None:
         self._until = since + self.takeover_after * HELD

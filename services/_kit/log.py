@@ -89,6 +89,9 @@ class Pump(Protocol):
 class Log(Protocol):
     """One stream."""
 
+    replicated: bool
+    """Whether several servers keep it, as far as is known."""
+
     @property
     def name(self) -> str:
         """Name of the stream."""

@@ -17,6 +17,8 @@ from services._kit.log import Appended, Delivery, Fence, LogIdentity, Message, N
 class MemoryLog:
     """One stream of a topology, kept in this process."""
 
+    replicated = False
+
     def __init__(self, stream: Stream = FACTS, clock: Clock | None = None) -> None:
         self._stream = stream
         self._clock = clock or SystemClock()

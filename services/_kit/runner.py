@@ -108,10 +108,10 @@ class Runner(Generic[S, K]):
             for task in done:
                 task.result()
         finally:
+            # Nothing of ours may be under way when the next leader begins.
+            await _end(*tasks[:3])
             await self.lease.resign()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _end(*tasks[3:])
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return once a condition holds; it is looked at whenever something was folded or leadership changed."""

@@ -168,6 +168,8 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         self._leading = False
         await self._writes.close()
         self._writes = self._background()
+        if self._telling is not None:
+            await self._telling.drop()
 
     async def stop(self) -> None:
         """Close everything."""

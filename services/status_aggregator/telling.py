@@ -30,8 +30,12 @@ class Telling:
         self._clock = clock
         self._repeat = repeat_seconds
         self._told: dict[tuple[str, str], _Told] = {}
-        self._writes: Background[tuple[str, str]] = Background(concurrency=4, retry=(Unreachable,))
+        self._writes = self._background()
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
+
+    @staticmethod
+    def _background() -> Background[tuple[str, str]]:
+        return Background(concurrency=4, retry=(Unreachable,))
 
     def tell(self, note: Note) -> None:
         """Write an Event, or count it where the same was told already."""
@@ -50,11 +54,23 @@ class Telling:
             loop = asyncio.get_running_loop()
             self._timers[place] = loop.call_later(self._repeat, self._flush, place, note, told)
 
+    async def drained(self) -> None:
+        """Return once nothing is on its way."""
+        await self._writes.drained()
+
+    async def drop(self) -> None:
+        """Forget what is on its way: another instance tells now, and what we held back is old by our next turn."""
+        writes, self._writes = self._writes, self._background()
+        timers, self._timers = self._timers, {}
+        for timer in timers.values():
+            timer.cancel()
+        for told in self._told.values():
+            told.flushing = False
+        await writes.close()
+
     async def close(self) -> None:
         """Stop; what was not written is lost, as Events may be."""
-        for timer in self._timers.values():
-            timer.cancel()
-        await self._writes.close()
+        await self.drop()
 
     def _flush(self, place: tuple[str, str], note: Note, told: _Told) -> None:
         told.flushing = False

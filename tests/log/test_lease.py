@@ -196,9 +196,9 @@ class DeafBus:
         self.deaf = False
         self.sent = 0
 
-    async def deliver(self, subject, data):
+    async def deliver(self, subject, data, timeout):
         self.sent += 1
-        return False if self.deaf else await self._bus.deliver(subject, data)
+        return False if self.deaf else await self._bus.deliver(subject, data, timeout)
 
     async def publish(self, subject, data):
         await self._bus.publish(subject, data)

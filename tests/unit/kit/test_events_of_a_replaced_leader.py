@@ -1,0 +1,75 @@
+"""Kubernetes Events that a leader had not written when it was replaced are dropped, also when it leads again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from schemas.keys import ObjectKey
+from services._kit.clock import ManualClock
+from services._kit.errors import FenceLost
+from services._kit.kube import KubeClient
+from services.status_aggregator.announce import Note
+from services.status_aggregator.telling import Telling
+
+
+class Shut:
+    """A guard that lets nothing through until it is opened."""
+
+    def __init__(self) -> None:
+        self.holds = False
+        self.asked = asyncio.Event()
+
+    async def wait(self) -> None:
+        self.asked.set()
+        raise FenceLost(0, "another instance leads")
+
+
+@pytest.fixture
+async def posted() -> AsyncIterator[tuple[list[str], KubeClient]]:
+    seen: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append((await request.json())["message"])
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    client = KubeClient(f"http://{host}:{port}", ssl_context=None, headers={})
+    yield seen, client
+    await client.close()
+    await runner.cleanup()
+
+
+async def test_events_of_an_earlier_term_are_not_written_in_a_later_one(posted: tuple[list[str], KubeClient]) -> None:
+    seen, client = posted
+    guard = client.guard = Shut()
+    telling = Telling(client, ManualClock())
+    telling.tell(note("stale"))
+    async with asyncio.timeout(5):
+        await guard.asked.wait()
+    await telling.drop()
+    guard.holds = True
+    telling.tell(note("fresh"))
+    await telling.drained()
+    assert seen == ["fresh"]
+    await telling.close()
+
+
+def note(message: str) -> Note:
+    return Note(
+        key=ObjectKey("", "configmaps", "default", message),
+        api_version="v1",
+        kind="ConfigMap",
+        uid="u",
+        reason="R",
+        message=message,
+        component="test",
+    )
