@@ -23,6 +23,8 @@ def plaintext_step(items: Sequence[Mapping[str, Any]]) -> Step:
             changed = _patched(changed, operation, f"plaintext {operation['op']} at {operation['path']}")
         if not is_readable(changed):
             raise StepError("plaintext", "what is left is no object: apiVersion and kind have to stay")
+        if not isinstance(changed.get("metadata") or {}, dict):
+            raise StepError("plaintext", "what is left has metadata that is no object")
         return changed  # type: ignore[no-any-return]
 
     return apply

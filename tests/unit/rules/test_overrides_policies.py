@@ -202,6 +202,7 @@ def test_operations_on_lists() -> None:
         ({"plaintext": [{"path": "/data/z", "operator": "replace", "value": "w"}]}, "plaintext replace at /data/z"),
         ({"plaintext": [{"path": "/none/z", "operator": "add", "value": "w"}]}, "plaintext add at /none/z"),
         ({"plaintext": [{"path": "/kind", "operator": "remove"}]}, "plaintext"),
+        ({"plaintext": [{"path": "/metadata", "operator": "replace", "value": "text"}]}, "plaintext"),
         ({"fieldOverrider": [{"fieldPath": "/data/z", "json": []}]}, "fieldOverrider at /data/z"),
         ({"fieldOverrider": [{"fieldPath": "/data", "json": []}]}, "fieldOverrider at /data"),
         (
