@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractStreamWriter
 
 from services._kit import fault_points
 from services._kit.errors import FenceLost
@@ -104,6 +105,16 @@ class _Request(aiohttp.ClientRequest):
         if guard is not None and self.method != "GET" and not guard.holds:
             await guard.wait()
         return await super().send(conn)
+
+    async def write_bytes(
+        self, writer: AbstractStreamWriter, conn: aiohttp.connector.Connection, content_length: int | None = None
+    ) -> None:
+        """Write what was held back so far, unless the leader stood still since it was asked."""
+        guard = self.client.guard
+        if guard is not None and self.method != "GET" and not guard.holds and conn.protocol is not None:
+            conn.protocol.set_exception(aiohttp.ClientConnectionError("not sent: the lease has to be confirmed first"))
+            return
+        await super().write_bytes(writer, conn, content_length)
 
 
 class KubeClient:

@@ -167,7 +167,7 @@ class Lease:
             return
         lapsed = not self.holds
         # A server that was cut off from its peers still takes heartbeats; only the leader of the stream knows.
-        if (lapsed or self._log.replicated) and not await self._still_ours():
+        if (lapsed or self._log.replicated) and not await self._confirmed():
             return
         if self.seq != seq:
             return
@@ -177,8 +177,15 @@ class Lease:
             return
         self._hold(since)
 
+    async def _confirmed(self) -> bool:
+        """Whether the log says in time that it knows of no newer lease; while it has no leader, heartbeats go on."""
+        try:
+            async with asyncio.timeout(self.interval):
+                return await self._still_ours()
+        except TimeoutError:
+            return False
+
     async def _still_ours(self) -> bool:
-        """Whether the log knows of no newer lease."""
         last = await self._log.last(self.subject)
         if last is None or last.seq <= self.seq:
             return True

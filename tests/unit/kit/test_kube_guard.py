@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from services._kit.errors import FenceLost
-from services._kit.kube import KubeClient, NotLeading
+from services._kit.kube import KubeClient, NotLeading, Unreachable
 
 
 class Gate:
@@ -73,6 +73,34 @@ async def test_a_write_waits_until_it_may_be_sent(endpoint: tuple[Endpoint, Kube
     gate.moved.set()
     await writing
     assert made.seen == ["PATCH"]
+
+
+async def test_a_write_is_not_sent_when_the_leader_stood_still_on_the_way(
+    endpoint: tuple[Endpoint, KubeClient, Gate],
+) -> None:
+    made, client, gate = endpoint
+    await client.get("/version")
+
+    class Lapsing(Gate):
+        """Holds when it is asked for the first times, and no more when the bytes are to be written."""
+
+        asked = 0
+
+        @property
+        def holds(self) -> bool:  # type: ignore[override]
+            self.asked += 1
+            return self.asked <= 2
+
+        @holds.setter
+        def holds(self, value: bool) -> None:
+            return
+
+    client.guard = lapsing = Lapsing()
+    with pytest.raises(Unreachable, match="not sent"):
+        await client.patch("/x", {})
+    assert lapsing.asked == 3
+    assert made.seen == ["GET"]
+    client.guard = gate
 
 
 async def test_a_write_of_a_leader_that_was_replaced_is_never_sent(
