@@ -84,6 +84,7 @@ class Lease:
         self._checked = False
         """Whether one heartbeat went through since the term ran out."""
         self._news = asyncio.Event()
+        self._asking: asyncio.Task[None] | None = None
 
     @property
     def is_leader(self) -> bool:
@@ -127,6 +128,13 @@ class Lease:
         """Lead whenever nobody else does, until cancelled."""
         await self._bus.subscribe(heartbeat(self.service), self._hear)
         self._hear_nothing()
+        try:
+            await self._compete()
+        finally:
+            if self._asking is not None:
+                self._asking.cancel()
+
+    async def _compete(self) -> None:
         first = True
         while True:
             try:
@@ -165,33 +173,30 @@ class Lease:
         heard = await self._bus.deliver(heartbeat(self.service), beat, self.interval)
         if not heard or self.seq != seq:
             return
-        lapsed = not self.holds
-        # A server that was cut off from its peers still takes heartbeats; only the leader of the stream knows.
-        if (lapsed or self._log.replicated) and not await self._confirmed():
+        if self.holds and not self._log.replicated:
+            self._hold(since)
+        elif self._asking is None or self._asking.done():
+            # A server that was cut off from its peers still takes heartbeats; only the leader of the stream knows. They
+            # go on while there is none.
+            self._asking = asyncio.create_task(self._ask(seq, since))
+
+    async def _ask(self, seq: int, since: float) -> None:
+        """Hold the lease from a heartbeat on if the log knows of no newer one."""
+        try:
+            async with asyncio.timeout(self.takeover_after):
+                last = await self._log.last(self.subject)
+        except (LogError, TimeoutError):
             return
         if self.seq != seq:
             return
-        if lapsed and not self._checked:
+        if last is not None and last.seq > seq:
+            self.known = max(self.known, last.seq)
+            self.lost("another instance took the lease")
+        elif self.holds or self._checked:
+            self._hold(since)
+        else:
             # A standby that had already decided to take over is given one interval to be seen.
             self._checked = True
-            return
-        self._hold(since)
-
-    async def _confirmed(self) -> bool:
-        """Whether the log says in time that it knows of no newer lease; while it has no leader, heartbeats go on."""
-        try:
-            async with asyncio.timeout(self.interval):
-                return await self._still_ours()
-        except TimeoutError:
-            return False
-
-    async def _still_ours(self) -> bool:
-        last = await self._log.last(self.subject)
-        if last is None or last.seq <= self.seq:
-            return True
-        self.known = max(self.known, last.seq)
-        self.lost("another instance took the lease")
-        return False
 
     def _hold(self, since: float) -> None:
         self._until = since + self.takeover_after * HELD
