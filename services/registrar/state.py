@@ -99,7 +99,7 @@ def fold(state: RegistrarState, seq: int, subject: str, event: Known) -> Iterabl
                 state.members[event.name] = member
                 return (event.name,)
         case ClusterRemoved():
-            state.works.pop(event.name, None)
+            # Its works end by events of their own, which a fresh start sees as well.
             if state.members.pop(event.name, None) is not None:
                 return (event.name,)
         case _:
