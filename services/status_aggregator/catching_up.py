@@ -32,7 +32,7 @@ async def remember_present(client: KubeClient, state: AggregatorState, status: T
                 for item in page.get("items") or ():
                     metadata = item["metadata"]
                     key = ObjectKey(group, resource, metadata.get("namespace", ""), metadata["name"])
-                    status.remember(key, str(metadata.get("uid", "")), item.get("status") or {})
+                    status.remember(key, item)
                 following = (page.get("metadata") or {}).get("continue")
                 if not following:
                     break

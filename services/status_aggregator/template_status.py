@@ -1,4 +1,7 @@
-"""Writes the summed status back to templates: once per change, as a patch of what differs (reference 03 §4.6)."""
+"""Writes the summed status back to templates: once per change, and only over the status it was decided on.
+
+So a writer that stood still and was replaced puts no old sum over a newer one (reference 03 §4.6).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import Struct, UnsetType
 
 from schemas.events.binding import BindingRequested
 from schemas.events.rollup import StatusRolledUp
@@ -14,13 +17,28 @@ from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
 from services._kit.blobs import Blobs
 from services._kit.clock import Clock
-from services._kit.kube import ApiError, KubeClient, decode, resource_path
+from services._kit.kube import JSON_PATCH, ApiError, KubeClient, decode, resource_path
 from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, NativeInterpreter
-from services._rules.patch import merge_difference
+from services._rules.patch import same_json
 from services.status_aggregator.state import AggregatorState
 
 Manifest = dict[str, Any]
 _INTERPRETER: Final = NativeInterpreter()
+
+
+class _Present(Struct, frozen=True):
+    """What a template's status is taken to be; `version` is its resourceVersion where it was seen, else empty."""
+
+    uid: str
+    status: Manifest | None
+    version: str = ""
+
+    @property
+    def condition(self) -> Manifest:
+        """The test that a write over this status begins with."""
+        if self.status is None:
+            return {"op": "test", "path": "/metadata/resourceVersion", "value": self.version}
+        return {"op": "test", "path": "/status", "value": self.status}
 
 
 def offers_status(api_version: str, kind: str) -> bool:
@@ -36,11 +54,11 @@ class TemplateStatus:
         self._state = state
         self._blobs = blobs
         self._clock = clock
-        self._known: dict[ObjectKey, tuple[str, Manifest]] = {}
+        self._known: dict[ObjectKey, _Present] = {}
 
-    def remember(self, key: ObjectKey, uid: str, status: Manifest) -> None:
-        """Take what a list showed as the present status."""
-        self._known[key] = (uid, status)
+    def remember(self, key: ObjectKey, live: Manifest) -> None:
+        """Take what a list or an answer showed of a template."""
+        self._known[key] = _seen(live)
 
     def forget(self, key: ObjectKey) -> None:
         """The object is gone."""
@@ -59,57 +77,73 @@ class TemplateStatus:
             return
         version = template.api_version.rpartition("/")[2]
         path = resource_path(key.group, version, key.resource, key.namespace, key.name)
-        status = await self._present(key, template, path)
-        if status is None:
-            return
-        obj = {**await self._manifest(template), "status": status}
+        present = await self._present(key, template, path)
+        while present is not None:
+            wanted = await self._wanted(template, rollup, present)
+            if wanted is None or same_json(present.status or {}, wanted):
+                return
+            try:
+                answer = await self._client.patch(f"{path}/status", _replacement(present, wanted), JSON_PATCH)
+            except ApiError as error:
+                self.forget(key)
+                if error.status == 404:
+                    return
+                if error.status not in (409, 422):
+                    raise
+                tested, present = present, await self._read(key, template, path)
+                if present is not None and present.condition == tested.condition:
+                    raise  # Nobody wrote in between: it is the new status that is refused.
+            else:
+                self.remember(key, answer)
+                return
+
+    async def _wanted(self, template: TemplateChanged, rollup: StatusRolledUp, present: _Present) -> Manifest | None:
+        """The status that should be there; None where a member's report cannot be summed."""
+        obj = {**await self._manifest(template), "status": present.status or {}}
         now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
-            wanted = _INTERPRETER.aggregate_status(obj, _items(rollup), now=now).get("status") or {}
+            return _INTERPRETER.aggregate_status(obj, _items(rollup), now=now).get("status") or {}
         except InterpretError:
             # A member's report of another shape: it stays on the binding, where it can be seen.
-            return
-        patch = merge_difference(status, wanted)
-        if not patch:
-            return
-        body = {"metadata": {"uid": template.uid}, "status": patch}
-        presumed = key not in self._known
-        try:
-            answer = await self._client.patch(f"{path}/status", body)
-        except ApiError as error:
-            self.forget(key)
-            if error.status in (404, 409):
-                return  # Gone, or another object of this name; its own facts follow.
-            raise
-        present = answer.get("status") or {}
-        self._known[key] = (template.uid, present)
-        if presumed and merge_difference(present, wanted):
-            await self.write(key)
+            return None
 
-    async def _present(self, key: ObjectKey, template: TemplateChanged, path: str) -> Manifest | None:
-        uid = template.uid
+    async def _present(self, key: ObjectKey, template: TemplateChanged, path: str) -> _Present | None:
         known = self._known.get(key)
-        if known is not None and known[0] == uid:
-            return known[1]
+        if known is not None and known.uid == template.uid:
+            return known
         if template.prev == 0:
-            # What was created a moment ago has no status; the answer to the first write shows whether that was true.
-            return {}
+            # What was created a moment ago has no status; the write tests whether that is true.
+            return _Present(template.uid, {})
+        return await self._read(key, template, path)
+
+    async def _read(self, key: ObjectKey, template: TemplateChanged, path: str) -> _Present | None:
+        """What the template's status is now; None where this template is gone."""
         try:
             live = await self._client.get(path)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        if live["metadata"].get("uid") != uid:
+        if live["metadata"].get("uid") != template.uid:
             return None
-        status: Manifest = live.get("status") or {}
-        self._known[key] = (uid, status)
-        return status
+        self.remember(key, live)
+        return self._known[key]
 
     async def _manifest(self, template: TemplateChanged) -> Manifest:
         if isinstance(template.manifest, UnsetType):
             return decode(await self._blobs.get(template.digest))
         return decode(template.manifest)
+
+
+def _seen(live: Manifest) -> _Present:
+    metadata = live["metadata"]
+    return _Present(str(metadata.get("uid", "")), live.get("status"), str(metadata.get("resourceVersion", "")))
+
+
+def _replacement(present: _Present, wanted: Manifest) -> bytes:
+    """A patch that puts one status in the place of another, and nothing where another object or status is."""
+    uid = {"op": "test", "path": "/metadata/uid", "value": present.uid}
+    return msgspec.json.encode([uid, present.condition, {"op": "add", "path": "/status", "value": wanted}])
 
 
 def _items(rollup: StatusRolledUp) -> list[Manifest]:
