@@ -17,7 +17,7 @@ from services._kit.log import Message, NewMessage
 from services._kit.settings import SettingsError
 from services._kit.vault import ALL, KEYS, Locked, WrappedKey, fresh, unwrap, wrap
 from services.apiserver.sealing import keys_stream
-from services.apiserver.store_jetstream import forget_subject
+from services.apiserver.store_names import forget_subject
 from services.cli.layout import Layout
 from services.cli.logbook import LogAccess, open_log
 from services.cli.running import Failed, complain, patience

@@ -14,7 +14,8 @@ import pytest
 from services._kit.keys import load_master_keys, new_master_keys
 from services.apiserver.sealing import OWN_FILE, sealing_of
 from services.apiserver.store import Compacted, Key, Manifest, StoreUnavailable
-from services.apiserver.store_jetstream import JetStreamStore, forget_subject
+from services.apiserver.store_jetstream import JetStreamStore
+from services.apiserver.store_names import forget_subject
 from tests.natsserver import Server
 
 PASSWORD = "correct-horse-battery"

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from services.apiserver.store import Compacted, Conflict, Entry, Key, Manifest, StoreTooLarge, StoreUnavailable
-from services.apiserver.store_jetstream import JetStreamStore, escape, unescape
+from services.apiserver.store_jetstream import JetStreamStore
 from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store_names import escape, unescape
 
 AnyStore = MemoryStore | JetStreamStore
 Make = Callable[..., AnyStore]
@@ -382,7 +383,7 @@ class TestOnlyOnAStream:
         assert isinstance(store, JetStreamStore)
         try:
             await store.put(key("a"), obj("a"), 0)
-            await store._api("STREAM.DELETE")
+            await store._stream.api("STREAM.DELETE")
             with pytest.raises(StoreUnavailable):
                 await store.put(key("b"), obj("b"), 0)
             assert not store.ready

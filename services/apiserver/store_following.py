@@ -1,0 +1,125 @@
+"""Keeps a store's memory in step with its stream: loads it, reads what was missed, forgets old deletions on both."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+from typing import Any
+
+import msgspec
+import structlog
+
+from services.apiserver.sealing import ClearSecrets, Sealing
+from services.apiserver.store import Key, StoreUnavailable
+from services.apiserver.store_folding import Folding
+from services.apiserver.store_names import floor_subject, headers_of, subject_of
+from services.apiserver.store_stream import NO_STREAM, ObjectStream
+
+log = structlog.get_logger(__name__)
+
+# Looks, four in a second, for as long as servers elect a leader or apply what others stored.
+_APPLYING = 120
+_ERASED_AT_ONCE = 200
+
+
+class Following(Folding):
+    """A memory and the stream that it follows; the only writer of that stream derives from it."""
+
+    def __init__(self, stream: ObjectStream, history: int, sealing: Sealing | None) -> None:
+        super().__init__(stream.name, stream.prefix, history, sealing)
+        self._stream = stream
+        self._lost = ""
+
+    @property
+    def ready(self) -> bool:
+        return not self._lost and self._stream.connected
+
+    @property
+    def lost(self) -> str:
+        """Why this store can no longer be trusted (the stream behind it is another one); empty while all is well."""
+        return self._lost
+
+    def _subject(self, key: Key) -> str:
+        return subject_of(self._prefix, key)
+
+    async def _load(self) -> None:
+        last = await self._stream.read(self._fold)
+        self._state.revision = max(self._state.revision, last)
+
+    async def _catch_up(self, until: int | None = None) -> None:
+        """Apply messages after our revision that we did not see acknowledged."""
+        if until is None:
+            info = await self._settled()
+            if (
+                "error" in info
+                or info["created"] != self._stream.created
+                or info["state"]["last_seq"] < self._state.revision
+            ):
+                self._lost = f"stream {self._name} is not the one that was loaded; restart to rebuild"
+                log.error("the log was replaced", stream=self._name)
+                return
+            until = int(info["state"]["last_seq"])
+        for sequence in range(self._state.revision + 1, until + 1):
+            found = await self._stream.api("STREAM.MSG.GET", {"seq": sequence})
+            message = found.get("message")
+            if message is not None:
+                data = base64.b64decode(message.get("data", ""))
+                self._fold(message["subject"], sequence, headers_of(message), data)
+        self._state.revision = max(self._state.revision, until)
+
+    async def _settled(self) -> dict[str, Any]:
+        """What the stream says of itself once its servers have agreed."""
+        info = await self._stream.info()
+        for _ in range(_APPLYING):
+            # Servers that elect a leader say so, and a new one answers before it applied what others stored.
+            code = info.get("error", {}).get("err_code")
+            replicated = self._stream.replicas > 1
+            short = code is None and replicated and info["state"]["last_seq"] < self._state.revision
+            if not short and code in (None, NO_STREAM):
+                break
+            await asyncio.sleep(0.25)
+            info = await self._stream.info()
+        return info
+
+    def in_clear(self) -> list[Key]:
+        """Secrets whose latest state is not encrypted."""
+        return list(self._clear.present)
+
+    async def erase_clear(self) -> None:
+        """Erase from the stream what was written before Secrets were encrypted; raises StoreUnavailable."""
+        if not self._clear:
+            return
+        # Whoever watched from before has to read again: the steps that it would be told are gone.
+        await self._raise_floors({**self._floors(), "/secrets": self._state.revision})
+        # A deletion goes last: without it the state before would count again, were this interrupted.
+        for sequences in (self._clear.states, self._clear.deletions):
+            for first in range(0, len(sequences), _ERASED_AT_ONCE):
+                await asyncio.gather(*map(self._stream.erase, sequences[first : first + _ERASED_AT_ONCE]))
+        gone = set(self._clear.deletions)
+        self._tombs = {key: sequence for key, sequence in self._tombs.items() if sequence not in gone}
+        log.info("secrets encrypted", stream=self._name, erased=len(self._clear.states) + len(gone))
+        self._clear = ClearSecrets()
+
+    async def _trim(self, limit: int) -> None:
+        """Forget the oldest tenth of the deletions: record the raised floor first, then purge their subjects."""
+        oldest = list(itertools.islice(self._tombs.items(), max(1, limit // 10)))
+        floors = self._floors()
+        for key, sequence in oldest:
+            name = f"{key.group}/{key.resource}"
+            floors[name] = max(floors.get(name, 0), sequence)
+        await self._raise_floors(floors)
+        for key, sequence in oldest:
+            if self._tombs.get(key) == sequence:
+                await self._stream.api("STREAM.PURGE", {"filter": self._subject(key), "seq": sequence + 1})
+                del self._tombs[key]
+
+    async def _raise_floors(self, floors: dict[str, int]) -> None:
+        """Record from which revisions on resources can be watched; the history before goes."""
+        ack = await self._stream.request(floor_subject(self._prefix), msgspec.json.encode(floors))
+        if "error" in ack:
+            raise StoreUnavailable(str(ack["error"].get("description")))
+        if ack["seq"] != self._state.revision + 1:
+            await self._catch_up(ack["seq"] - 1)
+        self._state.revision = ack["seq"]
+        self._forget_before(floors)

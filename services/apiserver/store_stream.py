@@ -1,0 +1,172 @@
+"""The connection of a store to its stream: makes it, reads it from the beginning, asks for single messages, purges."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from services.apiserver.store import StoreUnavailable
+
+log = structlog.get_logger(__name__)
+
+NO_MESSAGE: Final = 10037
+NO_STREAM: Final = 10059
+_GONE = {NO_MESSAGE, 10043}
+
+Message = Callable[[str, int, dict[str, str], bytes], None]
+"""Takes subject, sequence, headers and data of one message."""
+
+
+class ObjectStream:
+    """One stream and the connection to the servers that keep it; `keep` messages per object stay in it."""
+
+    def __init__(
+        self,
+        servers: str | list[str],
+        *,
+        name: str,
+        prefix: str,
+        keep: int,
+        replicas: int,
+        answer_seconds: float,
+        options: dict[str, Any],
+    ) -> None:
+        self.servers = [url.strip() for url in servers.split(",")] if isinstance(servers, str) else servers
+        self.name = name
+        self.prefix = prefix
+        self.keep = keep
+        self.replicas = replicas
+        self.answer_seconds = answer_seconds
+        self.options = options
+        self.nc: Any = None
+        self.created = ""
+
+    @property
+    def connected(self) -> bool:
+        """Whether a server can be reached now."""
+        return self.nc is not None and bool(self.nc.is_connected)
+
+    async def open(self) -> None:
+        """Connect, and make the stream if need be; raises StoreUnavailable."""
+        import nats
+
+        options = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.25, "error_cb": _quiet} | self.options
+        servers = random.sample(self.servers, len(self.servers))
+        # In turn: shuffled at every loss, the one that was left might come first again.
+        self.nc = await nats.connect(servers, **({"dont_randomize": True} | options))
+        await self._ensure()
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        if self.nc is not None:
+            await self.nc.close()
+
+    async def api(self, verb: str, body: dict[str, Any] | None = None, suffix: str = "") -> dict[str, Any]:
+        """The answer of JetStream to a request about this stream, errors included."""
+        return await self.request(f"$JS.API.{verb}.{self.name}{suffix}", msgspec.json.encode(body) if body else b"")
+
+    async def request(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+        """The answer to a message, decoded; raises what the client raises when none comes in time."""
+        reply = await self.nc.request(subject, data, timeout=self.answer_seconds, headers=headers)
+        return msgspec.json.decode(reply.data, type=dict[str, Any])
+
+    async def info(self) -> dict[str, Any]:
+        """What the server says about the stream."""
+        return await self.api("STREAM.INFO")
+
+    async def _ensure(self) -> None:
+        config = {
+            "name": self.name,
+            "subjects": [f"{self.prefix}.>"],
+            "retention": "limits",
+            "storage": "file",
+            "discard": "new",
+            "max_msgs_per_subject": self.keep,
+            "allow_atomic": True,
+            "allow_direct": True,
+            "max_consumers": 1000,
+            "num_replicas": self.replicas,
+        }
+        info = await self.info()
+        if info.get("error", {}).get("err_code") == NO_STREAM:
+            info = await self.api("STREAM.CREATE", config)
+        elif "error" not in info and not info["config"].get("allow_atomic"):
+            raise StoreUnavailable(f"stream {self.name} exists without allow_atomic; delete it or name another one")
+        if "error" in info:
+            raise StoreUnavailable(f"stream {self.name}: {info['error'].get('description')}")
+        self.created = info["created"]
+
+    async def read(self, take: Message) -> int:
+        """Hand over every message in order; the last sequence of the stream. Raises StoreUnavailable."""
+        config = {
+            "ack_policy": "none",
+            "deliver_policy": "all",
+            "replay_policy": "instant",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": 60_000_000_000,
+        }
+        info = await self.api("CONSUMER.CREATE", {"stream_name": self.name, "config": config})
+        if "error" in info:
+            raise StoreUnavailable(f"reading stream {self.name}: {info['error'].get('description')}")
+        name, pending = info["name"], info["num_pending"]
+        if pending:
+            await self._replay(name, take)
+        await self.api("CONSUMER.DELETE", suffix=f".{name}")
+        info = await self.info()
+        return int(info["state"]["last_seq"])
+
+    async def _replay(self, consumer: str, take: Message) -> None:
+        inbox = self.nc.new_inbox()
+        finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.{consumer}"
+        request = msgspec.json.encode({"batch": 1000, "expires": 5_000_000_000})
+        asked = 0
+
+        async def on_message(msg: Any) -> None:
+            nonlocal asked
+            if finished.done():
+                return
+            status = (msg.headers or {}).get("Status")
+            if status is not None:
+                if status != "100":
+                    asked = 1000
+                    await self.nc.publish(subject, request, reply=inbox)
+                return
+            tokens = msg.reply.split(".")
+            try:
+                take(msg.subject, int(tokens[-4]), msg.headers or {}, msg.data)
+            except Exception as e:
+                finished.set_exception(StoreUnavailable(f"message {tokens[-4]} of stream {self.name}: {e}"))
+                raise
+            asked -= 1
+            if tokens[-1] == "0":
+                finished.set_result(None)
+            elif asked < 500:
+                asked += 1000
+                await self.nc.publish(subject, request, reply=inbox)
+
+        subscription = await self.nc.subscribe(inbox, cb=on_message)
+        asked = 1000
+        await self.nc.publish(subject, request, reply=inbox)
+        await finished
+        await subscription.unsubscribe()
+
+    async def erase(self, sequence: int) -> None:
+        """Remove a message and overwrite its bytes on the server's disk; raises StoreUnavailable."""
+        answer = await self.api("STREAM.MSG.DELETE", {"seq": sequence, "no_erase": False})
+        error = answer.get("error", {})
+        if error and error.get("err_code") not in _GONE:
+            raise StoreUnavailable(f"message {sequence} of stream {self.name} was not erased: {error}")
+
+
+async def _quiet(error: Exception) -> None:
+    """Connection errors are seen as writes without an answer; the client itself reconnects."""
+    with contextlib.suppress(Exception):
+        log.debug("nats", error=str(error))
