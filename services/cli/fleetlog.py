@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -42,6 +43,8 @@ fleetlog up --members 5 --dir /tmp/fleet
 fleetlog up --control-kubeconfig cp.yaml --member m1=m1.yaml --member m2=m2.yaml
 
 fleetlog up --nats nats://a:4222,nats://b:4222,nats://c:4222
+
+fleetlog up --nats nats://a:4222 --nats-creds nats-auth/hub.creds
 """
 )
 def up(
@@ -50,6 +53,13 @@ def up(
     nodes: Annotated[int, typer.Option(help="Nodes of each simulated member.", min=1)] = 3,
     nats: Annotated[
         str, typer.Option(help="URL of a nats-server to use instead of starting one; several of a cluster with commas.")
+    ] = "",
+    nats_creds: Annotated[
+        str,
+        typer.Option(
+            help="File with the identity at --nats, where accounts are signed (`fleetlog nats init` writes hub.creds);"
+            " FLEETLOG_NATS_CREDS if empty."
+        ),
     ] = "",
     replicas: Annotated[
         int,
@@ -82,6 +92,7 @@ def up(
         members=members,
         nodes=nodes,
         nats_url=nats,
+        nats_creds=nats_creds or (os.environ.get("FLEETLOG_NATS_CREDS", "") if nats else ""),
         replicas=replicas,
         control_kubeconfig=control_kubeconfig,
         attached=attached,

@@ -188,7 +188,7 @@ async def _until_heard(layout: Layout, installation: Installation, cluster: str,
         heard.set()
 
     subject = reports_subject(cluster)
-    hub = await Connection.open(installation.log_access, name="fleetlog/identity")
+    hub = await Connection.open(installation.log_access, name="fleetlog/identity", **installation.log_options)
     agent: Connection | None = None
     deadline = time.monotonic() + PATIENCE
     try:

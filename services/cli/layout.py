@@ -7,7 +7,7 @@ import secrets
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -46,6 +46,8 @@ class Installation(Struct, kw_only=True):
     ports: dict[str, int]
     token: str
     nats_url: str = ""
+    nats_creds: str = ""
+    """File with the identity of everything here, where that server asks for accounts that an operator signed."""
     control_kubeconfig: str = ""
     nats_token: str = ""
     """Password of the services' user of the log's server."""
@@ -68,6 +70,11 @@ class Installation(Struct, kw_only=True):
     def log_access(self) -> str:
         """URL of the log's server with the services' identity in it."""
         return self.nats_url or f"nats://{HUB_USER}:{self.nats_token}@127.0.0.1:{self.port('nats')}"
+
+    @property
+    def log_options(self) -> dict[str, Any]:
+        """Options of a client that connects to `log_access`: the identity that no URL can hold."""
+        return {"user_credentials": self.nats_creds} if self.nats_creds else {}
 
     @property
     def pull_members(self) -> list[Member]:
@@ -146,13 +153,16 @@ class Layout:
         private_text(self.state, msgspec.json.format(msgspec.json.encode(installation), indent=2).decode())
 
 
-def new_installation(members: list[Member], *, nats_url: str = "", control_kubeconfig: str = "") -> Installation:
+def new_installation(
+    members: list[Member], *, nats_url: str = "", nats_creds: str = "", control_kubeconfig: str = ""
+) -> Installation:
     """A fresh installation with its own secrets."""
     return Installation(
         members=members,
         ports={},
         token=secrets.token_urlsafe(24),
         nats_url=nats_url,
+        nats_creds=nats_creds,
         control_kubeconfig=control_kubeconfig,
         nats_token=secrets.token_urlsafe(24),
     )

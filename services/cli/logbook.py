@@ -42,7 +42,7 @@ def log_access(directory: Path, nats: str = "") -> LogAccess:
     installation = Layout(directory).load()
     if installation is None:
         raise Failed(f"no installation in {directory}; start one with `fleetlog up`, or use --dir or --nats")
-    return LogAccess(installation.log_access)
+    return LogAccess(installation.log_access, creds=installation.nats_creds)
 
 
 @asynccontextmanager

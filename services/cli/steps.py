@@ -80,7 +80,7 @@ async def apply_streams(installation: Installation) -> str:
     async def connect() -> str:
         nonlocal connection
         try:
-            connection = await Connection.open(installation.log_access, name="fleetlog/up")
+            connection = await Connection.open(installation.log_access, name="fleetlog/up", **installation.log_options)
         except Exception as error:  # noqa: BLE001  # the client raises many kinds while the server starts
             return f"no answer at {installation.log_url}: {error}"
         return ""

@@ -52,6 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path
     members: int = MEMBERS
     nats_url: str = ""
+    nats_creds: str = ""
     replicas: int = 0
     control_kubeconfig: str = ""
     attached: dict[str, str] = {}
@@ -76,7 +77,8 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
         members = [member for member in members if member.name != name]
         members.append(Member(name=name, kubeconfig=str(Path(path).resolve())))
     control = str(Path(options.control_kubeconfig).resolve()) if options.control_kubeconfig else ""
-    installation = new_installation(members, nats_url=nats_url, control_kubeconfig=control)
+    creds = _credentials(options, nats_url)
+    installation = new_installation(members, nats_url=nats_url, nats_creds=creds, control_kubeconfig=control)
     installation.replicas = options.replicas
     layout.save(installation)
     return layout, installation, False
@@ -97,10 +99,23 @@ def _servers(options: Options) -> str:
     return ",".join(url if "//" in url else f"nats://{url}" for url in urls)
 
 
+def _credentials(options: Options, nats_url: str) -> str:
+    """The file with the identity at the log's server; raises Refused where there is none, or nobody to show it to."""
+    if not options.nats_creds:
+        return ""
+    if not nats_url:
+        raise Refused("--nats-creds needs --nats: the server that is started here has accounts of its own")
+    path = Path(options.nats_creds).resolve()
+    if not path.is_file():
+        raise Refused(f"--nats-creds {options.nats_creds}: no such file; `fleetlog nats init` writes hub.creds")
+    return str(path)
+
+
 def _attach(installation: Installation, options: Options) -> None:
     """Take in kubeconfigs given at a later start: of further members, or new ones of those that were attached."""
     if options.replicas:
         installation.replicas = options.replicas
+    installation.nats_creds = _credentials(options, installation.nats_url) or installation.nats_creds
     if options.control_kubeconfig:
         if not installation.control_kubeconfig:
             raise Refused("this installation runs its own control plane; use another --dir for --control-kubeconfig")
@@ -220,7 +235,9 @@ class Installer:
         return identities.server_config(layout, installation)
 
     def _environment(self) -> dict[str, str]:
-        environment = {"FLEETLOG_NATS_URL": self.installation.log_url}
+        # Always: one that the command inherited may be that of another server.
+        identity = {"FLEETLOG_NATS_CREDS": self.installation.nats_creds}
+        environment = {"FLEETLOG_NATS_URL": self.installation.log_url, **identity}
         if not self.installation.nats_url:
             environment["FLEETLOG_NATS_USER"] = HUB_USER
             environment["FLEETLOG_NATS_PASSWORD_FILE"] = str(self.layout.hub_password)
@@ -232,6 +249,7 @@ class Installer:
             environment = {
                 **surroundings.beginning_with("FLEETLOG_APISERVER_", self._inherited),
                 "FLEETLOG_NATS_URL": installation.log_access,
+                "FLEETLOG_NATS_CREDS": installation.nats_creds,
                 "FLEETLOG_APISERVER_REPLICAS": str(installation.log_replicas),
                 "FLEETLOG_APISERVER_DATA_DIR": str(layout.data(CONTROL)),
                 "FLEETLOG_APISERVER_PORT": str(installation.port(CONTROL)),
@@ -251,6 +269,7 @@ class Installer:
                 **surroundings.beginning_with("FLEETLOG_MEMBER_", self._inherited),
                 "FLEETLOG_MEMBER_NAME": member.name,
                 "FLEETLOG_MEMBER_NATS_URL": installation.log_access,
+                "FLEETLOG_MEMBER_NATS_CREDS": installation.nats_creds,
                 "FLEETLOG_MEMBER_REPLICAS": str(installation.log_replicas),
                 "FLEETLOG_MEMBER_PORT": str(installation.port(member.name)),
                 "FLEETLOG_MEMBER_TOKEN": installation.token,
@@ -281,6 +300,7 @@ class Installer:
             environment = {
                 **surroundings.known_to("agent", self._inherited),
                 "FLEETLOG_NATS_URL": self.installation.log_url,
+                "FLEETLOG_NATS_CREDS": "",
                 "FLEETLOG_NATS_NKEY_FILE": str(seed),
                 "FLEETLOG_AGENT_CLUSTER": member.name,
                 "FLEETLOG_AGENT_KUBECONFIG": str(kubeconfig),

@@ -93,6 +93,7 @@ def store_of(settings: MemberSettings) -> Store:
             stream=settings.stream,
             prefix=prefix,
             replicas=settings.replicas,
+            connect_options={"user_credentials": settings.nats_creds} if settings.nats_creds else None,
             # A cluster of its own keeps keys of its own.
             sealing=sealing_of("", settings.data_dir),
         )

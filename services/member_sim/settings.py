@@ -24,6 +24,8 @@ class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
     admin_port: int = 0
     nats_url: str = ""
     """URLs of the log's servers, with commas."""
+    nats_creds: str = ""
+    """File with the identity at these servers; empty where the URL says it."""
     replicas: int = 1
     """Servers that keep the member's objects."""
     data_dir: Path = Path(".fleetlog/member1")

@@ -10,8 +10,9 @@ import pytest
 
 from services.cli.identities import adopt_streams, new_seed, prepare_agent, public_key, server_config, withdraw
 from services.cli.layout import Layout, Member, new_installation
+from services.cli.logbook import log_access
 from services.cli.running import Failed
-from services.cli.up import Options, prepare
+from services.cli.up import Options, Refused, prepare
 
 
 def test_a_seed_has_one_public_key_and_no_two_are_the_same() -> None:
@@ -76,3 +77,27 @@ def test_one_simulated_member_has_an_agent_where_the_logs_server_is_ours(tmp_pat
     assert [member.mode for member in installation.members] == ["Push", "Push", "Pull", "Push"]
     _, installation, _ = prepare(Options(directory=tmp_path / "b", nats_url="nats://hub:4222"))
     assert installation.pull_members == []
+
+
+def test_the_identity_at_a_signing_server_stays_until_another_is_given(tmp_path: Path) -> None:
+    first, second = tmp_path / "hub.creds", tmp_path / "new.creds"
+    first.write_text("one")
+    second.write_text("two")
+    directory = tmp_path / "installation"
+    _, installation, _ = prepare(Options(directory=directory, nats_url="nats://hub:4222", nats_creds=str(first)))
+    assert installation.log_options == {"user_credentials": str(first)}
+    assert log_access(directory).creds == str(first)
+    _, installation, known = prepare(Options(directory=directory))
+    assert (known, installation.nats_creds) == (True, str(first))
+    prepare(Options(directory=directory, nats_creds=str(second)))
+    assert log_access(directory).creds == str(second)
+
+
+def test_an_identity_that_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    creds = tmp_path / "hub.creds"
+    with pytest.raises(Refused, match=str(creds)):
+        prepare(Options(directory=tmp_path / "a", nats_url="nats://hub:4222", nats_creds=str(creds)))
+    creds.write_text("one")
+    with pytest.raises(Refused, match="--nats-creds needs --nats"):
+        prepare(Options(directory=tmp_path / "b", nats_creds=str(creds)))
+    assert not (tmp_path / "b").exists()
