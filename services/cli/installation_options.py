@@ -29,6 +29,7 @@ Kubeconfig = Annotated[
 
 def access(directory: Path, nats: str) -> LogAccess:
     """The log of an option, else of the installation; ends the command where it is neither."""
+    from services.cli.logbook import log_access
     from services.cli.running import Failed, fail
 
     try:
