@@ -47,10 +47,10 @@ class NatsBus:
     async def subscribe(self, subject: str, listener: Listener) -> None:
         """Hear everything published on a subject from now on."""
 
-        async def hear(message: Msg) -> None:
+        def hear(message: Msg) -> None:
             listener(message.data)
 
-        await self._connection.subscribe(subject, hear)
+        await self._connection.listen(subject, hear)
 
 
 class MemoryBus:

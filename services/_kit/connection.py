@@ -14,10 +14,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import ConnectionClosedError, MaxPayloadError, OutboundBufferLimitError
 
+from services._kit.client import QuickClient
 from services._kit.errors import Ambiguous, TooLarge, Unavailable
 
 Listener = Callable[[], None]
@@ -30,20 +30,12 @@ _NO_LEADER: Final = b'"err_code":10008'
 _HEAD: Final = 512
 
 
-class _Client(Client):  # type: ignore[misc]  # the library ships no types
-    """The client with headers read in one go: every fact carries some, and every service reads most facts."""
-
-    @staticmethod
-    def _parse_header_lines(raw: bytes) -> dict[str, str]:
-        lines = (line.partition(":") for line in raw.decode("utf-8", "replace").split("\r\n"))
-        return {name.strip(): value.strip() for name, colon, value in lines if colon}
-
-
 class Connection:
     """A NATS client and its life: unlimited reconnects, own callbacks, requests that notice a broken connection."""
 
     def __init__(self, on_error: Callable[[Exception], None] | None = None, move_after: float = MOVE_AFTER) -> None:
-        self.nc: Client = Client()
+        self.nc = QuickClient()
+        self.nc.on_bug = self._report
         self.generation = 0
         self.closed = asyncio.Event()
         self._up = asyncio.Event()
@@ -82,7 +74,6 @@ class Connection:
         servers = random.sample(servers, len(servers))
         if tls is not None:
             options["tls"] = tls
-        self.nc = _Client()
         try:
             await self.nc.connect(
                 servers=servers,
@@ -105,7 +96,7 @@ class Connection:
             await self.nc.close()
             raise
         self._prefix = self.nc.new_inbox()
-        await self.nc.subscribe(f"{self._prefix}.*", cb=self._answer)
+        await self.nc.subscribe_direct(f"{self._prefix}.*", self._answer)
         self._up.set()
         return self
 
@@ -233,6 +224,10 @@ class Connection:
         """Subscribe; `limit` is how many messages may wait for the callback."""
         return await self.nc.subscribe(subject, cb=callback, pending_msgs_limit=limit, pending_bytes_limit=-1)
 
+    async def listen(self, subject: str, handler: Callable[[Msg], None]) -> Any:
+        """Subscribe with a function that is called while messages are read: it must be quick and never wait."""
+        return await self.nc.subscribe_direct(subject, handler)
+
     def inbox(self) -> str:
         """A subject nobody else uses."""
         return str(self.nc.new_inbox())
@@ -265,7 +260,7 @@ class Connection:
         self._report(Unavailable("the server of the log answers nothing; trying another one"))
         self._moving = asyncio.get_running_loop().create_task(self.nc.force_reconnect())
 
-    async def _answer(self, message: Msg) -> None:
+    def _answer(self, message: Msg) -> None:
         future = self._waiting.get(message.subject[len(self._prefix) + 1 :])
         if future is not None and not future.done():
             future.set_result(message)

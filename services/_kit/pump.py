@@ -224,7 +224,7 @@ class JetStreamPump:
         self._quiet = 0
         self._consumer = f"pump-{_ids.next()}"
         self._inbox = self._log.connection.inbox()
-        self._subscription = await self._log.connection.subscribe(self._inbox, self._receiver(self._inbox))
+        self._subscription = await self._log.connection.listen(self._inbox, self._receiver(self._inbox))
         config: dict[str, object] = {
             "name": self._consumer,
             "ack_policy": "none",
@@ -254,8 +254,8 @@ class JetStreamPump:
         self._pending = created.num_pending
         self._caught_up = created.num_pending == 0 and self._position >= self._wanted
 
-    def _receiver(self, inbox: str) -> Callable[[Msg], Any]:
-        async def receive(message: Msg) -> None:
+    def _receiver(self, inbox: str) -> Callable[[Msg], None]:
+        def receive(message: Msg) -> None:
             if inbox == self._inbox and not self._restart:
                 self._take(message)
 

@@ -88,7 +88,7 @@ class Runner(Generic[S, K]):
         self._follower: Follower[S, K] = Follower(
             logs, self.projection, self._filters, window=self.options.window, on_fed=self._fed
         )
-        self._fed_event = asyncio.Event()
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
         self._marked_event = asyncio.Event()
         self._caught_up_once = False
         self._recording: deque[tuple[Message, str]] = deque(maxlen=1000)
@@ -116,8 +116,12 @@ class Runner(Generic[S, K]):
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return once a condition holds; it is looked at whenever something was folded or leadership changed."""
         while not condition():
-            event = self._fed_event
-            await event.wait()
+            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting[news] = condition
+            try:
+                await news
+            finally:
+                del self._waiting[news]
 
     async def _terms(self) -> None:
         while True:
@@ -210,8 +214,10 @@ class Runner(Generic[S, K]):
         self._tell()
 
     def _tell(self) -> None:
-        self._fed_event.set()
-        self._fed_event = asyncio.Event()
+        # Only those whose condition holds are woken: something is folded all the time.
+        for news, condition in self._waiting.items():
+            if not news.done() and condition():
+                news.set_result(None)
 
     def _marked(self) -> None:
         self._marked_event.set()

@@ -1,0 +1,156 @@
+"""What the server sends reaches its handler whole and in order, however the bytes are cut."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import ProtocolError
+
+from services._kit.client import Headers, QuickClient
+
+DIRECT, QUEUED = 1, 2
+STATUS = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 7\r\n\r\n"
+PLAIN = b"NATS/1.0\r\nFleetlog-Event-Id: a:b\r\nEmpty:\r\n\r\n"
+BARE = b"NATS/1.0 503\r\n\r\n"
+
+Seen = tuple[str, str, bytes, dict[str, str] | None]
+
+
+def frame(sid: int, subject: str, data: bytes, head: bytes = b"", reply: str = "") -> bytes:
+    words = [subject, str(sid), *([reply] if reply else [])]
+    if head:
+        words += [str(len(head)), str(len(head) + len(data))]
+    else:
+        words.append(str(len(data)))
+    return b"%s %s\r\n%s%s\r\n" % (b"HMSG" if head else b"MSG", " ".join(words).encode(), head, data)
+
+
+FRAMES = b"".join(
+    [
+        frame(DIRECT, "a.b", b"one"),
+        frame(DIRECT, "a.c", b"MSG x 1 3\r\nHMSG", PLAIN, "$JS.ACK.x"),
+        b"+OK\r\n",
+        frame(QUEUED, "q.1", b"queued", PLAIN),
+        frame(DIRECT, "a.d", b"", STATUS),
+        frame(DIRECT, "a.e", b"\r\n", BARE, "r"),
+        frame(DIRECT, "a.f", b"x" * 5000, PLAIN),
+        b"PONG\r\n",
+        frame(3, "nobody", b"gone"),
+        frame(DIRECT, "a.g", b"last"),
+    ]
+)
+
+
+def seen(message: Msg) -> Seen:
+    return message.subject, message.reply, message.data, dict(message.headers) if message.headers else None
+
+
+async def as_the_library_reads() -> list[Seen]:
+    """What the library's own client makes of the frames."""
+    client = Client()
+    found: list[Seen] = []
+    client._subs = {sid: _Queued(found) for sid in (DIRECT, QUEUED)}
+    client._pongs = []
+    await client._ps.parse(FRAMES)
+    return found
+
+
+class _Queued:
+    """Takes the place of a subscription of the library."""
+
+    def __init__(self, found: list[Seen]) -> None:
+        self._received = self._max_msgs = self._pending_size = self._pending_bytes_limit = 0
+        self._jsi = self._future = None
+        self._pending_queue = self
+        self._found = found
+
+    def put_nowait(self, message: Msg) -> None:
+        self._found.append(seen(message))
+
+
+def client_with(found: list[Seen]) -> QuickClient:
+    client = QuickClient()
+    client._direct[DIRECT] = lambda message: found.append(seen(message))
+    client._subs = {DIRECT: _Queued([]), QUEUED: _Queued(found)}
+    client._pongs = []
+    return client
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 16, 61, 500, 4096, 1 << 16])
+async def test_frames_cut_anywhere_are_read_as_the_library_reads_them(size: int) -> None:
+    found: list[Seen] = []
+    client = client_with(found)
+    for at in range(0, len(FRAMES), size):
+        await client._ps.parse(FRAMES[at : at + size])
+    assert found == await as_the_library_reads()
+    assert len(found) == 7
+
+
+async def test_a_frame_cut_at_any_place_is_read_once() -> None:
+    text = frame(DIRECT, "a.b", b"first", PLAIN) + frame(DIRECT, "a.b", b"second")
+    for cut in range(1, len(text)):
+        found: list[Seen] = []
+        client = client_with(found)
+        await client._ps.parse(text[:cut])
+        await client._ps.parse(text[cut:])
+        assert [data for _, _, data, _ in found] == [b"first", b"second"], f"cut at {cut}"
+
+
+async def test_a_handler_that_raises_is_reported_and_the_next_message_arrives() -> None:
+    found: list[bytes] = []
+    client = QuickClient()
+    bugs: list[Exception] = []
+    client.on_bug = bugs.append
+
+    def take(message: Msg) -> None:
+        if message.data == b"bad":
+            raise KeyError("broken")
+        found.append(message.data)
+
+    client._direct[DIRECT] = take
+    await client._ps.parse(frame(DIRECT, "s", b"bad") + frame(DIRECT, "s", b"good"))
+    assert found == [b"good"]
+    assert [str(bug) for bug in bugs] == ["'broken'"]
+
+
+async def test_after_unsubscribing_nothing_is_handed_over() -> None:
+    found: list[Seen] = []
+    client = client_with(found)
+    client._remove_sub(DIRECT)
+    await client._ps.parse(frame(DIRECT, "s", b"late") + frame(QUEUED, "s", b"on time"))
+    assert [data for _, _, data, _ in found] == [b"on time"]
+
+
+async def test_what_is_no_message_of_the_protocol_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        await client_with([])._ps.parse(b"NONSENSE 1 2\r\n")
+
+
+async def test_a_subscription_that_could_not_be_sent_leaves_no_handler() -> None:
+    client = QuickClient()
+    client._status = Client.CLOSED
+    with pytest.raises(Exception, match="closed"):
+        await client.subscribe_direct("s", lambda _: None)
+    assert not client._direct
+
+
+def test_headers_tell_status_and_values() -> None:
+    idle, plain = Headers(STATUS), Headers(PLAIN)
+    assert (idle.get("Status"), idle["Description"], idle["Nats-Last-Consumer"]) == ("100", "Idle Heartbeat", "7")
+    assert dict(plain) == {"Fleetlog-Event-Id": "a:b", "Empty": ""}
+    assert dict(Headers(BARE)) == {"Status": "503"}
+    assert plain.get("Missing", "none") == "none"
+
+
+async def test_answers_come_in_the_order_of_arrival() -> None:
+    order: list[Any] = []
+    client = QuickClient()
+    client._direct[1] = lambda message: order.append((1, message.data))
+    client._direct[2] = lambda message: order.append((2, message.data))
+    await client._ps.parse(frame(1, "a", b"0") + frame(2, "b", b"1") + frame(1, "a", b"2"))
+    await asyncio.sleep(0)
+    assert order == [(1, b"0"), (2, b"1"), (1, b"2")]
