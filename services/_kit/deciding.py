@@ -175,7 +175,7 @@ class Deciding(Generic[S, K]):
             self._forgive_at = now + self._options.brake_pause
 
     def _take(self) -> list[K]:
-        """Dirty keys that may be decided now, oldest first."""
+        """Dirty keys that may be decided now, oldest first unless the service ranks them."""
         projection = self._projection
         keys: list[K] = []
         blocked: list[K] = []
@@ -240,6 +240,8 @@ class Deciding(Generic[S, K]):
         effects: list[tuple[K, Sequence[object]]],
     ) -> None:
         self.timers.set(key, decision.wake_at)
+        if decision.also:
+            self._projection.mark(decision.also)
         if decision.wake_at is not None and not decision.events:
             self._deferred[key] = cause
             if decision.wake_at - now > ON_PURPOSE:

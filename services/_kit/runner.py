@@ -24,6 +24,7 @@ from services._kit.health import Health
 from services._kit.lease import Lease
 from services._kit.log import Delivery, Log, Message
 from services._kit.metrics import KitMetrics
+from services._kit.order import Ranked
 from services._kit.project import Projection
 from services._kit.service import BaseService, Decider
 
@@ -61,6 +62,8 @@ class Runner(Generic[S, K]):
         if service.leads:
             self._filters.setdefault(FACTS, [lease_subject(service.name)])
         self.projection: Projection[S, K] = Projection(cast("Any", service), self._filters, self._unreadable)
+        if service.rank is not None:
+            self.projection.dirty = Ranked(partial(service.rank, self.projection.state))
         self.projection.marking = False
         self.projection.on_marked = self._marked
         self.lease = Lease(

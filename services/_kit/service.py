@@ -32,12 +32,14 @@ class Decision(Struct, frozen=True):
     """What should become true of a key.
 
     `events` carry `own` and `inputs` in their provenance, the runner fills in the rest. At `wake_at` (seconds since
-    1970) the key is decided again. `effects` are handed to `perform` once the events are stored.
+    1970) the key is decided again. `effects` are handed to `perform` once the events are stored. `also` are other keys
+    whose decision may change by what this one found out.
     """
 
     events: Sequence[Known] = ()
     wake_at: float | None = None
     effects: Sequence[object] = ()
+    also: Sequence[Any] = ()
 
 
 NOTHING = Decision()
@@ -116,6 +118,8 @@ class BaseService(ABC, Generic[S, K]):
     filters: Sequence[str] = ()
     leads: bool = True
     """Whether one instance at a time does the work; a reader like the gateway sets it to false."""
+    rank: Callable[[S, K], float] | None = None
+    """The order in which dirty keys are decided, the smallest first; None: first come, first served."""
 
     @abstractmethod
     def new_state(self) -> S:
