@@ -1,4 +1,8 @@
-"""Writes Kubernetes Events: the first of a kind at once, repetitions counted and written now and then."""
+"""Writes Kubernetes Events: the first of a kind soon, repetitions counted and written now and then.
+
+What follows upon one change is told within a moment, often several times over: gathered, it is one write for each Event
+instead of two, and none of them while the change itself is on its way to the members.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +29,15 @@ class _Told(Struct):
 class Telling:
     """Events on their way to the control plane; low priority, and never more than a few at once."""
 
-    def __init__(self, client: KubeClient, clock: Clock, *, repeat_seconds: float = 10.0) -> None:
+    def __init__(
+        self, client: KubeClient, clock: Clock, *, gather_seconds: float = 0.5, repeat_seconds: float = 10.0
+    ) -> None:
         self._client = client
         self._clock = clock
+        self._gather = gather_seconds
         self._repeat = repeat_seconds
+        self._gathered: dict[tuple[str, str], tuple[Note, _Told]] = {}
+        self._gathering: asyncio.TimerHandle | None = None
         self._told: dict[tuple[str, str], _Told] = {}
         self._writes = self._background()
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
@@ -46,21 +55,38 @@ class Telling:
             told = self._told[place] = _Told(now)
             while len(self._told) > _REMEMBERED:
                 del self._told[next(iter(self._told))]
-            self._writes.submit(place, partial(self._create, note, told))
+            self._gathered[place] = note, told
+            if self._gathering is None:
+                self._gathering = asyncio.get_running_loop().call_later(self._gather, self._write_gathered)
             return
         told.count += 1
-        if not told.flushing:
+        if not told.flushing and place not in self._gathered:
             told.flushing = True
             loop = asyncio.get_running_loop()
             self._timers[place] = loop.call_later(self._repeat, self._flush, place, note, told)
 
+    def _write_gathered(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+        gathered, self._gathered = self._gathered, {}
+        for place, (note, told) in gathered.items():
+            self._writes.submit(place, partial(self._create, note, told))
+
     async def drained(self) -> None:
-        """Return once nothing is on its way."""
+        """Write what was gathered now, and return once nothing is on its way."""
+        self._write_gathered()
         await self._writes.drained()
 
     async def drop(self) -> None:
         """Forget what is on its way: another instance tells now, and what we held back is old by our next turn."""
         writes, self._writes = self._writes, self._background()
+        for place in self._gathered:
+            self._told.pop(place, None)
+        self._gathered = {}
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         timers, self._timers = self._timers, {}
         for timer in timers.values():
             timer.cancel()

@@ -1,4 +1,8 @@
-"""Hands observations on: the newest per object and cluster, many in one batch."""
+"""Hands observations on: the newest per object and cluster, many in one batch.
+
+An object that was just written is seen twice within milliseconds: as it was written, and as its cluster begins with it.
+The first is held back for a moment, so that one report says both.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
+import msgspec
 import structlog
+from msgspec import Struct, UnsetType
 
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
@@ -20,6 +26,26 @@ LEAVING: Final = "Terminating"
 """Reason of a report on an object whose deletion the member accepted, and that finalizers still hold there."""
 
 _BATCH = 400
+HELD_SECONDS: Final = 0.05
+
+
+class _Generations(Struct, rename="camel"):
+    generation: int = 0
+    observed_generation: int = 0
+
+
+_generations = msgspec.json.Decoder(_Generations).decode
+
+
+def about_to_change(event: WorkObserved) -> bool:
+    """Whether nobody in the cluster has looked yet at what was written: its status names an older generation."""
+    if not event.operation or not event.applied or isinstance(event.status, UnsetType):
+        return False
+    try:
+        seen = _generations(event.status)
+    except msgspec.MsgspecError:
+        return False
+    return seen.observed_generation < seen.generation
 
 
 class Publisher(Protocol):
@@ -54,6 +80,8 @@ class Reports:
         self._publisher = publisher
         self._pending: dict[tuple[str, ObjectKey], WorkObserved] = {}
         self._sent: dict[tuple[str, ObjectKey], WorkObserved] = {}
+        self._held: dict[tuple[str, ObjectKey], asyncio.TimerHandle] = {}
+        """Those of the pending ones that wait for a moment."""
         self._some = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -67,13 +95,28 @@ class Reports:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        for timer in self._held.values():
+            timer.cancel()
+        self._held.clear()
         self._pending.clear()
         self._sent.clear()
 
     def report(self, event: WorkObserved) -> None:
         """Send an observation with the next batch."""
         place = (event.cluster, event.key)
-        self._pending[place] = instead_of(self._pending.pop(place, None), event)
+        waiting = self._pending.pop(place, None)
+        event = self._pending[place] = instead_of(waiting, event)
+        if about_to_change(event) and (waiting is None or place in self._held):
+            if place not in self._held:
+                self._held[place] = asyncio.get_running_loop().call_later(HELD_SECONDS, self._let_go, place)
+            return
+        timer = self._held.pop(place, None)
+        if timer is not None:
+            timer.cancel()
+        self._some.set()
+
+    def _let_go(self, place: tuple[str, ObjectKey]) -> None:
+        self._held.pop(place, None)
         self._some.set()
 
     @property
@@ -96,9 +139,9 @@ class Reports:
         while True:
             await self._some.wait()
             self._some.clear()
-            while self._pending:
+            while places := [place for place in self._pending if place not in self._held]:
                 batch: dict[tuple[str, ObjectKey], WorkObserved] = {}
-                for place in list(self._pending)[:_BATCH]:
+                for place in places[:_BATCH]:
                     batch[place] = self._sent[place] = self._pending.pop(place)
                 if not await self._publisher.publish(list(batch.values())):
                     log.info("reports_stopped", reason="another instance leads")

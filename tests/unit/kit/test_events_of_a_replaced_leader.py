@@ -53,13 +53,53 @@ async def test_events_of_an_earlier_term_are_not_written_in_a_later_one(posted: 
     guard = client.guard = Shut()
     telling = Telling(client, ManualClock())
     telling.tell(note("stale"))
+    writing = asyncio.create_task(telling.drained())
     async with asyncio.timeout(5):
         await guard.asked.wait()
+    writing.cancel()
     await telling.drop()
     guard.holds = True
     telling.tell(note("fresh"))
     await telling.drained()
     assert seen == ["fresh"]
+    await telling.close()
+
+
+async def test_what_was_gathered_for_an_earlier_term_is_told_anew_in_a_later_one(
+    posted: tuple[list[str], KubeClient],
+) -> None:
+    seen, client = posted
+    telling = Telling(client, ManualClock(), gather_seconds=3600.0)
+    telling.tell(note("twice"))
+    await telling.drop()
+    await telling.drained()
+    assert seen == []
+    telling.tell(note("twice"))
+    await telling.drained()
+    assert seen == ["twice"]
+    await telling.close()
+
+
+async def test_repetitions_within_a_moment_are_one_write_with_their_number(
+    posted: tuple[list[str], KubeClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, client = posted
+    counts: list[int] = []
+    writing = asyncio.Event()
+
+    def counted(told: Note, *, first: str, last: str, count: int) -> dict[str, object]:
+        counts.append(count)
+        writing.set()
+        return {"message": told.message}
+
+    monkeypatch.setattr("services.status_aggregator.telling.event_of", counted)
+    telling = Telling(client, ManualClock(), gather_seconds=0.01)
+    for _ in range(3):
+        telling.tell(note("again"))
+    async with asyncio.timeout(10):
+        await writing.wait()
+    await telling.drained()
+    assert (seen, counts) == (["again"], [3])
     await telling.close()
 
 

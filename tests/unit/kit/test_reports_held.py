@@ -1,0 +1,107 @@
+"""A report on an object that its cluster has not looked at yet waits a moment for the next one; others go at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from msgspec import UNSET, Raw, UnsetType
+
+from schemas.events.observed import WorkObserved
+from schemas.keys import ObjectKey
+from services._kit.delivery import reports as module
+from services._kit.delivery.reports import Reports, about_to_change
+
+WEB = ObjectKey("apps", "deployments", "default", "web")
+OTHER = ObjectKey("apps", "deployments", "default", "other")
+
+
+class Sent:
+    """Keeps what was published, and tells when something was."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[WorkObserved]] = []
+        self._news = asyncio.Event()
+
+    async def publish(self, events: Sequence[WorkObserved]) -> bool:
+        self.batches.append(list(events))
+        self._news.set()
+        return True
+
+    async def some(self, number: int) -> list[WorkObserved]:
+        async with asyncio.timeout(10):
+            while len(found := [event for batch in self.batches for event in batch]) < number:
+                self._news.clear()
+                await self._news.wait()
+        return found
+
+
+def report(key: ObjectKey = WEB, *, operation: str = "", looked: bool | None = None, at: float = 1.0) -> WorkObserved:
+    """`looked`: whether the cluster has looked at the object; None for one without a status."""
+    status: Raw | UnsetType = UNSET
+    if looked is not None:
+        status = Raw(msgspec.json.encode({"generation": 1, "observedGeneration": int(looked)}))
+    return WorkObserved(
+        cluster="m", key=key, uid="u", work_seq=1, digest="d", at=at, applied=True, operation=operation, status=status
+    )
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held stays held for as long as the test lasts."""
+    monkeypatch.setattr(module, "HELD_SECONDS", 3600.0)
+
+
+async def test_what_was_just_written_is_told_together_with_what_became_of_it(never: None) -> None:
+    sent = Sent()
+    reports = Reports(sent)
+    reports.start()
+    reports.report(report(operation="created", looked=False))
+    reports.report(report(OTHER, operation="created"))
+    assert [event.key for event in await sent.some(1)] == [OTHER]
+    reports.report(report(looked=True, at=2.0))
+    last = (await sent.some(2))[-1]
+    assert (last.key, last.operation, last.at) == (WEB, "created", 2.0)
+    await reports.close()
+
+
+async def test_while_nobody_looks_at_it_an_object_stays_held_with_what_was_done(never: None) -> None:
+    sent = Sent()
+    reports = Reports(sent)
+    reports.start()
+    reports.report(report(operation="created", looked=False))
+    reports.report(report(looked=False, at=2.0))
+    reports.report(report(OTHER))
+    assert [event.key for event in await sent.some(1)] == [OTHER]
+    held = reports.latest("m", WEB)
+    assert held is not None
+    assert (held.operation, held.at, reports.backlog) == ("created", 2.0, 1)
+    await reports.close()
+    assert reports.backlog == 0
+
+
+async def test_a_cluster_that_does_not_look_is_reported_on_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HELD_SECONDS", 0.001)
+    sent = Sent()
+    reports = Reports(sent)
+    reports.start()
+    reports.report(report(operation="updated", looked=False))
+    assert [event.operation for event in await sent.some(1)] == ["updated"]
+    await reports.close()
+
+
+@pytest.mark.parametrize(
+    ("event", "held"),
+    [
+        (report(operation="created", looked=False), True),
+        (report(operation="created", looked=True), False),
+        (report(looked=False), False),
+        (report(operation="created"), False),
+        (msgspec.structs.replace(report(operation="created", looked=False), applied=False), False),
+        (msgspec.structs.replace(report(operation="created"), status=Raw(b'"odd"')), False),
+    ],
+)
+def test_only_what_was_written_and_not_looked_at_is_about_to_change(event: WorkObserved, held: bool) -> None:
+    assert about_to_change(event) is held
