@@ -17,7 +17,7 @@ from k8s.shared import (
     environment,
     etcd_flags,
 )
-from schemas.topology import SERVICES
+from schemas.topology import OPTIONAL, SERVICES
 from services.cli.certificates import AGENTS, SEED, WITH_CONTROL
 from services.cli.secret_keys import READERS
 
@@ -107,6 +107,8 @@ def compose() -> Manifest:
             "depends_on": {f"nats-{number}": {"condition": "service_started"} for number in range(1, NATS_NODES + 1)},
             "restart": "unless-stopped",
         }
+        if service in OPTIONAL:
+            entry["profiles"] = [dns(service)]
         if service == "gateway":
             entry["ports"] = [f"127.0.0.1:{API}:{API}"]
         services[dns(service)] = entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from k8s.shared import API, HTTP, IMAGE, RUN, USER, Manifest, dns, environment
+from schemas.topology import OPTIONAL
 from services.cli.certificates import NAMESPACE, WITH_CONTROL, user_of
 from services.cli.secret_keys import READERS
 
@@ -56,7 +57,10 @@ def _probe(path: str, **more: int) -> Manifest:
 
 
 def deployment(service: str) -> Manifest:
-    """Two instances: one leads, the other's projection is warm. None needs the API of the cluster it runs in."""
+    """Two instances: one leads, the other's projection is warm. None needs the API of the cluster it runs in.
+
+    An optional service has none until somebody scales it.
+    """
     labels = {"app.kubernetes.io/name": dns(service), "app.kubernetes.io/part-of": "fleetlog"}
     mounts = secrets(service)
     ports = [{"name": "http", "containerPort": HTTP, "protocol": "TCP"}]
@@ -114,7 +118,7 @@ def deployment(service: str) -> Manifest:
         "kind": "Deployment",
         "metadata": {"name": dns(service), "labels": labels},
         "spec": {
-            "replicas": 2,
+            "replicas": 0 if service in OPTIONAL else 2,
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
         },

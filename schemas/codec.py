@@ -12,6 +12,7 @@ from msgspec import Struct
 from schemas.envelope import Event
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
+from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated, EstimateEvent
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseEvent, LeaseTaken
@@ -33,6 +34,7 @@ Known = (
     | EstimateEvent
     | PlacementEvent
     | EvictionEvent
+    | DeschedulingEvent
     | WorkEvent
     | ObservedEvent
     | RollupEvent
@@ -48,6 +50,7 @@ UNIONS: Final[Mapping[str, object]] = {
     "estimate": EstimateEvent,
     "placement": PlacementEvent,
     "eviction": EvictionEvent,
+    "descheduling": DeschedulingEvent,
     "work": WorkEvent,
     "observed": ObservedEvent,
     "rollup": RollupEvent,
@@ -138,6 +141,8 @@ def subject_of(event: Known) -> str:
             return facet("placement", event.key)
         case EvictionRequested() | EvictionFinished():
             return facet("eviction", event.key)
+        case ReplicasDescheduled():
+            return facet("descheduling", event.key)
         case WorkRendered() | WorkWithdrawn():
             return work(event.cluster, event.key)
         case WorkObserved():

@@ -8,7 +8,7 @@ from functools import lru_cache
 from schemas.keys import ObjectKey, PolicyKey
 
 NO_NAMESPACE = "_"
-_FACETS = ("template", "binding", "estimate", "placement", "eviction", "rollup")
+_FACETS = ("template", "binding", "estimate", "placement", "eviction", "descheduling", "rollup")
 EVERY_ACTIVITY = "active.*"
 PURGED = "purged"
 """Core NATS subject on which the janitor tells what is gone from the log; a hint that may be lost."""
@@ -102,6 +102,11 @@ def eviction(key: ObjectKey) -> str:
     return facet("eviction", key)
 
 
+def descheduling(key: ObjectKey) -> str:
+    """Subject of the replicas of an object that were taken back."""
+    return facet("descheduling", key)
+
+
 def rollup(key: ObjectKey) -> str:
     """Subject of the status summed over clusters."""
     return facet("rollup", key)
@@ -168,7 +173,7 @@ def split(subject: str) -> tuple[str, list[str]]:
     return aggregate, tokens
 
 
-_SHARDED = frozenset({"template", "binding", "placement", "estimate", "eviction", "rollup", "explained"})
+_SHARDED = frozenset({*_FACETS, "explained"})
 _PER_CLUSTER = frozenset({"work", "observed"})
 
 

@@ -53,7 +53,10 @@ SERVICES: Final[tuple[str, ...]] = (
     "status_aggregator",
     "gateway",
     "janitor",
+    "descheduler",
 )
+OPTIONAL: Final[frozenset[str]] = frozenset({"descheduler"})
+"""Services that an installation does without unless it asks for them."""
 
 FACTS: Final = Stream(
     name="FACTS",
@@ -65,6 +68,7 @@ FACTS: Final = Stream(
         "estimate.>",
         "placement.>",
         "eviction.>",
+        "descheduling.>",
         "work.>",
         "rollup.>",
         "lease.*",
@@ -174,6 +178,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
             "status_aggregator",
             "gateway",
             "janitor",
+            "descheduler",
         ),
         events=("BindingRequested", "BindingReleased"),
     ),
@@ -188,15 +193,48 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         pattern="placement.<shard>.<key>",
         stream="FACTS",
         writer="scheduler",
-        readers=("estimator", "scheduler", "failover", "override_renderer", "status_aggregator", "gateway", "janitor"),
+        readers=(
+            "estimator",
+            "scheduler",
+            "failover",
+            "override_renderer",
+            "status_aggregator",
+            "gateway",
+            "janitor",
+            "descheduler",
+        ),
         events=("PlacementDecided", "PlacementFailed", "PlacementReleased"),
     ),
     Subject(
         pattern="eviction.<shard>.<key>",
         stream="FACTS",
         writer="failover",
-        readers=("estimator", "scheduler", "failover", "override_renderer", "status_aggregator", "gateway", "janitor"),
+        readers=(
+            "estimator",
+            "scheduler",
+            "failover",
+            "override_renderer",
+            "status_aggregator",
+            "gateway",
+            "janitor",
+            "descheduler",
+        ),
         events=("EvictionRequested", "EvictionFinished"),
+    ),
+    Subject(
+        pattern="descheduling.<shard>.<key>",
+        stream="FACTS",
+        writer="descheduler",
+        readers=(
+            "estimator",
+            "scheduler",
+            "override_renderer",
+            "status_aggregator",
+            "gateway",
+            "janitor",
+            "descheduler",
+        ),
+        events=("ReplicasDescheduled",),
     ),
     Subject(
         pattern="work.<cluster>.<key>",
@@ -217,7 +255,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         pattern="rollup.<shard>.<key>",
         stream="FACTS",
         writer="status_aggregator",
-        readers=("status_aggregator", "scheduler", "estimator", "failover", "gateway", "janitor"),
+        readers=("status_aggregator", "scheduler", "estimator", "failover", "gateway", "janitor", "descheduler"),
         events=("StatusRolledUp",),
     ),
     Subject(

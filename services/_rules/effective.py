@@ -1,7 +1,8 @@
-"""Folds binding, placement and eviction of one object into the clusters that shall hold it: the only place that does.
+"""Folds what was asked, placed, evicted and taken back of one object into the clusters that hold it; nobody else does.
 
 An eviction stays in force, finished or not, until a placement exists that was decided with it in view (`as_of` at or
-after the eviction): a restart in between can neither resurrect a copy nor lose one (reference 03 §1.3, §7.4).
+after the eviction): a restart in between can neither resurrect a copy nor lose one (reference 03 §1.3, §7.4). Replicas
+that were taken back stay so until any later placement (reference 02 §6).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.events.binding import BindingEvent, BindingRequested
+from schemas.events.descheduling import DeschedulingEvent
 from schemas.events.eviction import EvictionEvent, EvictionRequested
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, TargetCluster
 
@@ -40,6 +42,8 @@ def effective(
     eviction: EvictionEvent | None = None,
     *,
     eviction_seq: int = 0,
+    descheduling: DeschedulingEvent | None = None,
+    placement_seq: int = 0,
     clusters: Iterable[str] = (),
     required_by: Iterable[TargetCluster] = (),
 ) -> Effective:
@@ -47,7 +51,7 @@ def effective(
 
     `clusters` are the members known now: cluster-wide requests (`everywhere`) go to all of them, and a cluster that
     is no member holds nothing. `required_by` are the clusters of the bindings that depend on this one. A facet of
-    another uid counts as absent.
+    another uid counts as absent, and so does a descheduling of a placement that is not the one at `placement_seq`.
     """
     if not isinstance(binding, BindingRequested):
         return NOWHERE
@@ -57,7 +61,7 @@ def effective(
     targets: dict[str, TargetCluster] = {}
     placed_as_of = 0
     if isinstance(placement, PlacementDecided | PlacementFailed) and placement.uid == binding.uid:
-        targets = {target.name: target for target in placement.clusters}
+        targets = {target.name: target for target in lowered(placement, placement_seq, descheduling)}
         placed_as_of = placement.provenance.as_of
     kept: set[str] = set()
     if eviction is not None and eviction.uid == binding.uid:
@@ -74,15 +78,43 @@ def effective(
 
 
 def standing(
-    placement: PlacementDecided | PlacementFailed | None, eviction: EvictionEvent | None, eviction_seq: int
+    placement: PlacementDecided | PlacementFailed | None,
+    eviction: EvictionEvent | None,
+    eviction_seq: int,
+    descheduling: DeschedulingEvent | None = None,
+    placement_seq: int = 0,
 ) -> tuple[TargetCluster, ...]:
-    """The clusters of a placement without those that an eviction took away which it was not decided in view of."""
+    """The clusters of a placement less what was taken away since.
+
+    Those of an eviction that it was not decided in view of are gone; those that were lowered have fewer replicas.
+    """
     if placement is None:
         return ()
+    targets = lowered(placement, placement_seq, descheduling)
     if eviction is None or eviction.uid != placement.uid or placement.provenance.as_of >= eviction_seq:
-        return placement.clusters
+        return targets
     gone = leaving(eviction)
-    return tuple(target for target in placement.clusters if target.name not in gone)
+    return tuple(target for target in targets if target.name not in gone)
+
+
+def lowered(
+    placement: PlacementDecided | PlacementFailed, placement_seq: int, descheduling: DeschedulingEvent | None
+) -> tuple[TargetCluster, ...]:
+    """The clusters of the placement at a position, with the replicas that a descheduling of it left them."""
+    if descheduling is None or not lowers(descheduling, placement.uid, placement_seq):
+        return placement.clusters
+    left = {item.name: item.replicas for item in descheduling.clusters}
+    return tuple(
+        TargetCluster(target.name, min(target.replicas, left[target.name]))
+        if target.replicas is not None and target.name in left
+        else target
+        for target in placement.clusters
+    )
+
+
+def lowers(descheduling: DeschedulingEvent | None, uid: str, placement_seq: int) -> bool:
+    """Whether a descheduling is in force: it speaks of this uid and of the placement at this position."""
+    return descheduling is not None and descheduling.uid == uid and descheduling.placement == placement_seq > 0
 
 
 def leaving(eviction: EvictionEvent) -> frozenset[str]:

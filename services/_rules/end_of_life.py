@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from schemas.codec import Known
 from schemas.events.binding import BindingReleased
 from schemas.events.cluster import ClusterRemoved
+from schemas.events.descheduling import ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionFinished
 from schemas.events.placement import PlacementReleased
@@ -28,16 +29,17 @@ from schemas.subjects import escape, facet, key_tokens
 FACTS: Final = "FACTS"
 OBSERVED: Final = "OBSERVED"
 
-CHILDREN_FIRST: Final = ("rollup", "eviction", "estimate", "placement", "binding", "template")
+CHILDREN_FIRST: Final = ("rollup", "eviction", "descheduling", "estimate", "placement", "binding", "template")
 """Facets of one object behind its works and observations; what a facet follows from comes after it."""
 
-# An estimate has no end of its own: it answers a binding, and goes with it.
+# These have no end of their own: an estimate answers a binding, and replicas are taken back from a placement.
 _CLOSED: Final = (
     TemplateDeleted,
     BindingReleased,
     PlacementReleased,
     EvictionFinished,
     CapacityEstimated,
+    ReplicasDescheduled,
     WorkWithdrawn,
     PolicyDeleted,
     ClusterRemoved,

@@ -47,15 +47,17 @@ def asked_at(
     eviction: EvictionEvent | None,
     eviction_seq: int,
     leaving: Mapping[str, int],
+    lowered: int = 0,
 ) -> int:
     """Position of the newest fact that may make an object scheduled anew: only an estimate from after it answers.
 
     `binding` is the position of the request, `placed` the placement in force, `leaving` the positions at which
-    clusters were seen to be deleted or gone.
+    clusters were seen to be deleted or gone, `lowered` that of the descheduling of this placement (0: none).
     """
     newest = binding
     if placed is None:
         return newest
+    newest = max(newest, lowered)
     if eviction is not None and len(standing(placed, eviction, eviction_seq)) != len(placed.clusters):
         newest = max(newest, eviction_seq)
     for target in placed.clusters if leaving else ():

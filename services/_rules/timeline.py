@@ -73,7 +73,7 @@ class Entry(Struct, frozen=True, rename="camel"):
 
 def subjects_of(key: ObjectKey) -> dict[str, tuple[str, ...]]:
     """Subjects (with wildcards) that speak of one object, by stream."""
-    sharded = ("template", "binding", "estimate", "placement", "eviction", "rollup")
+    sharded = ("template", "binding", "estimate", "placement", "eviction", "descheduling", "rollup")
     tokens = key_tokens(key)
     return {
         FACTS: (*(facet(aggregate, key) for aggregate in sharded), f"work.*.{tokens}"),

@@ -13,7 +13,17 @@ from services._rules.end_of_life import closes
 from services._rules.timeline import UNREADABLE, Fact
 from services._rules.timeline_words import words
 
-_ORDER: Final = ("template", "binding", "estimate", "placement", "eviction", "work", "rollup", "observed")
+_ORDER: Final = (
+    "template",
+    "binding",
+    "estimate",
+    "placement",
+    "eviction",
+    "descheduling",
+    "work",
+    "rollup",
+    "observed",
+)
 
 
 class Standing(Struct, frozen=True, rename="camel"):

@@ -11,6 +11,7 @@ from msgspec import Struct
 from schemas.codec import Known
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.descheduling import ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseTaken
@@ -44,6 +45,9 @@ def words(event: Known, before: Known | None = None) -> str:
             return "; ".join([*([f"left {', '.join(event.left)}"] if event.left else []), *tasks])
         case EvictionFinished():
             return f"left {', '.join(event.left)}" if event.left else "no eviction under way"
+        case ReplicasDescheduled():
+            lowered = (item for item in event.clusters if item.before != item.replicas)
+            return "; ".join(f"{item.name} {item.before} -> {item.replicas}" for item in lowered)
         case WorkRendered() | WorkWithdrawn():
             return _work(event, before)
         case WorkObserved():

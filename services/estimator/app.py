@@ -31,7 +31,7 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
     """Bindings and members' nodes in, estimates out."""
 
     name = "estimator"
-    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "placement.>", "rollup.>")
+    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "descheduling.>", "placement.>", "rollup.>")
 
     def __init__(self, settings: EstimatorSettings) -> None:
         self._settings = settings

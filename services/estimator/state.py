@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from schemas.codec import Known
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased, TargetCluster
@@ -18,7 +19,7 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import estimate as estimate_subject
-from services._rules.effective import standing
+from services._rules.effective import lowers, standing
 from services._rules.estimation_answers import Answers
 from services._rules.estimation_asking import answers, asked_at, divides_by_room
 from services._rules.estimation_taken import Needs, needs_of
@@ -42,6 +43,8 @@ class Asked(Struct):
     placement_seq: int = 0
     eviction: EvictionEvent | None = None
     eviction_seq: int = 0
+    descheduling: DeschedulingEvent | None = None
+    descheduling_seq: int = 0
     estimate: CapacityEstimated | None = None
 
     @property
@@ -51,8 +54,8 @@ class Asked(Struct):
 
     @property
     def targets(self) -> tuple[TargetCluster, ...]:
-        """Clusters that run it, without those it was evicted from."""
-        return standing(self.placed, self.eviction, self.eviction_seq)
+        """Clusters that run it, without what was evicted or taken back."""
+        return standing(self.placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
 
     @property
     def unplaced(self) -> bool:
@@ -61,7 +64,8 @@ class Asked(Struct):
 
     def position(self, leaving: dict[str, int]) -> int:
         """Up to where an estimate must have looked."""
-        return asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving)
+        lowered = self.descheduling_seq if lowers(self.descheduling, self.uid, self.placement_seq) else 0
+        return asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving, lowered)
 
 
 class EstimatorState(Struct):
@@ -124,6 +128,9 @@ def fold(state: EstimatorState, seq: int, subject: str, event: Known, stored: fl
         case EvictionRequested() | EvictionFinished():
             asked = state.of(event.key)
             asked.eviction, asked.eviction_seq = event, seq
+        case ReplicasDescheduled():
+            asked = state.of(event.key)
+            asked.descheduling, asked.descheduling_seq = event, seq
         case CapacityEstimated():
             state.of(event.key).estimate = event
             state.subjects[subject] = seq

@@ -141,13 +141,21 @@ def _spec(bound: Bound) -> Manifest:
 
 
 def targets_of(bound: Bound) -> tuple[TargetCluster, ...]:
-    """Clusters in spec.clusters: those decided upon, without those the object is leaving."""
+    """Clusters in spec.clusters: those decided upon, without those the object is leaving, less what was taken back."""
     placement = _placement(bound)
     if placement is None:
         return ()
     # Whether a cluster is still a member is for works to say: here the decision is shown as it stands.
     named = [target.name for target in placement.clusters]
-    where = effective(asked(bound), placement, bound.eviction, eviction_seq=bound.eviction_seq, clusters=named)
+    where = effective(
+        asked(bound),
+        placement,
+        bound.eviction,
+        eviction_seq=bound.eviction_seq,
+        descheduling=bound.descheduling,
+        placement_seq=bound.placement_seq,
+        clusters=named,
+    )
     return where.targets
 
 

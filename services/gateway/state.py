@@ -16,6 +16,7 @@ from schemas.codec import Known
 from schemas.envelope import Event, Provenance
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased
@@ -29,6 +30,7 @@ FILTERS: Final = (
     "binding.>",
     "placement.>",
     "eviction.>",
+    "descheduling.>",
     "rollup.>",
     "work.>",
     "cluster.*",
@@ -61,6 +63,8 @@ class Bound(Struct, frozen=True):
     placement: PlacementDecided | PlacementFailed | None = None
     eviction: EvictionEvent | None = None
     eviction_seq: int = 0
+    descheduling: DeschedulingEvent | None = None
+    placement_seq: int = 0
     rollup: StatusRolledUp | None = None
     scheduled: Since | None = None
     applied: Since | None = None
@@ -143,6 +147,8 @@ def fold(state: GatewayState, seq: int, time: float, event: Known) -> Iterable[P
             return _placed(state, seq, time, event)
         case EvictionRequested() | EvictionFinished():
             return _bound(state, event.key, seq, eviction=_lean(state, event), eviction_seq=seq)
+        case ReplicasDescheduled():
+            return _bound(state, event.key, seq, descheduling=_lean(state, event))
         case StatusRolledUp():
             before = state.objects.get(event.key, _NOTHING).applied
             since = Since(event.fully_applied, time)
@@ -176,7 +182,7 @@ def _placed(
     state: GatewayState, seq: int, time: float, event: PlacementDecided | PlacementFailed | PlacementReleased
 ) -> Iterable[Place]:
     if isinstance(event, PlacementReleased):
-        return _bound(state, event.key, seq, placement=None, scheduled=None, observed_generation=0)
+        return _bound(state, event.key, seq, placement=None, placement_seq=seq, scheduled=None, observed_generation=0)
     before = state.objects.get(event.key, _NOTHING)
     good = isinstance(event, PlacementDecided)
     at = (event.scheduled_at if isinstance(event, PlacementDecided) else event.failed_at) or time
@@ -187,6 +193,7 @@ def _placed(
         event.key,
         seq,
         placement=_lean(state, event, Provenance(as_of=event.provenance.as_of)),
+        placement_seq=seq,
         scheduled=Since(good, at) if same is None else same.now(good, at),
         observed_generation=event.binding_generation if good else observed,
     )

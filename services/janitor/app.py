@@ -81,6 +81,7 @@ class Janitor(BaseService[JanitorState, Key]):
         "estimate.>",
         "placement.>",
         "eviction.>",
+        "descheduling.>",
         "work.>",
         "rollup.>",
         "observed.>",

@@ -47,7 +47,16 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
     """Facts in, works out."""
 
     name = "override_renderer"
-    filters = ("template.>", "binding.>", "placement.>", "eviction.>", "policy.>", "cluster.*", "work.>")
+    filters = (
+        "template.>",
+        "binding.>",
+        "placement.>",
+        "eviction.>",
+        "descheduling.>",
+        "policy.>",
+        "cluster.*",
+        "work.>",
+    )
 
     def __init__(self) -> None:
         self._context: Context[RendererState, ObjectKey] | None = None

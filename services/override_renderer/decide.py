@@ -76,7 +76,15 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
         return Works()
     binding = bound.binding
     members = [name for name, member in state.clusters.items() if not member.deleting]
-    where = effective(binding, bound.placement, bound.eviction, eviction_seq=bound.eviction_seq, clusters=members)
+    where = effective(
+        binding,
+        bound.placement,
+        bound.eviction,
+        eviction_seq=bound.eviction_seq,
+        descheduling=bound.descheduling,
+        placement_seq=bound.placement_seq,
+        clusters=members,
+    )
     template = bound.template
     if isinstance(binding, BindingRequested) and _awaits_division(binding, bound.placement):
         return Works()
@@ -107,6 +115,7 @@ def _own(bound: Bound) -> dict[str, int]:
         "binding": bound.binding_seq,
         "placement": bound.placement_seq,
         "eviction": bound.eviction_seq,
+        "descheduling": bound.descheduling_seq,
     }
     return {facet: seq for facet, seq in positions.items() if seq}
 

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from schemas.codec import Known
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.events.policy import PolicyChanged, PolicyDeleted
@@ -40,6 +41,8 @@ class Bound(Struct):
     placement_seq: int = 0
     eviction: EvictionEvent | None = None
     eviction_seq: int = 0
+    descheduling: DeschedulingEvent | None = None
+    descheduling_seq: int = 0
     works: dict[str, tuple[WorkEvent, int]] = field(default_factory=dict)
 
     @property
@@ -114,6 +117,10 @@ def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable
         case EvictionRequested() | EvictionFinished():
             bound = state.of(event.key)
             bound.eviction, bound.eviction_seq = event, seq
+            return (event.key,)
+        case ReplicasDescheduled():
+            bound = state.of(event.key)
+            bound.descheduling, bound.descheduling_seq = event, seq
             return (event.key,)
         case WorkRendered() | WorkWithdrawn():
             state.of(event.key).works[event.cluster] = (event, seq)

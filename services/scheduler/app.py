@@ -9,32 +9,55 @@ from msgspec.structs import replace
 
 from schemas.codec import Known
 from schemas.envelope import Provenance
+from schemas.events.binding import BindingRequested
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.descheduling import ReplicasDescheduled
+from schemas.events.eviction import EvictionRequested
 from schemas.events.lease import LeaseTaken
-from schemas.events.placement import PlacementFailed, PlacementReleased
+from schemas.events.placement import PlacementReleased
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from schemas.topology import EXPLAINED
 from services._kit.log import Message
 from services._kit.service import NOTHING, BaseService, Context, Decision
-from services.scheduler.decide import decide_and_tell, waits_until
-from services.scheduler.explain import Changed
+from services._rules.scheduling.outcome import outcome
+from services.scheduler.decide import decide_and_tell, handed_over_until, is_ours, waits_until
+from services.scheduler.explain import Changed, Considered
 from services.scheduler.explain_writer import ExplanationWriter
 from services.scheduler.metrics import DecisionCounts, register
+from services.scheduler.queue_retry import Retries
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.state import SchedulerState, fold, forget
+from services.scheduler.state import SETTLE_SECONDS, SchedulerState, fold, forget
 
 RETRY_SECONDS: Final = 5.0
+ROOM: Final = ObjectKey("fleetlog", "reservations", "", "ending")
+"""Stands for all reservations that end by themselves: decided while anybody waits for the room they hold."""
 
 
 class Scheduler(BaseService[SchedulerState, ObjectKey]):
     """Bindings in, placements out."""
 
     name = "scheduler"
-    filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "placement.>", "rollup.>", "lease.estimator")
+    filters = (
+        "binding.>",
+        "cluster.*",
+        "estimate.>",
+        "eviction.>",
+        "descheduling.>",
+        "placement.>",
+        "rollup.>",
+        "lease.estimator",
+    )
 
     def __init__(self, settings: SchedulerSettings) -> None:
+        self.name = settings.service_name
         self._scheduler_name = settings.scheduler_name
+        self._rules = settings.rules()
+        by_priority = settings.gates()["PriorityBasedScheduling"]
+        self.rank = _by_priority if by_priority else None
+        self._retries = Retries(settings.limits(), by_priority=by_priority)
+        self._looks_for_room = False
         self._timeout = settings.scheduler_estimator_timeout if settings.enable_scheduler_estimator else 0.0
         self._context: Context[SchedulerState, ObjectKey] | None = None
         self._leading_since = 0.0
@@ -48,17 +71,23 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         log = context.logs.get(EXPLAINED.name)
         if log is not None:
             self._explanations = ExplanationWriter(log)
-        register(context.metrics, projection.state, self._decisions, lambda: len(projection.dirty))
+        waiting, backing_off = (lambda: len(projection.dirty)), (lambda: len(self._retries))
+        register(context.metrics, projection.state, self._decisions, waiting, backing_off)
 
     async def on_leading(self) -> None:
         """Answers to what was asked meanwhile may still be on their way."""
         assert self._context is not None
         self._leading_since = self._context.clock.now()
+        self._looks_for_room = False
+        self._retries.clear()
+        self._context.projection.state.watch.begin()
 
     async def on_following(self) -> None:
         """What was on its way may never arrive: the next leader says what is placed."""
         assert self._context is not None
-        self._context.projection.state.ledger.withdraw_all()
+        state = self._context.projection.state
+        state.ledger.withdraw_all()
+        state.watch.end()
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Explain what was decided, beside the decisions."""
@@ -71,14 +100,33 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
             await self._explanations.close()
 
     def new_state(self) -> SchedulerState:
-        """An empty projection."""
-        return SchedulerState()
+        """An empty projection, of which nobody decides yet."""
+        state = SchedulerState()
+        state.watch.active = False
+        state.watch.options = self._rules.options
+        return state
 
     def fold(self, state: SchedulerState, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one fact."""
         if isinstance(event, LeaseTaken) and not self._timeout:
             return ()
-        return fold(state, message.seq, message.subject, event, message.time)
+        if self._context is None or not self._context.projection.marking:
+            return fold(state, message.seq, message.subject, event, message.time)
+        known = isinstance(event, BindingRequested) and self._owns(state, event.key)
+        found = fold(state, message.seq, message.subject, event, message.time)
+        match event:
+            case BindingRequested() if self._owns(state, event.key):
+                self._decisions.came("BindingUpdate" if known else "BindingAdd")
+            case EvictionRequested() | ReplicasDescheduled():
+                self._decisions.came("BindingUpdate")
+            case ClusterChanged() | ClusterRemoved():
+                found = list(found)
+                self._decisions.came("ClusterChanged", len(found))
+        return found
+
+    def _owns(self, state: SchedulerState, key: ObjectKey) -> bool:
+        scheduled = state.objects.get(key)
+        return scheduled is not None and is_ours(scheduled, self._scheduler_name)
 
     def forget(self, state: SchedulerState, purged: Purged) -> None:
         """Drop the tombstones of what is gone."""
@@ -94,35 +142,72 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
 
     def recover(self, state: SchedulerState) -> Iterable[ObjectKey]:
         """Objects whose placement has not seen their latest facets, or that a cluster change may move."""
+        self._decisions.came("BindingAdd", sum(is_ours(item, self._scheduler_name) for item in state.objects.values()))
         return list(state.objects)
 
     def decide(self, state: SchedulerState, key: ObjectKey, now: float) -> Decision:
         """The placement of one object."""
+        if key == ROOM:
+            return self._look_for_room(state, now)
         ledger = state.ledger
         ledger.withdraw(key)
-        ledger.expire(now)
-        later = waits_until(state, key, now, self._scheduler_name, self._timeout, self._leading_since)
+        helped = state.helped() if ledger.expire(now) else []
+        name = self._scheduler_name
+        later = handed_over_until(state, key, now, name)
+        if later is None:
+            later = waits_until(state, key, now, name, self._timeout, self._leading_since, self._rules)
         if later is not None:
-            return Decision(wake_at=later)
-        event, considered = decide_and_tell(state, key, now, self._scheduler_name)
+            return Decision(wake_at=later, also=helped)
+        event, considered = decide_and_tell(state, key, now, name, rules=self._rules)
+        wake = self._tries_again(key, considered, now)
+        if self._waits_for_room(state, considered):
+            helped.append(ROOM)
         if event is None:
-            return Decision(wake_at=_again(ledger.next_end(), now)) if key in state.failed else NOTHING
+            if considered is not None:
+                self._decisions.attempted(considered.trigger, outcome(considered.attempt.decision).reason)
+            return Decision(wake_at=wake, also=helped) if wake is not None or helped else NOTHING
         scheduled = state.objects[key]
         own = {"binding": scheduled.binding_seq}
         if scheduled.eviction_seq:
             own["eviction"] = scheduled.eviction_seq
+        if scheduled.descheduling_seq:
+            own["descheduling"] = scheduled.descheduling_seq
         if not isinstance(event, PlacementReleased):
             self._decisions.count(event)
             if event.estimates:
                 own["estimate"] = scheduled.estimate_seq
             ledger.promise(key, event.clusters, now)
-        wake = _again(ledger.next_end(), now) if isinstance(event, PlacementFailed) else None
         effects: tuple[Changed, ...] = ()
         if considered is not None and not isinstance(event, PlacementReleased):
             effects = (Changed(key, event, considered),)
-        return Decision(events=(replace(event, provenance=Provenance(own=own)),), wake_at=wake, effects=effects)
+        placed = replace(event, provenance=Provenance(own=own))
+        return Decision(events=(placed,), wake_at=wake, effects=effects, also=helped)
+
+    def _tries_again(self, key: ObjectKey, considered: Considered | None, now: float) -> float | None:
+        """When an attempt that ended in an error is made again; what no cluster or no room stops waits for those."""
+        if considered is None or considered.attempt.decision.error != "Error":
+            self._retries.over(key)
+            return None
+        self._decisions.came("ScheduleAttemptFailure")
+        return self._retries.failed(key, now)
+
+    def _waits_for_room(self, state: SchedulerState, considered: Considered | None) -> bool:
+        """Whether somebody has to look after reservations that end by themselves, and nobody does yet."""
+        if self._looks_for_room or considered is None or considered.attempt.decision.error is None:
+            return False
+        self._looks_for_room = state.ledger.next_end() is not None
+        return self._looks_for_room
+
+    def _look_for_room(self, state: SchedulerState, now: float) -> Decision:
+        """Whom it helps that reservations ended by themselves, and when the next may."""
+        helped = state.helped() if state.ledger.expire(now) else []
+        end = state.ledger.next_end()
+        self._looks_for_room = end is not None
+        wake = max(now + RETRY_SECONDS, min(end, now + SETTLE_SECONDS)) if end is not None else None
+        return Decision(wake_at=wake, also=helped)
 
 
-def _again(end: float | None, now: float) -> float | None:
-    """When an object without room looks again: once a reservation ends, and not all the time."""
-    return max(end, now + RETRY_SECONDS) if end is not None else None
+def _by_priority(state: SchedulerState, key: ObjectKey) -> float:
+    """Rank of a key: the greater its priority the earlier (reference 02 §1.12)."""
+    scheduled = state.objects.get(key)
+    return -scheduled.priority if scheduled is not None else 0

@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from schemas.events.binding import BindingRequested
 from schemas.events.estimate import ClusterEstimate
-from schemas.events.eviction import EvictionRequested
 from schemas.events.placement import (
     PlacementDecided,
     PlacementEvent,
@@ -20,7 +19,7 @@ from schemas.events.placement import (
     TargetCluster,
 )
 from schemas.keys import ObjectKey
-from services._rules.effective import standing
+from services._rules.division_usage import reschedule_requested
 from services._rules.estimation import Component
 from services._rules.estimation_taken import displaced
 from services._rules.quantity import QuantityError
@@ -30,15 +29,29 @@ from services._rules.scheduling.outcome import outcome
 from services._rules.scheduling.read import binding_view
 from services._rules.scheduling.schedule import GroupAttempt, schedule_groups
 from services.scheduler.explain import Considered
-from services.scheduler.state import Scheduled, SchedulerState
+from services.scheduler.queue_interest import full_spec
+from services.scheduler.state import Scheduled, SchedulerState, scheduler_of
 
 Manifest = dict[str, Any]
-_OPTIONS: Final = Options(several_templates=True)
+HANDOVER_SECONDS: Final = 2.0
+"""How long a scheduler waits that takes over an object from another: what that one has under way arrives meanwhile."""
 
 
-def decide(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) -> PlacementEvent | None:
+class Rules(Struct, frozen=True):
+    """What gates and flags change: options of the algorithm, and whether estimates of pull members count."""
+
+    options: Options = Options(several_templates=True)
+    pull_estimates: bool = True
+
+
+_RULES: Final = Rules()
+
+
+def decide(
+    state: SchedulerState, key: ObjectKey, now: float, scheduler: str, rules: Rules = _RULES
+) -> PlacementEvent | None:
     """The placement that should become the latest of an object, or None when the present one stands."""
-    return decide_and_tell(state, key, now, scheduler)[0]
+    return decide_and_tell(state, key, now, scheduler, rules=rules)[0]
 
 
 def decide_and_tell(
@@ -47,6 +60,7 @@ def decide_and_tell(
     now: float,
     scheduler: str,
     answers: tuple[ClusterEstimate, ...] | None = None,
+    rules: Rules = _RULES,
 ) -> tuple[PlacementEvent | None, Considered | None]:
     """What `decide` decides, and what it read to come to it; None where the algorithm was not run.
 
@@ -58,36 +72,44 @@ def decide_and_tell(
     binding, placed = scheduled.binding, scheduled.placed
     if not isinstance(binding, BindingRequested):
         live = scheduled.placement
-        if isinstance(live, PlacementDecided | PlacementFailed) and binding is not None:
+        # Whoever placed it ends it: two schedulers may read this release.
+        if isinstance(live, PlacementDecided | PlacementFailed) and binding is not None and live.scheduler == scheduler:
             return PlacementReleased(key=key, uid=live.uid), None
         return None, None
     spec = scheduled.spec
-    if spec is None or not _is_ours(binding, spec, scheduler):
+    if spec is None or not is_ours(scheduled, scheduler):
         return None, None
-    targets = standing(placed, scheduled.eviction, scheduled.eviction_seq)
+    targets = scheduled.targets
     status = _status(placed)
     estimates: tuple[ClusterEstimate, ...] = ()
-    considered = None
+    considered, anew = None, False
     try:
-        view = binding_view(_with_targets(spec, scheduled, targets))
-        why = _why(state, view, status, placed, targets)
+        view = binding_view(full_spec(spec, scheduled, targets))
+        why = _why(state, view, status, placed, targets, rules.options)
         if why is None:
             return None, None
-        estimates = _estimates(state, scheduled, view) if answers is None else answers
+        estimates = _estimates(state, scheduled, view, rules) if answers is None else answers
         clusters = state.with_room() if scheduled.by_room else state.clusters
-        attempt = schedule_groups(clusters, view, status, _answers(estimates), _OPTIONS)
-        considered = Considered(clusters, view, status, estimates, _OPTIONS, attempt)
+        attempt = schedule_groups(clusters, view, status, _answers(estimates), rules.options)
+        considered = Considered(clusters, view, status, estimates, rules.options, attempt, why)
+        anew = _answers_request(view, status, now)
     except (msgspec.ValidationError, QuantityError, ValueError) as error:
         unreadable = Decision((), "Error", f"the binding cannot be read: {error}")
         attempt, why = GroupAttempt(unreadable, status.observed_affinity), "the binding changed"
-    event = _outcome(binding, spec, placed, targets, attempt, why, now, scheduler)
+    event = _outcome(binding, spec, placed, targets, attempt, why, now, scheduler, anew)
     if event is None or not _heeds_estimates(state, scheduled):
         return event, considered
     return replace(event, estimates=estimates, estimate_missed=not scheduled.answered(state.leaving)), considered
 
 
 def waits_until(
-    state: SchedulerState, key: ObjectKey, now: float, scheduler: str, timeout: float, since: float = 0.0
+    state: SchedulerState,
+    key: ObjectKey,
+    now: float,
+    scheduler: str,
+    timeout: float,
+    since: float = 0.0,
+    rules: Rules = _RULES,
 ) -> float | None:
     """Until when an object that has to be scheduled waits for an estimate; None where it need not wait (any more).
 
@@ -97,20 +119,40 @@ def waits_until(
     scheduled = state.objects.get(key)
     if scheduled is None or not _heeds_estimates(state, scheduled) or scheduled.answered(state.leaving):
         return None
-    binding, placed, spec = scheduled.binding, scheduled.placed, scheduled.spec
-    if not isinstance(binding, BindingRequested) or spec is None or not _is_ours(binding, spec, scheduler):
+    placed, spec = scheduled.placed, scheduled.spec
+    if spec is None or not is_ours(scheduled, scheduler):
         return None
     asked = [scheduled.touched, since]
     asked += [state.left_at.get(target.name, 0.0) for target in placed.clusters] if placed is not None else []
     deadline = max((at for at in asked if at <= now + timeout), default=0.0) + timeout
     if now >= deadline:
         return None
-    targets = standing(placed, scheduled.eviction, scheduled.eviction_seq)
+    targets = scheduled.targets
     try:
-        view = binding_view(_with_targets(spec, scheduled, targets))
-        return deadline if _why(state, view, _status(placed), placed, targets) is not None else None
+        view = binding_view(full_spec(spec, scheduled, targets))
+        return deadline if _why(state, view, _status(placed), placed, targets, rules.options) is not None else None
     except (msgspec.ValidationError, QuantityError, ValueError):
         return None
+
+
+def handed_over_until(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) -> float | None:
+    """Until when an object is left to the scheduler that placed it before; None where it need not be (any more).
+
+    One subject has one writer at a time: who is asked to take over lets the other see that it is not asked any more.
+    """
+    scheduled = state.objects.get(key)
+    if scheduled is None or not is_ours(scheduled, scheduler):
+        return None
+    last = scheduled.placement
+    foreign = isinstance(last, PlacementDecided | PlacementFailed) and last.scheduler != scheduler
+    until = scheduled.handed_at + HANDOVER_SECONDS
+    return until if (foreign or scheduled.handed_over) and now < until <= now + HANDOVER_SECONDS else None
+
+
+def _answers_request(view: BindingView, status: Status, now: float) -> bool:
+    """Whether a success now is the answer to a request for a new schedule, also when nothing moves by it."""
+    asked = view.reschedule_triggered_at
+    return asked is not None and reschedule_requested(asked, status.last_scheduled_time) and asked.timestamp() <= now
 
 
 def _status(placed: PlacementDecided | PlacementFailed | None) -> Status:
@@ -126,10 +168,11 @@ def _why(
     status: Status,
     placed: PlacementDecided | PlacementFailed | None,
     targets: tuple[TargetCluster, ...],
+    options: Options,
 ) -> str | None:
     """Why the object is scheduled now; None when what stands is still right."""
     applied = None if placed is None or isinstance(placed.placement, UnsetType) else bytes(placed.placement).decode()
-    due = trigger(state.clusters, view, status, applied)
+    due = trigger(state.clusters, view, status, applied, options)
     if due is not None:
         return due.reason
     if placed is not None and len(targets) != len(placed.clusters):
@@ -140,9 +183,12 @@ def _why(
     return placed.trigger if isinstance(placed, PlacementFailed) else None
 
 
-def _is_ours(binding: BindingRequested, spec: Manifest, scheduler: str) -> bool:
-    """Whether this scheduler owns the binding (reference 02 §1.2)."""
-    if binding.everywhere or (spec.get("schedulerName") or "default-scheduler") != scheduler:
+def is_ours(scheduled: Scheduled, scheduler: str) -> bool:
+    """Whether a scheduler of this name owns the binding (reference 02 §1.2)."""
+    binding, spec = scheduled.binding, scheduled.spec
+    if not isinstance(binding, BindingRequested) or spec is None:
+        return False
+    if binding.everywhere or scheduler_of(spec) != scheduler:
         return False
     if (spec.get("suspension") or {}).get("scheduling"):
         return False
@@ -158,6 +204,7 @@ def _outcome(
     why: str,
     now: float,
     scheduler: str,
+    anew: bool,
 ) -> PlacementEvent | None:
     placement = Raw(msgspec.json.encode(spec.get("placement") or {}))
     replicas = int(spec.get("replicas") or 0)
@@ -166,7 +213,8 @@ def _outcome(
         wanted = _targets(decision, counts=binding.workload)
         # An evicted cluster that is chosen again comes back only by a placement that has seen the eviction.
         whole = placed is not None and targets == placed.clusters
-        if isinstance(placed, PlacementDecided) and whole and _stands(placed, wanted, placement, replicas, attempt):
+        stands = isinstance(placed, PlacementDecided) and _stands(placed, wanted, placement, replicas, attempt)
+        if stands and whole and not anew:
             return None
         return PlacementDecided(
             key=binding.key,
@@ -203,23 +251,20 @@ def _outcome(
     return failed
 
 
-def _with_targets(spec: Manifest, scheduled: Scheduled, targets: tuple[TargetCluster, ...]) -> Manifest:
-    """The binding's spec with its present targets and the clusters it is leaving."""
-    full = {**spec, "clusters": [{"name": target.name, "replicas": target.replicas or 0} for target in targets]}
-    eviction = scheduled.eviction
-    if isinstance(eviction, EvictionRequested) and eviction.uid == scheduled.uid:
-        full["gracefulEvictionTasks"] = [{"fromCluster": task.from_cluster} for task in eviction.tasks]
-    return full
-
-
-def _estimates(state: SchedulerState, scheduled: Scheduled, view: BindingView) -> tuple[ClusterEstimate, ...]:
+def _estimates(
+    state: SchedulerState, scheduled: Scheduled, view: BindingView, rules: Rules
+) -> tuple[ClusterEstimate, ...]:
     """The opinions that count, less what was given since: of an estimate that saw what this decision is about."""
     estimate = scheduled.estimate
     if estimate is None or not _heeds_estimates(state, scheduled) or not scheduled.answered(state.leaving):
         return ()
     wanted = view.components or (Component("", 1, view.demand),)
     position = estimate.provenance.as_of
-    return tuple(_less_given(state, item, position, wanted) for item in estimate.estimates if item.replicas >= 0)
+    return tuple(
+        _less_given(state, item, position, wanted)
+        for item in estimate.estimates
+        if item.replicas >= 0 and (rules.pull_estimates or not state.pulls(item.cluster))
+    )
 
 
 def _less_given(

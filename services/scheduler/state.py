@@ -11,21 +11,26 @@ from msgspec import Struct, field
 from schemas.codec import Known
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseTaken
-from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
+from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased, TargetCluster
 from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import placement as placement_subject
+from services._rules.effective import lowers, standing
 from services._rules.end_of_life import over
 from services._rules.estimation_asking import answers, asked_at, divides_by_room
 from services._rules.estimation_taken import Needs, less_taken, needs_of
 from services._rules.quantity import QuantityError
 from services._rules.reservations import Ledger
 from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.placement import CompiledPlacement, compile_placement
 from services._rules.scheduling.read import cluster_view
+from services.scheduler.queue_interest import interest_of
+from services.scheduler.queue_watch import Watch
 
 Manifest = dict[str, Any]
 SETTLE_SECONDS: Final = 15.0
@@ -41,6 +46,8 @@ class Scheduled(Struct):
     placement_seq: int = 0
     eviction: EvictionEvent | None = None
     eviction_seq: int = 0
+    descheduling: DeschedulingEvent | None = None
+    descheduling_seq: int = 0
     estimate: CapacityEstimated | None = None
     estimate_seq: int = 0
     spec: Manifest | None = None
@@ -49,6 +56,13 @@ class Scheduled(Struct):
     """Whether its replicas are divided by what clusters have room for."""
     touched: float = 0.0
     """When the log stored the latest request or eviction, in seconds since 1970."""
+    compiled: CompiledPlacement | None = None
+    """The placement asked for; None where it cannot be read."""
+    priority: int = 0
+    handed_at: float = 0.0
+    """When the request came to name the scheduler that it names, or since when that is known; seconds since 1970."""
+    handed_over: bool = False
+    """Whether it named another one before."""
 
     @property
     def placed(self) -> PlacementDecided | PlacementFailed | None:
@@ -63,9 +77,15 @@ class Scheduled(Struct):
         """Uid of the template that the binding speaks of."""
         return self.binding.uid if self.binding is not None else ""
 
+    @property
+    def targets(self) -> tuple[TargetCluster, ...]:
+        """Clusters that run it: those placed, without what was evicted or taken back since."""
+        return standing(self.placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
+
     def answered(self, leaving: Mapping[str, int]) -> bool:
         """Whether the latest estimate saw all that may make the object scheduled anew."""
-        position = asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving)
+        lowered = self.descheduling_seq if lowers(self.descheduling, self.uid, self.placement_seq) else 0
+        position = asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving, lowered)
         return answers(self.estimate, self.uid, position)
 
 
@@ -90,8 +110,12 @@ class SchedulerState(Struct):
     left_at: dict[str, float] = field(default_factory=dict)
     has_estimator: bool = False
     """Whether an estimator ever led here: where there is none nobody waits for it."""
-    failed: set[ObjectKey] = field(default_factory=set)
-    """Objects for which there was no room."""
+    watch: Watch = field(default_factory=Watch)
+    """Who has to be looked at when clusters change."""
+    moved: int = 0
+    """Position of the last fact that may have helped somebody who could not be placed."""
+    unreviewed: set[str] = field(default_factory=set)
+    """Clusters whose room changed since it was compared with what objects lack."""
     ledger: Ledger = field(default_factory=lambda: Ledger(SETTLE_SECONDS))
     rooms: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
     """The clusters without the room that was given away, as of the last time somebody asked."""
@@ -108,6 +132,8 @@ class SchedulerState(Struct):
         ledger, clusters = self.ledger, self.clusters.by_name
         if ledger.changed:
             names, ledger.changed = ledger.changed, set()
+            if self.watch.active and self.watch.short:
+                self.unreviewed |= names
             for name in names - clusters.keys():
                 self.rooms = self.rooms.without(name)
             self.rooms = self.rooms.with_clusters(
@@ -117,9 +143,25 @@ class SchedulerState(Struct):
             )
         return self.rooms
 
-    def came_free(self, released: bool) -> Iterable[ObjectKey]:
-        """Who may be placed now that room was given back."""
-        return list(self.failed) if released else ()
+    def pulls(self, cluster: str) -> bool:
+        """Whether a member fetches its work itself."""
+        shape = self.shapes.get(cluster)
+        return shape is not None and (shape.spec or {}).get("syncMode") == "Pull"
+
+    def helped(self) -> list[ObjectKey]:
+        """Who may be placed now that clusters have more room than when it was tried."""
+        if not (self.watch.active and self.watch.short):
+            return []
+        rooms = self.with_room()
+        names, self.unreviewed = self.unreviewed, set()
+        return self.watch.roomier(names, self.clusters.by_name, rooms.by_name) if names else []
+
+    def came_free(self, released: bool, seq: int) -> list[ObjectKey]:
+        """Who may be placed now that room was given back by a fact at a position."""
+        if not released:
+            return []
+        self.moved = seq
+        return self.helped()
 
 
 def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: float = 0.0) -> Iterable[ObjectKey]:
@@ -128,26 +170,33 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
         case BindingRequested() | BindingReleased():
             scheduled = state.of(event.key)
             scheduled.binding, scheduled.binding_seq = event, seq
-            scheduled.spec = msgspec.json.decode(event.spec) if isinstance(event, BindingRequested) else None
+            _note_scheduler(scheduled, event, stored)
             scheduled.by_room = scheduled.spec is not None and divides_by_room(scheduled.spec)
             scheduled.touched = stored
             state.ledger.requested(event.key, event.uid, _needs(scheduled.spec), seq)
+            state.watch.file(event.key, interest_of(scheduled))
             return (event.key,)
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             scheduled = state.of(event.key)
             scheduled.placement, scheduled.placement_seq = event, seq
             state.subjects[subject] = seq
-            if isinstance(event, PlacementFailed) and event.reason == "Unschedulable":
-                state.failed.add(event.key)
-            else:
-                state.failed.discard(event.key)
             where, at = ((), stored) if isinstance(event, PlacementReleased) else (event.clusters, event.scheduled_at)
-            return state.came_free(state.ledger.placed(event.key, event.uid, where, at, seq))
+            missed = isinstance(event, PlacementFailed) and state.moved > event.provenance.as_of
+            found = state.came_free(state.ledger.placed(event.key, event.uid, where, at, seq), seq)
+            state.watch.file(event.key, interest_of(scheduled))
+            # What came while the failure was on its way found nobody yet who lacked it.
+            return [*found, event.key] if missed else found
         case StatusRolledUp():
-            return state.came_free(state.ledger.shown(event.key, event.uid, event.items, stored, seq))
+            return state.came_free(state.ledger.shown(event.key, event.uid, event.items, stored, seq), seq)
         case EvictionRequested() | EvictionFinished():
             scheduled = state.of(event.key)
             scheduled.eviction, scheduled.eviction_seq = event, seq
+            scheduled.touched = stored
+            state.watch.file(event.key, interest_of(scheduled))
+            return (event.key,)
+        case ReplicasDescheduled():
+            scheduled = state.of(event.key)
+            scheduled.descheduling, scheduled.descheduling_seq = event, seq
             scheduled.touched = stored
             return (event.key,)
         case CapacityEstimated():
@@ -163,6 +212,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             else:
                 state.leaving.pop(event.name, None)
                 state.left_at.pop(event.name, None)
+            state.moved = seq
             return _cluster_changed(state, event, stored)
         case ClusterRemoved():
             state.clusters = state.clusters.without(event.name)
@@ -172,6 +222,36 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             return [key for key, scheduled in state.objects.items() if _runs_in(scheduled, event.name)]
         case _:
             return ()
+
+
+def _note_scheduler(scheduled: Scheduled, event: BindingRequested | BindingReleased, stored: float) -> None:
+    """Read the request, and whom it asks to place it."""
+    before, named = scheduled.spec, scheduler_of(scheduled.spec)
+    spec: Manifest | None = msgspec.json.decode(event.spec) if isinstance(event, BindingRequested) else None
+    scheduled.spec, scheduled.compiled = spec, _compiled(spec)
+    scheduled.priority = _priority(spec)
+    if before is None or named != scheduler_of(spec):
+        scheduled.handed_at = stored
+        scheduled.handed_over = before is not None and spec is not None
+
+
+def scheduler_of(spec: Manifest | None) -> str:
+    """The name of the scheduler that a binding's spec asks for; none means the default one."""
+    return str((spec or {}).get("schedulerName") or "default-scheduler")
+
+
+def _compiled(spec: Manifest | None) -> CompiledPlacement | None:
+    try:
+        return compile_placement(spec.get("placement")) if spec is not None else None
+    except (msgspec.ValidationError, ValueError, TypeError):
+        # The decision says what is wrong with it.
+        return None
+
+
+def _priority(spec: Manifest | None) -> int:
+    """The priority that the detector resolved; what is none counts as 0."""
+    found = ((spec or {}).get("schedulePriority") or {}).get("priority")
+    return found if isinstance(found, int) else 0
 
 
 def _needs(spec: Manifest | None) -> Needs:
@@ -195,16 +275,14 @@ def _cluster_changed(state: SchedulerState, event: ClusterChanged, stored: float
     shape = _Change(manifest["metadata"].get("labels"), manifest.get("spec"), event.deleting)
     known = state.shapes.get(event.name)
     state.shapes[event.name] = shape
-    served_more = before is not None and view.apis != before.apis
-    if known == shape and not served_more:
-        # Capacity alone moves nothing that runs; what could not be placed may fit now.
-        return [key for key, scheduled in state.objects.items() if isinstance(scheduled.placed, PlacementFailed)]
-    return [key for key, scheduled in state.objects.items() if _is_placeable(scheduled)]
-
-
-def _is_placeable(scheduled: Scheduled) -> bool:
-    binding = scheduled.binding
-    return isinstance(binding, BindingRequested) and not binding.everywhere and scheduled.spec is not None
+    found: list[ObjectKey] = []
+    if before is None or known != shape:
+        found += state.watch.changed(before, view)
+    elif gained := view.apis - before.apis:
+        found += state.watch.changed(before, view, gained)
+    if event.deleting and (known is None or not known.deleting):
+        found += [key for key, scheduled in state.objects.items() if _runs_in(scheduled, event.name)]
+    return [*found, *state.helped()]
 
 
 def _runs_in(scheduled: Scheduled, cluster: str) -> bool:
@@ -218,7 +296,7 @@ def forget(state: SchedulerState, purged: Purged) -> None:
         scheduled = state.objects.get(key)
         if scheduled is not None and over(scheduled.binding, scheduled.placement, scheduled.eviction):
             del state.objects[key]
-            state.failed.discard(key)
+            state.watch.file(key, None)
             state.ledger.forget(key)
             state.subjects.pop(placement_subject(key), None)
     for name in purged.clusters:

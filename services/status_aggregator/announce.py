@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from schemas.codec import Known
 from schemas.events.binding import BindingRequested
+from schemas.events.descheduling import ReplicasDescheduled
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided, PlacementFailed
@@ -16,6 +17,7 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
 from services._kit.delivery.reports import LEAVING
+from services._rules.descheduling import descheduled_words
 from services._rules.division import TargetCluster as Share
 from services._rules.names import binding_name
 from services._rules.scheduling.outcome import success_event
@@ -64,6 +66,12 @@ def announce(state: AggregatorState, event: Known) -> Note | None:
                 return None
             message = f"Evict from cluster {', '.join(event.left)} succeed."
             return _note(binding, "EvictWorkloadFromClusterSucceed", message, _EVICTION_CONTROLLER)
+        case ReplicasDescheduled():
+            binding = _binding(state, event.key, event.uid)
+            message = descheduled_words(event)
+            if binding is None or not message:
+                return None
+            return _note(binding, "DescheduleBindingSucceed", message, "karmada-descheduler")
         case WorkRendered():
             return _rendered(state, event)
         case WorkObserved():

@@ -54,6 +54,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         "binding.>",
         "placement.>",
         "eviction.>",
+        "descheduling.>",
         "work.>",
         "cluster.*",
         "rollup.>",

@@ -12,6 +12,7 @@ from schemas.envelope import HEADER_EVENT_ID
 from schemas.events.work import WorkWithdrawn
 from schemas.subjects import object_key, split
 from services import (
+    descheduler,
     detector,
     estimator,
     executor,
@@ -23,6 +24,8 @@ from services import (
 )
 from services._kit.log import Message
 from services._rules.reservations import Ledger
+from services.descheduler.state import DeschedulerState
+from services.descheduler.state import fold as fold_descheduler
 from services.detector.state import DetectorState
 from services.detector.state import fold as fold_detector
 from services.estimator.state import EstimatorState
@@ -99,13 +102,13 @@ FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
     (
         scheduler.__name__,
         SchedulerState,
-        ("binding", "cluster", "estimate", "eviction", "placement", "rollup"),
+        ("binding", "cluster", "estimate", "eviction", "descheduling", "placement", "rollup"),
         lambda state, message, event: fold_scheduler(state, message.seq, message.subject, event, message.time),
     ),
     (
         estimator.__name__,
         EstimatorState,
-        ("binding", "cluster", "estimate", "eviction", "placement", "rollup"),
+        ("binding", "cluster", "estimate", "eviction", "descheduling", "placement", "rollup"),
         lambda state, message, event: fold_estimator(state, message.seq, message.subject, event, message.time),
     ),
     (
@@ -115,9 +118,15 @@ FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
         lambda state, message, event: fold_failover(state, message.seq, message.subject, event),
     ),
     (
+        descheduler.__name__,
+        DeschedulerState,
+        ("binding", "placement", "eviction", "rollup", "descheduling"),
+        lambda state, message, event: fold_descheduler(state, message.seq, message.subject, event),
+    ),
+    (
         override_renderer.__name__,
         RendererState,
-        ("template", "policy", "binding", "placement", "eviction", "cluster", "work"),
+        ("template", "policy", "binding", "placement", "eviction", "descheduling", "cluster", "work"),
         lambda state, message, event: fold_renderer(state, message.seq, message.subject, event),
     ),
     (
@@ -135,13 +144,24 @@ FOLDS: tuple[tuple[str, Callable[[], Any], Sequence[str], Fold], ...] = (
     (
         status_aggregator.__name__,
         AggregatorState,
-        ("binding", "placement", "eviction", "work", "cluster", "rollup", "observed"),
+        ("binding", "placement", "eviction", "descheduling", "work", "cluster", "rollup", "observed"),
         lambda state, message, event: fold_aggregator(state, message.seq, message.subject, event),
     ),
     (
         "services.gateway",
         GatewayState,
-        ("template", "policy", "cluster", "binding", "placement", "eviction", "work", "rollup", "observed"),
+        (
+            "template",
+            "policy",
+            "cluster",
+            "binding",
+            "placement",
+            "eviction",
+            "descheduling",
+            "work",
+            "rollup",
+            "observed",
+        ),
         lambda state, message, event: fold_gateway(state, message.seq, message.time, event),
     ),
 )

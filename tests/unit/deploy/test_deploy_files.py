@@ -17,7 +17,7 @@ import yaml
 from k8s import generate
 from k8s.manifests import RULES, control_plane, manifests, secrets
 from k8s.shared import HTTP, RUN, apiserver_flags, dns, etcd_flags
-from schemas.topology import SERVICES
+from schemas.topology import OPTIONAL, SERVICES
 from services._kit.connection import Connection
 from services._kit.keys import load_master_keys
 from services._kit.settings import Settings, load, tls_context
@@ -98,6 +98,13 @@ def test_the_files_of_a_service_are_mounted_where_its_settings_look(service: str
     wanted = {value for value in entry["environment"].values() if value.startswith(RUN)}
     assert wanted == mounted
     assert {path.split("/")[3] for path in wanted} == set(secrets(service))
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_an_optional_service_does_not_run_until_it_is_asked_for(service: str) -> None:
+    (deployment,) = (manifest for manifest in manifests(service) if manifest["kind"] == "Deployment")
+    assert (deployment["spec"]["replicas"] == 0) is (service in OPTIONAL)
+    assert COMPOSE[dns(service)].get("profiles", []) == ([dns(service)] if service in OPTIONAL else [])
 
 
 def _filled(text: str) -> str:

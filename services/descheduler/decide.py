@@ -1,0 +1,77 @@
+"""Decides whether replicas of one Deployment are taken back, or whom to ask first."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.envelope import Provenance
+from schemas.events.descheduling import ReplicasDescheduled
+from schemas.keys import ObjectKey
+from services._rules.descheduling import joined, taken_back
+from services.descheduler.state import Answers, DeschedulerState
+
+SHORTEST: Final = 1.0
+"""Seconds between two looks, however small the interval that was set."""
+
+
+class Question(Struct, frozen=True):
+    """How many replicas of a Deployment have found no node in these clusters."""
+
+    key: ObjectKey
+    clusters: tuple[str, ...]
+    seen: tuple[int, ...]
+
+
+class Verdict(Struct, frozen=True):
+    """A fact to append, or a question; `turn` is when to look again (seconds since 1970), None: when there is news."""
+
+    event: ReplicasDescheduled | None = None
+    question: Question | None = None
+    turn: float | None = None
+
+
+NOTHING: Final = Verdict()
+
+
+def next_turn(now: float, interval: float) -> float:
+    """The next time at which Deployments that lack replicas are looked at: the same for all, and after a restart."""
+    step = max(interval, SHORTEST)
+    return (math.floor(now / step) + 1) * step
+
+
+def decide(
+    state: DeschedulerState, key: ObjectKey, now: float, interval: float, turn: float | None, answers: Answers | None
+) -> Verdict:
+    """What becomes of one Deployment.
+
+    `turn` is when it was to be looked at, None when it lacks nothing so far: then the next turn is waited for, because
+    a rollout lacks replicas, too. `answers` are used if nothing has changed since they were asked for.
+    """
+    given = state.objects.get(key)
+    found = given.short() if given is not None else ()
+    if given is None or not found:
+        return NOTHING
+    coming = next_turn(now, interval)
+    # A turn further ahead than the next is from before the clock was set back.
+    due = coming if turn is None else min(turn, coming)
+    if answers is not None and answers.seen == given.seen:
+        fresh = taken_back(found, answers.unschedulable)
+        if fresh:
+            own = {"binding": given.binding_seq, "placement": given.placement_seq, "rollup": given.rollup_seq}
+            placed = given.placed
+            assert placed is not None
+            event = ReplicasDescheduled(
+                key=key,
+                uid=placed.uid,
+                placement=given.placement_seq,
+                clusters=joined(given.standing, fresh),
+                provenance=Provenance(own={name: seq for name, seq in own.items() if seq}),
+            )
+            return Verdict(event=event, turn=due)
+    if now < due:
+        return Verdict(turn=due)
+    clusters = tuple(share.cluster for share in found if share.short)
+    return Verdict(question=Question(key, clusters, given.seen), turn=coming)
