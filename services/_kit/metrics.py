@@ -41,9 +41,9 @@ class Tally:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, ...], float] = {}
 
-    def add(self, *labels: str) -> None:
-        """Count one."""
-        self._counts[labels] = self._counts.get(labels, 0.0) + 1.0
+    def add(self, *labels: str, count: float = 1.0) -> None:
+        """Count one, or several."""
+        self._counts[labels] = self._counts.get(labels, 0.0) + count
 
     def rows(self) -> Iterable[tuple[tuple[str, ...], float]]:
         """All counts."""

@@ -122,6 +122,8 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
             case ClusterChanged() | ClusterRemoved():
                 found = list(found)
                 self._decisions.came("ClusterChanged", len(found))
+            case _:
+                pass
         return found
 
     def _owns(self, state: SchedulerState, key: ObjectKey) -> bool:

@@ -45,6 +45,7 @@ class Considered(Struct, frozen=True, eq=False):
     estimates: tuple[ClusterEstimate, ...]
     options: Options
     attempt: GroupAttempt
+    trigger: str = ""
 
 
 def explained(event: PlacementDecided | PlacementFailed, considered: Considered) -> PlacementExplained:

@@ -5,30 +5,60 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from schemas.events.placement import PlacementDecided, PlacementFailed
-from services._kit.metrics import STAGE_SECONDS, KitMetrics
+from services._kit.metrics import STAGE_SECONDS, KitMetrics, Tally
 from services.scheduler.state import SchedulerState
 
 SCALED: Final = "the number of replicas changed"
 """The trigger of a placement that only divides another number of replicas."""
+_KEPT: Final = frozenset({"Unschedulable", "SchedulerError", "QuotaExceeded"})
+"""Reasons of failures that count as errors: that no cluster fits is an answer (reference 02 §9.4)."""
 
 
 class DecisionCounts(Struct):
-    """Decisions by room: with an estimate of members' nodes, and without one in time."""
+    """Decisions by room: with an estimate of members' nodes, and without one in time; attempts that changed nothing."""
 
     estimated: int = 0
     missed: int = 0
+    attempts: Tally = field(default_factory=Tally)
+    """Attempts by result and type of schedule."""
+    incoming: Tally = field(default_factory=Tally)
+    """Objects that came to be looked at, by what called for it."""
 
     def count(self, event: PlacementDecided | PlacementFailed) -> None:
         """Take one decision into account."""
         self.estimated += bool(event.estimates)
         self.missed += event.estimate_missed
 
+    def came(self, cause: str, objects: int = 1) -> None:
+        """Objects came to be looked at: BindingAdd, BindingUpdate, ClusterChanged or ScheduleAttemptFailure."""
+        if objects:
+            self.incoming.add(cause, count=objects)
 
-def register(metrics: KitMetrics, state: SchedulerState, decisions: DecisionCounts, waiting: Callable[[], int]) -> None:
-    """Offer what the scheduler has decided and how long it took; `waiting` counts objects that wait for a decision."""
+    def attempted(self, trigger: str, failure: str) -> None:
+        """The algorithm ran, for that trigger and with that failure (empty: none); types as of reference 02 §1.4."""
+        result = "error" if failure in _KEPT else "scheduled"
+        self.attempts.add(result, schedule_type(trigger))
+
+
+def schedule_type(trigger: str) -> str:
+    """Which of Karmada's two types of schedule a trigger belongs to."""
+    return "ScaleSchedule" if trigger == SCALED else "ReconcileSchedule"
+
+
+def register(
+    metrics: KitMetrics,
+    state: SchedulerState,
+    decisions: DecisionCounts,
+    waiting: Callable[[], int],
+    backing_off: Callable[[], int] = lambda: 0,
+) -> None:
+    """Offer what the scheduler has decided and how long it took.
+
+    `waiting` counts objects that wait for a decision, `backing_off` those that wait to be tried again after an error.
+    """
     reads = metrics.reads
 
     def placed(kind: type[PlacementDecided | PlacementFailed]) -> int:
@@ -44,10 +74,25 @@ def register(metrics: KitMetrics, state: SchedulerState, decisions: DecisionCoun
         "scheduler_pending_bindings",
         "Objects without a placement that satisfies them",
         ("queue",),
-        lambda: [(("active",), waiting()), (("unschedulable",), placed(PlacementFailed))],
+        lambda: [
+            (("active",), waiting()),
+            (("backoff",), backing_off()),
+            (("unschedulable",), placed(PlacementFailed)),
+        ],
     )
-    attempts = reads.tally(
-        "karmada_scheduler_schedule_attempts", "Placements decided, by outcome", "result", "schedule_type"
+    reads.table(
+        "karmada_scheduler_schedule_attempts",
+        "Placements decided, by outcome",
+        ("result", "schedule_type"),
+        decisions.attempts.rows,
+        "counter",
+    )
+    reads.table(
+        "karmada_scheduler_queue_incoming_bindings",
+        "Objects that came to be looked at, by what called for it",
+        ("event",),
+        decisions.incoming.rows,
+        "counter",
     )
     scheduling = metrics.timings(
         "karmada_scheduler_e2e_scheduling_duration_seconds",
@@ -59,10 +104,10 @@ def register(metrics: KitMetrics, state: SchedulerState, decisions: DecisionCoun
     def stored(events: Sequence[object], seconds: float) -> None:
         for event in events:
             if isinstance(event, PlacementDecided | PlacementFailed):
-                result = "scheduled" if isinstance(event, PlacementDecided) else "error"
-                kind = "ScaleSchedule" if event.trigger == SCALED else "ReconcileSchedule"
-                attempts.add(result, kind)
-                scheduling.observe(seconds, result, kind)
+                failure = event.reason if isinstance(event, PlacementFailed) else ""
+                decisions.attempted(event.trigger, failure)
+                result = "error" if failure in _KEPT else "scheduled"
+                scheduling.observe(seconds, result, schedule_type(event.trigger))
 
     metrics.on_stored(stored)
-    metrics.on_failed(lambda _: attempts.add("error", "ReconcileSchedule"))
+    metrics.on_failed(lambda _: decisions.attempts.add("error", "ReconcileSchedule"))

@@ -1,0 +1,209 @@
+"""Knows which objects a change of a cluster may move or help, so that all others are left alone (docs/scheduling.md).
+
+Objects that are looked at alike share a group: those that follow every change of the clusters their placement names,
+and those that could not be placed. Of the latter, who lacked room is looked at again only once the clusters together
+have enough of it and one of them has more than when the group was last tried. Asking that costs one look per group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from schemas.keys import ObjectKey
+from services._rules.cluster_affinity import ClusterMatcher
+from services._rules.scheduling.candidates import Estimator
+from services._rules.scheduling.filters import refusal
+from services._rules.scheduling.model import BindingView, ClusterView, Options
+
+GroupKey = tuple[Any, ...]
+_ONE_TERM: Final = ("",)
+
+
+class Interest(Struct, frozen=True, eq=False):
+    """What of the clusters one object depends on: `view` is its binding, `terms` the affinity terms that count.
+
+    `failed`: it could not be placed; `room`: for want of room, perhaps; `wanted`: replicas that still need room;
+    `less_given`: room that was given to others does not count.
+    """
+
+    view: BindingView
+    terms: tuple[str, ...] = _ONE_TERM
+    failed: bool = False
+    room: bool = False
+    wanted: int = 0
+    less_given: bool = False
+
+    @property
+    def group(self) -> GroupKey:
+        """Equal for objects to which clusters look alike."""
+        view = self.view
+        alike: GroupKey = (view.placement, self.terms, view.api, view.workload, self.failed, self.room)
+        if not self.failed:
+            return alike
+        running = tuple(sorted(target.name for target in view.clusters))
+        needs = (view.demand, repr(view.components), view.replicas > 0, self.less_given)
+        return (*alike, *needs, running, view.evicting)
+
+
+class _Group:
+    """Objects to which clusters look alike, and the room that each cluster has for one of their replicas."""
+
+    __slots__ = ("api", "base", "interest", "joined", "matchers", "members", "now", "total")
+
+    def __init__(self, interest: Interest) -> None:
+        self.interest = interest
+        self.api = interest.view.api
+        self.matchers = _matchers(interest)
+        self.members: dict[ObjectKey, int] = {}
+        """What each of them wants."""
+        self.now: dict[str, int] | None = None
+        """Room by cluster that may take it; None until somebody asks."""
+        self.base: dict[str, int] = {}
+        """Room by cluster when the members were last tried: what is not above it cannot help."""
+        self.total = 0
+        self.joined = False
+
+    def matches(self, cluster: ClusterView) -> bool:
+        matchers = self.matchers
+        return not matchers or any(matcher(cluster) for matcher in matchers)
+
+    def room_of(self, cluster: ClusterView | None, options: Options) -> int:
+        """Further replicas that a cluster could take, 0 where it is no candidate."""
+        if cluster is None or cluster.deleting:
+            return 0
+        view = self.interest.view
+        if all(refusal(cluster, view, term) is not None for term in self.interest.terms):
+            return 0
+        return Estimator(view, options).general(cluster)
+
+    def review(self, changed: Iterable[str], clusters: Mapping[str, ClusterView], options: Options) -> list[ObjectKey]:
+        """Take up the present room of clusters; the members that it may help."""
+        if self.now is None:
+            changed, self.now = clusters, {}
+        elif self.joined:
+            # Who joined was tried with what is there now.
+            self.base = {name: min(self.base.get(name, 0), room) for name, room in self.now.items()}
+        self.joined = False
+        now, more = self.now, False
+        for name in changed:
+            room, before = self.room_of(clusters.get(name), options), now.get(name, 0)
+            if room == before:
+                continue
+            self.total += room - before
+            if room:
+                now[name] = room
+            else:
+                del now[name]
+            more = more or room > self.base.get(name, 0)
+        helped = [key for key, wanted in self.members.items() if wanted <= self.total] if more else []
+        if helped:
+            self.base = dict(now)
+        return helped
+
+
+class Watch:
+    """All objects that somebody has to look after when clusters change; a fold of the last facts of each object."""
+
+    def __init__(self) -> None:
+        self.active = True
+        """Whether anybody wants to know; who does not decide need not keep count of room."""
+        self.options = Options(several_templates=True)
+        self._groups: dict[GroupKey, _Group] = {}
+        self._filed: dict[ObjectKey, GroupKey] = {}
+        self._short: dict[GroupKey, _Group] = {}
+        """Those that lack room."""
+        self.failed: set[ObjectKey] = set()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same objects are looked after."""
+        return isinstance(other, Watch) and self._filed.keys() == other._filed.keys() and self.failed == other.failed
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def file(self, key: ObjectKey, interest: Interest | None) -> None:
+        """From now on an object depends on this of the clusters; None: on nothing that they could change."""
+        group_key = interest.group if interest is not None else None
+        filed = self._filed.get(key)
+        if filed is not None and filed != group_key:
+            self._leave(key, filed)
+        if interest is None or group_key is None:
+            return
+        group = self._groups.get(group_key)
+        if group is None:
+            group = self._groups[group_key] = _Group(interest)
+            if interest.room:
+                self._short[group_key] = group
+        group.members[key] = interest.wanted
+        group.joined = True
+        self._filed[key] = group_key
+        if interest.failed:
+            self.failed.add(key)
+
+    def _leave(self, key: ObjectKey, filed: GroupKey) -> None:
+        del self._filed[key]
+        self.failed.discard(key)
+        group = self._groups[filed]
+        del group.members[key]
+        if not group.members:
+            del self._groups[filed]
+            self._short.pop(filed, None)
+
+    def begin(self) -> None:
+        """Somebody decides from now on, and begins with every object."""
+        self.active = True
+
+    def end(self) -> None:
+        """Nobody decides any more."""
+        self.active = False
+        for group in self._short.values():
+            group.now, group.total, group.base = None, 0, {}
+
+    @property
+    def short(self) -> bool:
+        """Whether any object lacks room."""
+        return bool(self._short)
+
+    def changed(
+        self, before: ClusterView | None, after: ClusterView, gained: Collection[tuple[str, str]] | None = None
+    ) -> list[ObjectKey]:
+        """Objects that may move since a cluster is described otherwise (reference 02 §1.3).
+
+        `gained` are the APIs that it newly serves when nothing but those changed.
+        """
+        found: list[ObjectKey] = []
+        for group in self._groups.values():
+            if gained is not None and group.api not in gained:
+                continue
+            if group.matches(after) or (before is not None and group.matches(before)):
+                found += group.members
+        return found
+
+    def roomier(
+        self, names: Collection[str], clusters: Mapping[str, ClusterView], rooms: Mapping[str, ClusterView]
+    ) -> list[ObjectKey]:
+        """Objects that the present room of the named clusters may help.
+
+        `clusters` are all as they say of themselves, `rooms` the same without what was given away.
+        """
+        if not self.active:
+            return []
+        return [
+            key
+            for group in self._short.values()
+            for key in group.review(names, rooms if group.interest.less_given else clusters, self.options)
+        ]
+
+
+def _matchers(interest: Interest) -> tuple[ClusterMatcher, ...]:
+    """What the clusters have to match; of an object that is placed only the affinity in force without its overflow."""
+    view = interest.view
+    found: list[ClusterMatcher] = []
+    for term in interest.terms:
+        matchers = view.placement.tiers(term, view.workload).matchers
+        if not matchers:
+            return ()
+        found += matchers if interest.failed else matchers[:1]
+    return tuple(found)
