@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from services._rules import estimation
 from services._rules.estimation import Assumed
-from services._rules.scheduling.filters import FilterTable, filter_table, refused_by_peers
+from services._rules.scheduling.filters import FilterTable, filter_table, leaving, refused_by_peers
 from services._rules.scheduling.index import ClusterIndex, find
 from services._rules.scheduling.model import (
     MAX_REPLICAS,
@@ -18,7 +18,10 @@ from services._rules.scheduling.model import (
     Estimate,
     Options,
     Peers,
+    Status,
 )
+from services._rules.scheduling.plugins import LOCALITY as LOCALITY_PLUGIN
+from services._rules.scheduling.plugins_run import outside_refusal, outside_scores
 
 # Score of a cluster that already runs the binding.
 LOCALITY = 100
@@ -83,13 +86,13 @@ class Estimator(Struct, frozen=True, eq=False):
 
 
 def rank(
-    index: ClusterIndex, estimator: Estimator, observed: str, peers: Peers | None = None
+    index: ClusterIndex, estimator: Estimator, status: Status, peers: Peers | None = None
 ) -> tuple[FilterTable, Sequence[Candidate]]:
-    """Clusters that pass every filter, in canonical order."""
-    binding = estimator.binding
-    table = filter_table(index, binding, observed)
-    if not estimator.shareable:
-        return table, _rank_alone(table, estimator, peers)
+    """Clusters that pass every filter, in canonical order; raises Failure where a plugin of others does not answer."""
+    binding, plugins = estimator.binding, estimator.options.plugins
+    table = filter_table(index, binding, status.observed_affinity, plugins)
+    if plugins.outside or not estimator.shareable:
+        return table, _rank_alone(table, estimator, status, peers)
     base = _shared_ranking(index, table, estimator)
     if binding.clusters or binding.evicting or estimator.accurate or peers is not None:
         return table, _adapted(base, table, estimator, peers)
@@ -138,7 +141,8 @@ def _adapted(
     """The shared ranking with what is special about one binding: its targets, evictions, peers, accurate estimates."""
     binding = estimator.binding
     own = {item.name: item.replicas for item in binding.clusters}
-    left_out = binding.evicting
+    plugins = estimator.options.plugins
+    left_out = leaving(binding, plugins)
     if peers is not None:
         left_out = left_out | {
             item.name for item in base if item.name not in own and refused_by_peers(item.name, peers)
@@ -154,7 +158,7 @@ def _adapted(
     if limits:
         rest = [_limited(item, limits) for item in rest]
         return _sorted([*moved, *rest])
-    if len(table.tiers.matchers) > 1:
+    if len(table.tiers.matchers) > 1 or LOCALITY_PLUGIN not in plugins.names:
         return _sorted([*moved, *rest])
     # Only clusters that run the binding were moved, and their score puts them before all others.
     return [*_sorted(moved), *rest]
@@ -172,25 +176,35 @@ def _limited(item: Candidate, limits: Mapping[str, int]) -> Candidate:
     return Candidate(item.name, item.cluster, item.tier, item.score, limit, limit)
 
 
-def _rank_alone(table: FilterTable, estimator: Estimator, peers: Peers | None) -> tuple[Candidate, ...]:
-    """Ranking for bindings whose estimates no other binding shares."""
-    binding = estimator.binding
+def _rank_alone(table: FilterTable, estimator: Estimator, status: Status, peers: Peers | None) -> tuple[Candidate, ...]:
+    """Ranking for bindings whose estimates, or whose answers of plugins, no other binding shares."""
+    binding, plugins = estimator.binding, estimator.options.plugins
     own = {item.name: item.replicas for item in binding.clusters}
     kept = [table.kept_if_target[name] for name in own if name in table.kept_if_target]
-    return _sorted(
-        _candidate(cluster, table, estimator, own)
+    left_out = leaving(binding, plugins)
+    passed = [
+        cluster
         for cluster in [*table.passed, *kept]
-        if cluster.name not in binding.evicting
+        if cluster.name not in left_out
         and (peers is None or cluster.name in own or not refused_by_peers(cluster.name, peers))
-    )
+    ]
+    if not plugins.outside:
+        return _sorted(_candidate(cluster, table, estimator, own) for cluster in passed)
+    passed.sort(key=_NAME)
+    passed = [item for item in passed if outside_refusal(plugins, binding, status, item, peers) is None]
+    scores = outside_scores(plugins, binding, passed)
+    added = {item.name: sum(found[item.name] for found in scores.values()) for item in passed}
+    return _sorted(_candidate(cluster, table, estimator, own, added[cluster.name]) for cluster in passed)
 
 
-def _candidate(cluster: ClusterView, table: FilterTable, estimator: Estimator, own: Mapping[str, int]) -> Candidate:
+def _candidate(
+    cluster: ClusterView, table: FilterTable, estimator: Estimator, own: Mapping[str, int], score: int = 0
+) -> Candidate:
     name = cluster.name
     alloc = estimator.available(cluster)
-    return Candidate(
-        name, cluster, _tier(cluster, table), LOCALITY if name in own else 0, alloc, alloc + own.get(name, 0)
-    )
+    if name in own and LOCALITY_PLUGIN in estimator.options.plugins.names:
+        score += LOCALITY
+    return Candidate(name, cluster, _tier(cluster, table), score, alloc, alloc + own.get(name, 0))
 
 
 def _tier(cluster: ClusterView, table: FilterTable) -> int:

@@ -1,6 +1,7 @@
 """Why a decision came out as it did: for every cluster what refused it, or how it ranked and what it was given."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -22,11 +23,13 @@ from services._rules.scheduling.model import (
     Status,
 )
 from services._rules.scheduling.placement import SpreadConstraint
+from services._rules.scheduling.plugins_run import outside_scores
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.selection import select
 
 _DEFAULTS = Options()
 _NOTHING_YET = Status()
+_NAME = attrgetter("name")
 
 
 class ClusterExplanation(Struct, frozen=True, omit_defaults=True):
@@ -51,6 +54,8 @@ class ClusterExplanation(Struct, frozen=True, omit_defaults=True):
     weight: int = 0
     share: float = 0.0
     replicas: int = 0
+    # What each plugin of others added to the score.
+    plugins: dict[str, int] = {}
 
 
 class Step(Struct, frozen=True, omit_defaults=True):
@@ -98,21 +103,28 @@ def explain(
     decision = schedule(index, binding, status, estimates, options, peers, assumed)
     observed = status.observed_affinity
     estimator = Estimator(binding, options, estimates, assumed)
-    table, ranked = rank(index, estimator, observed, peers)
+    refused: Mapping[str, tuple[str, tuple[str, ...]]] = {}
+    ranked: Sequence[Candidate] = ()
+    scores: Mapping[str, Mapping[str, int]] = {}
     selected: Sequence[Candidate] = ()
     steps: Sequence[Plan] = ()
     try:
+        refused = diagnosis(index, binding, status, peers, options.plugins)
+        table, ranked = rank(index, estimator, status, peers)
+        if options.plugins.outside:
+            # In the order in which the decision asked: an answer may depend on it.
+            scores = outside_scores(options.plugins, binding, sorted((i.cluster for i in ranked), key=_NAME))
         selected = select(ranked, binding, estimator.counts_sets) if ranked else ()
         fresh = reschedule_requested(binding.reschedule_triggered_at, status.last_scheduled_time)
         steps = plans(index, selected, binding, fresh, table.tiers.overflow) if selected else ()
     except Failure:
         # The decision carries it; what was worked out before it is still worth showing.
         pass
-    refused = diagnosis(index, binding, observed, peers)
     clusters = [
-        ClusterExplanation(name, filter=which, reason=reason) for name, (which, reason) in sorted(refused.items())
+        ClusterExplanation(name, filter=which, reason=", ".join(reasons))
+        for name, (which, reasons) in sorted(refused.items())
     ]
-    clusters += _ranked(ranked, selected, steps, binding, decision)
+    clusters += _ranked(ranked, selected, steps, binding, decision, scores)
     return Explanation(
         decision=decision,
         strategy=binding.placement.strategy,
@@ -141,6 +153,7 @@ def _ranked(
     steps: Sequence[Plan],
     binding: BindingView,
     decision: Decision,
+    scores: Mapping[str, Mapping[str, int]],
 ) -> list[ClusterExplanation]:
     chosen = {item.name for item in selected}
     running = {item.name: item.replicas for item in binding.clusters}
@@ -167,6 +180,7 @@ def _ranked(
             weight=weights.get(item.name, 0),
             share=round(shares.get(item.name, 0.0), 3),
             replicas=granted.get(item.name, 0),
+            plugins={name: found[item.name] for name, found in scores.items()},
         )
         for position, item in enumerate(items, 1)
     ]

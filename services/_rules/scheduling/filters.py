@@ -6,8 +6,20 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from services._rules.scheduling.index import ClusterIndex, replace_named
-from services._rules.scheduling.model import BindingView, ClusterView, Failure, Peers
+from services._rules.scheduling.model import BindingView, ClusterView, Failure, Peers, Status
 from services._rules.scheduling.placement import Tiers
+from services._rules.scheduling.plugins import (
+    AFFINITY,
+    APART,
+    API,
+    EVICTION,
+    SPREAD,
+    STANDARD_SET,
+    TAINTS,
+    TOGETHER,
+    PluginSet,
+)
+from services._rules.scheduling.plugins_run import outside_refusal
 from services._rules.taints import first_untolerated
 
 NO_MATCH = "cluster(s) did not match the placement cluster affinity constraint"
@@ -15,6 +27,7 @@ NO_API = "cluster(s) did not have the API resource"
 EVICTING = "cluster(s) is in the process of eviction"
 NO_PEER = "ResourceBinding with the same affinity group does not target this cluster"
 REPELLED = "cluster already has workload with the same anti-affinity group"
+_NONE: frozenset[str] = frozenset()
 _MISSING = {
     "provider": "cluster(s) did not have provider property",
     "region": "cluster(s) did not have region property",
@@ -34,14 +47,20 @@ class FilterTable(Struct, frozen=True, eq=False):
     tiers: Tiers
 
 
-def filter_table(index: ClusterIndex, binding: BindingView, observed: str) -> FilterTable:
-    """Filter outcome for all bindings with this placement, kind and observed term; remembered by the index."""
+def filter_table(
+    index: ClusterIndex, binding: BindingView, observed: str, plugins: PluginSet = STANDARD_SET
+) -> FilterTable:
+    """Filter outcome for all bindings with this placement, kind and observed term; remembered by the index.
+
+    What a binding's own state decides (evictions, peers, plugins of others) is not part of it.
+    """
     workload = binding.workload
-    key = ("filters", binding.placement, binding.api, observed, workload)
+    names = plugins.names
+    key = ("filters", binding.placement, binding.api, observed, workload, names)
 
     def make() -> FilterTable:
         tiers = binding.placement.tiers(observed, workload)
-        verdicts = [(cluster, _verdict(cluster, binding, tiers)) for cluster in index.clusters]
+        verdicts = [(cluster, _verdict(cluster, binding, tiers, names)) for cluster in index.clusters]
         passed = tuple(cluster for cluster, verdict in verdicts if verdict == _PASSED)
         return FilterTable(
             key, passed, {cluster.name: cluster for cluster, verdict in verdicts if verdict == _KEPT}, tiers
@@ -51,7 +70,7 @@ def filter_table(index: ClusterIndex, binding: BindingView, observed: str) -> Fi
         passed, kept = table.passed, dict(table.kept_if_target)
         for name in changed:
             cluster = index.by_name.get(name)
-            verdict = _REFUSED if cluster is None else _verdict(cluster, binding, table.tiers)
+            verdict = _REFUSED if cluster is None else _verdict(cluster, binding, table.tiers, names)
             passed = replace_named(passed, name, cluster if verdict == _PASSED else None)
             kept.pop(name, None)
             if cluster is not None and verdict == _KEPT:
@@ -64,52 +83,65 @@ def filter_table(index: ClusterIndex, binding: BindingView, observed: str) -> Fi
 _REFUSED, _KEPT, _PASSED = range(3)
 
 
-def _verdict(cluster: ClusterView, binding: BindingView, tiers: Tiers) -> int:
+def _verdict(cluster: ClusterView, binding: BindingView, tiers: Tiers, names: frozenset[str]) -> int:
     """Whether a cluster passes, passes only where the binding runs already, or is refused."""
-    if cluster.deleting or _firm_refusal(cluster, binding, tiers):
+    if cluster.deleting or _firm_refusal(cluster, binding, tiers, names):
         return _REFUSED
-    return _KEPT if _soft_refusal(cluster, binding) else _PASSED
+    return _KEPT if _soft_refusal(cluster, binding, names) else _PASSED
 
 
 def refusal(
-    cluster: ClusterView, binding: BindingView, observed: str, peers: Peers | None = None
+    cluster: ClusterView,
+    binding: BindingView,
+    observed: str,
+    peers: Peers | None = None,
+    plugins: PluginSet = STANDARD_SET,
 ) -> tuple[str, str] | None:
-    """Name of the first filter that refuses a cluster and its reason, or None where all let it pass."""
+    """Name of the first filter of the product that refuses a cluster and its reason, or None where all let it pass."""
     targets = {item.name for item in binding.clusters}
-    found = _firm_refusal(cluster, binding, binding.placement.tiers(observed, binding.workload))
-    if found is None and cluster.name in binding.evicting:
-        found = ("ClusterEviction", EVICTING)
+    tiers = binding.placement.tiers(observed, binding.workload)
+    names = plugins.names
+    found = _firm_refusal(cluster, binding, tiers, names)
+    if found is None and cluster.name in leaving(binding, plugins):
+        found = (EVICTION, EVICTING)
     if found is None and cluster.name not in targets:
-        found = _soft_refusal(cluster, binding) or (_peer_refusal(cluster.name, peers) if peers else None)
+        found = _soft_refusal(cluster, binding, names) or (_peer_refusal(cluster.name, peers) if peers else None)
     return found
 
 
-def _firm_refusal(cluster: ClusterView, binding: BindingView, tiers: Tiers) -> tuple[str, str] | None:
+def leaving(binding: BindingView, plugins: PluginSet) -> frozenset[str]:
+    """Clusters that a binding must not come back to while it is leaving them."""
+    return binding.evicting if EVICTION in plugins.names else _NONE
+
+
+def _firm_refusal(
+    cluster: ClusterView, binding: BindingView, tiers: Tiers, names: frozenset[str]
+) -> tuple[str, str] | None:
     """Filters that hold for current targets too."""
-    if tiers.matchers and not any(matcher(cluster) for matcher in tiers.matchers):
-        return "ClusterAffinity", NO_MATCH
-    for name in binding.placement.needs_property:
+    if tiers.matchers and AFFINITY in names and not any(matcher(cluster) for matcher in tiers.matchers):
+        return AFFINITY, NO_MATCH
+    for name in binding.placement.needs_property if SPREAD in names else ():
         if not (cluster.zones if name == "zone" else cluster.region if name == "region" else cluster.provider):
-            return "SpreadConstraint", _MISSING[name]
+            return SPREAD, _MISSING[name]
     return None
 
 
-def _soft_refusal(cluster: ClusterView, binding: BindingView) -> tuple[str, str] | None:
+def _soft_refusal(cluster: ClusterView, binding: BindingView, names: frozenset[str]) -> tuple[str, str] | None:
     """Filters that clusters already in the target list bypass."""
-    if binding.api not in cluster.apis:
-        return "APIEnablement", NO_API
-    if cluster.taints:
+    if binding.api not in cluster.apis and API in names:
+        return API, NO_API
+    if cluster.taints and TAINTS in names:
         taint = first_untolerated(cluster.taints, binding.placement.tolerations)
         if taint is not None:
-            return "TaintToleration", f"cluster(s) had untolerated taint {{{taint}}}"
+            return TAINTS, f"cluster(s) had untolerated taint {{{taint}}}"
     return None
 
 
 def _peer_refusal(name: str, peers: Peers) -> tuple[str, str] | None:
     if any(name not in targets for targets in peers.together):
-        return "WorkloadAffinity", NO_PEER
+        return TOGETHER, NO_PEER
     if name in peers.apart:
-        return "WorkloadAntiAffinity", REPELLED
+        return APART, REPELLED
     return None
 
 
@@ -119,19 +151,37 @@ def refused_by_peers(name: str, peers: Peers) -> bool:
 
 
 def diagnosis(
-    index: ClusterIndex, binding: BindingView, observed: str, peers: Peers | None = None
-) -> dict[str, tuple[str, str]]:
-    """For every live cluster that is refused: the filter and its reason."""
-    found = {}
+    index: ClusterIndex,
+    binding: BindingView,
+    status: Status,
+    peers: Peers | None = None,
+    plugins: PluginSet = STANDARD_SET,
+) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """For every live cluster that is refused: the filter and its reasons.
+
+    Plugins of others are asked last; raises Failure where one does not answer.
+    """
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for cluster in index.clusters:
-        if not cluster.deleting and (reason := refusal(cluster, binding, observed, peers)):
-            found[cluster.name] = reason
+        if cluster.deleting:
+            continue
+        if refused := refusal(cluster, binding, status.observed_affinity, peers, plugins):
+            found[cluster.name] = refused[0], (refused[1],)
+        elif plugins.outside and (turned_down := outside_refusal(plugins, binding, status, cluster, peers)):
+            found[cluster.name] = turned_down
     return found
 
 
-def fit_error(index: ClusterIndex, binding: BindingView, observed: str, peers: Peers | None = None) -> Failure:
+def fit_error(
+    index: ClusterIndex,
+    binding: BindingView,
+    status: Status,
+    peers: Peers | None = None,
+    plugins: PluginSet = STANDARD_SET,
+) -> Failure:
     """The failure that names how many clusters were refused for which reason."""
-    counts = Counter(reason for _, reason in diagnosis(index, binding, observed, peers).values())
+    refused = diagnosis(index, binding, status, peers, plugins)
+    counts = Counter(reason for _, reasons in refused.values() for reason in reasons)
     total = len(index.clusters)
     if not counts:
         reasons = "no cluster exists"

@@ -2,22 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
-
 from services._rules.scheduling.candidates import canonical
+from services._rules.scheduling.groups_search import Group, Limits, Search
 from services._rules.scheduling.model import BindingView, Candidate, Failure
 from services._rules.scheduling.placement import SpreadConstraint
 
+__all__ = ["Group", "by_region", "choose_groups", "region_score", "select_by_region", "weighed"]
+
 # Weight of capacity against scores in the score of a region.
 _CAPACITY_WEIGHT = 1000
-
-
-class Group(Struct, frozen=True):
-    """A region as the choice sees it: number of clusters and score."""
-
-    name: str
-    value: int
-    weight: int
 
 
 def select_by_region(
@@ -92,83 +85,11 @@ def choose_groups(groups: Sequence[Group], fewest: int, most: int, target: int) 
     if len(ordered) == fewest:
         enough = sum(item.value for item in ordered) >= target
         return sorted(ordered, key=_heaviest_first) if enough else []
-    best = sorted(_Search(ordered, fewest, most, target).run(), key=_heaviest_first)
-    for count in range(1, len(best)):
-        if _complete(best[:count], fewest, most, target):
-            return best[:count]
-    return best
+    limits = Limits(fewest, most, target)
+    best = sorted(Search(ordered, limits).run(), key=_heaviest_first)
+    shortest = next(limits.complete_prefixes(best), len(best))
+    return best[:shortest]
 
 
 def _heaviest_first(group: Group) -> tuple[int, str]:
     return -group.weight, group.name
-
-
-def _complete(groups: Sequence[Group], fewest: int, most: int, target: int) -> bool:
-    """Whether a set satisfies the limits, and did not before its largest group was added."""
-    total = sum(group.value for group in groups)
-    if total < target or not fewest <= len(groups) <= most:
-        return False
-    largest = max((group.value for group in groups), default=0)
-    return len(groups) == fewest or total - largest < target
-
-
-class _Search:
-    """Depth-first search for the set of greatest weight, then most members, that is met first.
-
-    Of groups alike in size and weight the earlier ones are taken first, and branches that cannot reach the best known
-    set are not entered; neither changes the outcome, but both keep dozens of regions affordable.
-    """
-
-    def __init__(self, ordered: Sequence[Group], fewest: int, most: int, target: int) -> None:
-        self.ordered = ordered
-        self.fewest = fewest
-        self.most = most
-        self.target = target
-        self.best: list[Group] = []
-        # Weight and members to beat, and whether a set that has them was met already.
-        self.mark = (-1, -1)
-        self.met = False
-
-    def run(self) -> list[Group]:
-        """The set found, empty where none satisfies the limits."""
-        by_weight = sorted(self.ordered, key=lambda group: (-group.weight, -group.value))
-        for count in range(self.fewest, min(self.most, len(by_weight)) + 1):
-            if _complete(by_weight[:count], self.fewest, self.most, self.target):
-                self.mark = max(self.mark, _measure(by_weight[:count]))
-        self._extend([], 0, 0, 0)
-        return self.best
-
-    def _extend(self, path: list[Group], start: int, weight: int, value: int) -> None:
-        if value >= self.target and self.fewest <= len(path) <= self.most:
-            if (weight, value) > self.mark or (not self.met and (weight, value) == self.mark):
-                self.mark, self.met, self.best = (weight, value), True, list(path)
-            return
-        room = self.most - len(path)
-        if room <= 0 or not self._promising(start, room, weight, value):
-            return
-        for position in range(start, len(self.ordered)):
-            group = self.ordered[position]
-            if position > start and _alike(group, self.ordered[position - 1]):
-                continue
-            path.append(group)
-            self._extend(path, position + 1, weight + group.weight, value + group.value)
-            path.pop()
-
-    def _promising(self, start: int, room: int, weight: int, value: int) -> bool:
-        """Whether adding at most `room` of the later groups could satisfy the limits and beat the mark."""
-        later = self.ordered[start:]
-        # Later groups are ordered by size, so the last ones are the largest.
-        most_value = value + sum(group.value for group in later[-room:])
-        if most_value < self.target:
-            return False
-        most_weight = weight + sum(sorted((group.weight for group in later), reverse=True)[:room])
-        reach = (most_weight, most_value)
-        return reach > self.mark or (not self.met and reach == self.mark)
-
-
-def _measure(groups: Sequence[Group]) -> tuple[int, int]:
-    return sum(group.weight for group in groups), sum(group.value for group in groups)
-
-
-def _alike(one: Group, other: Group) -> bool:
-    return one.value == other.value and one.weight == other.weight

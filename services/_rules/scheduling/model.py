@@ -9,6 +9,7 @@ from msgspec import Struct
 from services._rules.division import TargetCluster
 from services._rules.estimation import Capacity, Component, Demand
 from services._rules.scheduling.placement import CompiledPlacement
+from services._rules.scheduling.plugins import STANDARD_SET, PluginSet
 from services._rules.taints import Taint
 
 __all__ = [
@@ -94,6 +95,8 @@ class Options(Struct, frozen=True):
     several_templates: bool = False
     # Flag --enable-empty-workload-propagation.
     empty_workload_propagation: bool = False
+    # Flag --plugins.
+    plugins: PluginSet = STANDARD_SET
 
 
 class Candidate(Struct, frozen=True, eq=False):

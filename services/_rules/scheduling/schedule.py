@@ -32,11 +32,12 @@ def schedule(
     `estimates` are the complete answers of the accurate estimators (an estimator that failed is left out), `assumed`
     the workloads in flight by cluster. The outcome is always a Decision; what stood in the way is in its error.
     """
-    observed = status.observed_affinity
     estimator = Estimator(binding, options, estimates, assumed)
-    table, ranked = rank(index, estimator, observed, peers)
-    if not ranked:
-        failure = fit_error(index, binding, observed, peers)
+    try:
+        table, ranked = rank(index, estimator, status, peers)
+        if not ranked:
+            raise fit_error(index, binding, status, peers, options.plugins)
+    except Failure as failure:
         return Decision((), failure.kind, failure.message)
     try:
         selected = select(ranked, binding, estimator.counts_sets)

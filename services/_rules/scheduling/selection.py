@@ -31,7 +31,7 @@ def select_by_cluster(
     """
     if len(ranked) < constraint.min_groups:
         raise Failure("Error", "the number of feasible clusters is less than spreadConstraint.MinGroups")
-    count = min(len(ranked), constraint.max_groups)
+    count = max(min(len(ranked), constraint.max_groups), 0)
     chosen = list(ranked[:count])
     if need is None:
         return chosen
@@ -46,7 +46,7 @@ def select_by_cluster(
             if room >= need:
                 break
     if room < need or count <= 0:
-        raise Failure("Error", f"no enough resource when selecting {max(count, 0)} clusters")
+        raise Failure("Error", f"no enough resource when selecting {count} clusters")
     return chosen
 
 

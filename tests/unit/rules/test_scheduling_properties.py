@@ -105,7 +105,7 @@ def test_replicas_add_up(fleet: list[Manifest], spec: Manifest) -> None:
 def test_no_target_failed_a_filter(fleet: list[Manifest], spec: Manifest) -> None:
     index = ClusterIndex(cluster_view(item) for item in fleet)
     binding = binding_view(spec)
-    refused = diagnosis(index, binding, "")
+    refused = diagnosis(index, binding, Status())
     decision = schedule(index, binding)
     assert not {item.name for item in decision.clusters} & set(refused)
     assert (decision.error == "FitError") == (len(refused) == len(fleet))

@@ -1,0 +1,81 @@
+"""The choice of regions equals the exhaustive walk it stands for, and stays affordable however many there are."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services._rules.scheduling.groups import Group, choose_groups
+from services._rules.scheduling.groups_search import Limits, Search
+
+
+def walk(ordered: list[Group], fewest: int, most: int, target: int) -> Iterator[list[Group]]:
+    """Every set in the order in which adding groups one after the other meets it."""
+    if len(ordered) == fewest:
+        if sum(group.value for group in ordered) >= target:
+            yield ordered
+        return
+
+    def extend(path: list[Group], start: int) -> Iterator[list[Group]]:
+        if sum(group.value for group in path) >= target and fewest <= len(path) <= most:
+            yield path
+        elif len(path) < most:
+            for position in range(start, len(ordered)):
+                yield from extend([*path, ordered[position]], position + 1)
+
+    yield from extend([], 0)
+
+
+def choose_all(groups: list[Group], fewest: int, most: int, target: int) -> list[Group]:
+    """The choice worked out over all sets."""
+    ordered = sorted(groups, key=lambda group: (group.value, -group.weight, group.name))
+    paths = [
+        sorted(path, key=lambda group: (-group.weight, group.name)) for path in walk(ordered, fewest, most, target)
+    ]
+    if not paths:
+        return []
+    # sorted() keeps the order of discovery among equals.
+    paths.sort(key=lambda path: (-sum(g.weight for g in path), -sum(g.value for g in path)))
+    best = paths[0]
+    for path in paths[1:]:
+        if len(path) < len(best) and best[: len(path)] == path:
+            best = path
+    return best
+
+
+@st.composite
+def regions(draw: st.DrawFn) -> list[Group]:
+    sizes = draw(st.lists(st.tuples(st.integers(1, 6), st.sampled_from([0, 1, 7, 1000, 2000, 5001])), max_size=8))
+    return [Group(f"r{number}", value, weight) for number, (value, weight) in enumerate(sizes)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(regions(), st.integers(0, 5), st.integers(0, 9), st.integers(0, 25))
+def test_the_choice_is_that_of_the_exhaustive_walk(groups: list[Group], fewest: int, most: int, target: int) -> None:
+    assert choose_groups(groups, fewest, most, target) == choose_all(groups, fewest, most, target)
+
+
+@pytest.mark.parametrize(("fewest", "most", "target"), [(1, 5000, 12000), (2, 3, 5), (10, 4000, 9000), (20, 40, 150)])
+def test_thousands_of_regions_are_decided_within_a_bounded_number_of_steps(fewest: int, most: int, target: int) -> None:
+    groups = [Group(f"r{number:04}", 1 + number * 7 % 5, 1000 * (number * 13 % 11) + number) for number in range(5000)]
+    chosen = choose_groups(groups, fewest, most, target)
+    assert fewest <= len(chosen) <= most
+    assert sum(group.value for group in chosen) >= target
+    assert chosen == choose_groups(groups[::-1], fewest, most, target)
+
+
+def test_a_search_that_ends_early_still_has_an_answer() -> None:
+    groups = [Group(f"r{number:02}", 1 + number % 9, 997 * number % 4000) for number in range(80)]
+    ordered = sorted(groups, key=lambda group: (group.value, -group.weight, group.name))
+    limits = Limits(20, 40, 150)
+    search = Search(ordered, limits)
+    chosen = search.run()
+    assert search.steps <= 0
+    assert limits.met(len(chosen), sum(group.value for group in chosen))
+
+
+def test_no_set_is_found_where_none_is_large_enough() -> None:
+    groups = [Group(f"r{number:03}", 1, 10) for number in range(500)]
+    assert choose_groups(groups, 2, 30, 31) == []
+    assert len(choose_groups(groups, 2, 30, 30)) == 30
