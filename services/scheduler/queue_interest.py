@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Manifest = dict[str, Any]
 NO_ROOM: Final = "Unschedulable"
+NO_CLUSTER: Final = "NoClusterFit"
 
 
 def interest_of(scheduled: Scheduled) -> Interest | None:
@@ -54,8 +55,8 @@ def _lacks(
         return None
     names = compiled.affinity_names
     terms = names[names.index(_in_force(compiled, placed.affinity_name)) :] if names else ("",)
-    # Of several groups only the first failure is on record.
-    room = placed.reason == NO_ROOM or len(terms) > 1
+    # A selection may fail for want of room, too; of several groups only the first failure is on record.
+    room = placed.reason == NO_ROOM or (placed.reason != NO_CLUSTER and not compiled.duplicated) or len(terms) > 1
     wanted = max(0, view.replicas - sum(target.replicas or 0 for target in targets))
     return Interest(view, terms, True, room, wanted, scheduled.by_room)
 

@@ -29,6 +29,7 @@ from services._rules.reservations import Ledger
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.placement import CompiledPlacement, compile_placement
 from services._rules.scheduling.read import cluster_view
+from services.scheduler.peers import PeerIndex
 from services.scheduler.queue_interest import interest_of
 from services.scheduler.queue_watch import Watch
 
@@ -116,6 +117,8 @@ class SchedulerState(Struct):
     """Position of the last fact that may have helped somebody who could not be placed."""
     unreviewed: set[str] = field(default_factory=set)
     """Clusters whose room changed since it was compared with what objects lack."""
+    peers: PeerIndex = field(default_factory=PeerIndex)
+    """Where the workloads of each affinity group run."""
     ledger: Ledger = field(default_factory=lambda: Ledger(SETTLE_SECONDS))
     rooms: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
     """The clusters without the room that was given away, as of the last time somebody asked."""
@@ -156,6 +159,15 @@ class SchedulerState(Struct):
         names, self.unreviewed = self.unreviewed, set()
         return self.watch.roomier(names, self.clusters.by_name, rooms.by_name) if names else []
 
+    def regrouped(self, key: ObjectKey, scheduled: Scheduled, seq: int) -> list[ObjectKey]:
+        """Who of its affinity groups may be placed now that an object changed by a fact at a position."""
+        if not self.peers.concerns(key, scheduled.spec):
+            return []
+        peers = self.peers.follow(key, scheduled.spec, (target.name for target in scheduled.targets))
+        if peers:
+            self.moved = seq
+        return [peer for peer in peers if peer in self.watch.failed]
+
     def came_free(self, released: bool, seq: int) -> list[ObjectKey]:
         """Who may be placed now that room was given back by a fact at a position."""
         if not released:
@@ -170,12 +182,15 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
         case BindingRequested() | BindingReleased():
             scheduled = state.of(event.key)
             scheduled.binding, scheduled.binding_seq = event, seq
+            needed = (scheduled.spec or {}).get("replicaRequirements")
             _note_scheduler(scheduled, event, stored)
             scheduled.by_room = scheduled.spec is not None and divides_by_room(scheduled.spec)
             scheduled.touched = stored
             state.ledger.requested(event.key, event.uid, _needs(scheduled.spec), seq)
             state.watch.file(event.key, interest_of(scheduled))
-            return (event.key,)
+            # What held room holds less of it, or none.
+            smaller = needed is not None and (scheduled.spec or {}).get("replicaRequirements") != needed
+            return [event.key, *state.came_free(smaller, seq), *state.regrouped(event.key, scheduled, seq)]
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             scheduled = state.of(event.key)
             scheduled.placement, scheduled.placement_seq = event, seq
@@ -183,6 +198,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             where, at = ((), stored) if isinstance(event, PlacementReleased) else (event.clusters, event.scheduled_at)
             missed = isinstance(event, PlacementFailed) and state.moved > event.provenance.as_of
             found = state.came_free(state.ledger.placed(event.key, event.uid, where, at, seq), seq)
+            found += state.regrouped(event.key, scheduled, seq)
             state.watch.file(event.key, interest_of(scheduled))
             # What came while the failure was on its way found nobody yet who lacked it.
             return [*found, event.key] if missed else found
@@ -193,12 +209,12 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             scheduled.eviction, scheduled.eviction_seq = event, seq
             scheduled.touched = stored
             state.watch.file(event.key, interest_of(scheduled))
-            return (event.key,)
+            return [event.key, *state.regrouped(event.key, scheduled, seq)]
         case ReplicasDescheduled():
             scheduled = state.of(event.key)
             scheduled.descheduling, scheduled.descheduling_seq = event, seq
             scheduled.touched = stored
-            return (event.key,)
+            return [event.key, *state.regrouped(event.key, scheduled, seq)]
         case CapacityEstimated():
             scheduled = state.of(event.key)
             scheduled.estimate, scheduled.estimate_seq = event, seq
