@@ -18,7 +18,7 @@ class ExplainedCluster(Struct, frozen=True, omit_defaults=True):
     `available` is how many further replicas fit, `room` the same with those already there (-1: nothing limits them);
     `source` says who said so (`summary`, `nodes`, `agent`), `at` when (seconds since 1970, 0: with the cluster's fact),
     `reserved` what was taken off for placements decided since. `share` is the exact part that `weight` stands for,
-    before rounding; `kept` runs there already and stays.
+    before rounding; `kept` runs there already and stays. `plugins` are parts of the score by installed plugin.
     """
 
     name: str
@@ -37,6 +37,7 @@ class ExplainedCluster(Struct, frozen=True, omit_defaults=True):
     weight: int = 0
     share: float = 0.0
     replicas: int = 0
+    plugins: dict[str, int] = {}
 
 
 class ExplainedRefusal(Struct, frozen=True, omit_defaults=True):

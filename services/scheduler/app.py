@@ -87,6 +87,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         assert self._context is not None
         state = self._context.projection.state
         state.ledger.withdraw_all()
+        state.peers.withdraw_all()
         state.watch.end()
 
     async def perform(self, effects: Sequence[object]) -> None:
@@ -153,6 +154,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
             return self._look_for_room(state, now)
         ledger = state.ledger
         ledger.withdraw(key)
+        state.peers.withdraw(key)
         helped = state.helped() if ledger.expire(now) else []
         name = self._scheduler_name
         later = handed_over_until(state, key, now, name)
@@ -179,6 +181,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
             if event.estimates:
                 own["estimate"] = scheduled.estimate_seq
             ledger.promise(key, event.clusters, now)
+            state.peers.promise(key, (target.name for target in event.clusters))
         effects: tuple[Changed, ...] = ()
         if considered is not None and not isinstance(event, PlacementReleased):
             effects = (Changed(key, event, considered),)

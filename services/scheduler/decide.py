@@ -90,8 +90,9 @@ def decide_and_tell(
             return None, None
         estimates = _estimates(state, scheduled, view, rules) if answers is None else answers
         clusters = state.with_room() if scheduled.by_room else state.clusters
-        attempt = schedule_groups(clusters, view, status, _answers(estimates), rules.options)
-        considered = Considered(clusters, view, status, estimates, rules.options, attempt, why)
+        peers = rules.options.plugins.heeded(state.peers.of(key))
+        attempt = schedule_groups(clusters, view, status, _answers(estimates), rules.options, peers)
+        considered = Considered(clusters, view, status, estimates, rules.options, attempt, why, peers)
         anew = _answers_request(view, status, now)
     except (msgspec.ValidationError, QuantityError, ValueError) as error:
         unreadable = Decision((), "Error", f"the binding cannot be read: {error}")

@@ -27,7 +27,7 @@ from services._rules.division import ties_descend
 from services._rules.scheduling.explain import ClusterExplanation, Explanation
 from services._rules.scheduling.explain import explain as explain_run
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import MAX_REPLICAS, BindingView, Options, Status
+from services._rules.scheduling.model import MAX_REPLICAS, BindingView, Options, Peers, Status
 from services._rules.scheduling.schedule import GroupAttempt
 
 _TEXT: Final = 240
@@ -46,6 +46,7 @@ class Considered(Struct, frozen=True, eq=False):
     options: Options
     attempt: GroupAttempt
     trigger: str = ""
+    peers: Peers | None = None
 
 
 def explained(event: PlacementDecided | PlacementFailed, considered: Considered) -> PlacementExplained:
@@ -67,7 +68,7 @@ def _explain(considered: Considered) -> Explanation:
         term = attempt.failures[0][1]
     answers = [{item.cluster: item.replicas for item in considered.estimates}] if considered.estimates else []
     run = Status(term, status.last_scheduled_time)
-    return explain_run(considered.clusters, considered.view, run, answers, considered.options)
+    return explain_run(considered.clusters, considered.view, run, answers, considered.options, considered.peers)
 
 
 def _refusals(found: Explanation) -> list[tuple[str, str, list[str]]]:
@@ -146,6 +147,7 @@ def _cluster(item: ClusterExplanation, regions: dict[str, str], accurate: Cluste
         weight=item.weight,
         share=item.share,
         replicas=item.replicas,
+        plugins=item.plugins,
     )
 
 

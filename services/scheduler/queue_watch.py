@@ -75,7 +75,7 @@ class _Group:
         if cluster is None or cluster.deleting:
             return 0
         view = self.interest.view
-        if all(refusal(cluster, view, term) is not None for term in self.interest.terms):
+        if all(refusal(cluster, view, term, plugins=options.plugins) is not None for term in self.interest.terms):
             return 0
         return Estimator(view, options).general(cluster)
 

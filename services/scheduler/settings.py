@@ -5,7 +5,9 @@ from __future__ import annotations
 from services._kit.settings import Settings, SettingsError
 from services._rules.feature_gates import FeatureGateError, feature_gates
 from services._rules.scheduling.model import Options
+from services._rules.scheduling.plugins import PluginError, PluginSet
 from services.scheduler.decide import Rules
+from services.scheduler.plugins import load_plugins
 from services.scheduler.queue_retry import Limits
 
 DEFAULT_NAME = "default-scheduler"
@@ -16,6 +18,8 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fiel
 
     scheduler_name: str = DEFAULT_NAME
     """Bindings with this spec.schedulerName are placed; schedulers with other names may run beside this one."""
+    plugins: tuple[str, ...] = ("*",)
+    """Plugins by name, `*` for all there are, `-Name` for all but that one (docs/scheduler-plugins.md)."""
     feature_gates: tuple[str, ...] = ()
     """Entries such as `PriorityBasedScheduling=true`."""
     enable_scheduler_estimator: bool = True
@@ -63,9 +67,16 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fiel
                 resource_models=gates["CustomizedClusterResourceModeling"],
                 several_templates=gates["MultiplePodTemplatesScheduling"],
                 empty_workload_propagation=self.enable_empty_workload_propagation,
+                plugins=self._loaded(gates),
             ),
             pull_estimates=not self.disable_scheduler_estimator_in_pull_mode,
         )
+
+    def _loaded(self, gates: dict[str, bool]) -> PluginSet:
+        try:
+            return load_plugins(self.plugins, gates)
+        except PluginError as error:
+            raise SettingsError(f"FLEETLOG_PLUGINS: {error}") from error
 
     def limits(self) -> Limits:
         """How errors are retried; what is not positive counts as unset (reference 02 §9.1)."""
