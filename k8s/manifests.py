@@ -19,6 +19,7 @@ RULES: Final[dict[str, list[Manifest]]] = {
     # Every kind can be a template: it is read, claimed by labels and annotations, and given its status.
     "detector": [
         {"apiGroups": ["*"], "resources": ["*"], "verbs": [*READ, "patch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         {"nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/version"], "verbs": ["get"]},
     ],
     "status_aggregator": [

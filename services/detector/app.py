@@ -10,6 +10,7 @@ import structlog
 from msgspec import Struct
 
 from schemas.codec import Known
+from schemas.events.binding import BindingRequested
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import template as template_subject
@@ -21,7 +22,8 @@ from services._kit.service import BaseService, Context, Decision
 from services._rules.secrecy import is_secret_resource
 from services._rules.skip_rules import compile_skip_rules
 from services._rules.withholding import refusal_of_secret
-from services.detector.decide import NeedKey, WriteClaim, WritePolicyId, decide_policy, decide_template
+from services.detector.complaining import Complaints
+from services.detector.decide import NeedKey, Tell, WriteClaim, WritePolicyId, decide_policy, decide_template
 from services.detector.metrics import register
 from services.detector.settings import DetectorSettings
 from services.detector.state import DetectorState, Key, fold, forget
@@ -61,10 +63,11 @@ class Detector(BaseService[DetectorState, Key]):
         self._writes: Background[Key] = Background(concurrency=settings.concurrent_writes, retry=(Transient,))
         self._again: dict[Key, float] = {}
         self._refused: dict[ObjectKey, str] = {}
+        self._complaints = Complaints()
 
     def new_state(self) -> DetectorState:
         """An empty projection."""
-        return DetectorState(skip=self._skip)
+        return DetectorState(skip=self._skip, options=self._settings.options())
 
     def fold(self, state: DetectorState, message: Message, event: Known) -> Iterable[Key]:
         """Take in one of the detector's own facts."""
@@ -91,6 +94,8 @@ class Detector(BaseService[DetectorState, Key]):
         verdict = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
         if verdict.blobs and not all(self._may_name(digest) for digest, _ in verdict.blobs):
             return Decision(effects=(Store(key, verdict.blobs, verdict.secret),))
+        if isinstance(key, ObjectKey) and any(isinstance(event, BindingRequested) for event in verdict.events):
+            self._complaints.settled(key)
         return Decision(events=verdict.events, effects=verdict.effects)
 
     def _may_name(self, digest: str) -> bool:
@@ -119,11 +124,13 @@ class Detector(BaseService[DetectorState, Key]):
         if self._watching is not None:
             await self._watching.stop()
         await self._writes.close()
+        await self._complaints.close()
         if self._client is not None:
             await self._client.close()
 
     async def on_following(self) -> None:
         """Another instance writes claims now."""
+        await self._complaints.close()
         await self._writes.close()
         self._writes = Background(concurrency=self._settings.concurrent_writes, retry=(Transient,))
 
@@ -137,6 +144,9 @@ class Detector(BaseService[DetectorState, Key]):
                     await self._store(effect)
                 case NeedKey():
                     await self._need_key(effect)
+                case Tell():
+                    assert self._client is not None
+                    self._complaints.tell(self._client, effect.note, context.clock.now())
                 case WriteClaim() | WritePolicyId():
                     self._writes.submit(effect.key, partial(self._write, effect))
                 case _:

@@ -15,16 +15,19 @@ from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules import constants as const
 from services._rules.claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
+from services._rules.kube_events import Note
 from services._rules.policy_match import Template, best_policy, template_of
 from services._rules.secrecy import is_secret
-from services.detector.binding import binding_spec
+from services.detector.binding import Unresolved, binding_spec, priority_class
 from services.detector.state import (
+    PRIORITY_CLASSES,
     PROPAGATION_KINDS,
     DetectorState,
     Manifest,
     PolicyView,
     claimed_policy,
     id_label,
+    rank,
     stripped,
 )
 
@@ -60,7 +63,13 @@ class NeedKey(Struct, frozen=True):
     uid: str
 
 
-Effect = WriteClaim | WritePolicyId | NeedKey
+class Tell(Struct, frozen=True):
+    """Something a person should know about an object that is on no log."""
+
+    note: Note
+
+
+Effect = WriteClaim | WritePolicyId | NeedKey | Tell
 
 
 class Verdict(Struct, frozen=True):
@@ -284,13 +293,18 @@ def _applied(
     if isinstance(binding, BindingRequested) and bound is None:
         events.append(BindingReleased(key=key, uid=binding.uid, reason="template replaced"))
     user_changed = live is None or live.digest != digest
+    rank(state, key, view.spec if view is not None else None)
+    try:
+        wanted = _requested(state, key, manifest, view, bound, now)
+    except Unresolved as error:
+        # Neither object nor request: both are said once what is missing is there.
+        return Verdict(events=events, effects=_complaint(state, key, manifest, view, str(error)))
     if user_changed:
         events.append(changed)
         if not inline:
             blobs.append((digest, data))
     if view is not None and view.lazy and _held_back(live, bound, user_changed, policy_driven):
         return Verdict(events=events, blobs=blobs, secret=secret)
-    wanted = _requested(key, manifest, view, bound, now)
     if bound is None or not _same_request(bound, wanted):
         events.append(wanted)
     return Verdict(events=events, blobs=blobs, secret=secret)
@@ -305,21 +319,39 @@ def _held_back(
     return policy_driven or (live is not None and not user_changed)
 
 
+def _complaint(
+    state: DetectorState, key: ObjectKey, manifest: Manifest, view: PolicyView | None, why: str
+) -> tuple[Tell, ...]:
+    """What is told of a policy that cannot be applied; nothing while nobody can know yet."""
+    if view is None or (priority_class(view.spec) and PRIORITY_CLASSES not in state.listed):
+        return ()
+    policy = f"{view.key.namespace}/{view.key.name}" if view.key.namespace else view.key.name
+    message = f"Apply policy({policy}) failed: {why}"[:1024]
+    uid, api_version, kind = str(manifest["metadata"].get("uid", "")), manifest["apiVersion"], manifest["kind"]
+    return (Tell(Note(key, uid, api_version, kind, "ApplyPolicyFailed", message, "resource-detector", True)),)
+
+
 def _requested(
-    key: ObjectKey, manifest: Manifest, view: PolicyView | None, bound: BindingRequested | None, now: float
+    state: DetectorState,
+    key: ObjectKey,
+    manifest: Manifest,
+    view: PolicyView | None,
+    bound: BindingRequested | None,
+    now: float,
 ) -> BindingRequested:
-    spec, replicas, workload = binding_spec(manifest, view.spec if view is not None else None)
+    policy = view.spec if view is not None else None
+    asked = binding_spec(manifest, policy, state.options, state.priority_of, state.interpreter)
     return BindingRequested(
         key=key,
         uid=str(manifest["metadata"].get("uid", "")),
         api_version=manifest["apiVersion"],
         kind=manifest["kind"],
-        spec=Raw(_encoder.encode(spec)),
+        spec=Raw(_encoder.encode(asked.spec)),
         generation=bound.generation + 1 if bound is not None else 1,
         policy=PolicyRef(view.key, view.permanent_id, view.generation) if view is not None else None,
         everywhere=view is None,
-        replicas=replicas,
-        workload=workload,
+        replicas=asked.replicas,
+        workload=asked.workload,
         created_at=bound.created_at if bound is not None else now,
     )
 

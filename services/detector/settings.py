@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from services._kit.keys import KeyedSettings
+from services._kit.settings import SettingsError
+from services._rules.feature_gates import FeatureGateError, feature_gates
+from services.detector.binding import Options
 
 
 class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -14,3 +17,22 @@ class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_
     discovery_period: float = 30.0
     """Seconds between looks for new kinds; a new CustomResourceDefinition is looked for at once."""
     concurrent_writes: int = 32
+    feature_gates: tuple[str, ...] = ()
+    """Entries such as `WorkloadAffinity=true`."""
+
+    def __post_init__(self) -> None:
+        """Refuse a gate that does not exist."""
+        self.options()
+
+    def options(self) -> Options:
+        """What the gates add to bindings; raises SettingsError for one that does not exist."""
+        try:
+            gates = feature_gates(self.feature_gates)
+        except FeatureGateError as error:
+            raise SettingsError(f"FLEETLOG_FEATURE_GATES: {error}") from None
+        return Options(
+            components=gates["MultiplePodTemplatesScheduling"],
+            priorities=gates["PriorityBasedScheduling"],
+            affinities=gates["WorkloadAffinity"],
+            quotas=gates["ResourceQuotaEstimate"],
+        )

@@ -21,9 +21,11 @@ from schemas.subjects import template as template_subject
 from services._rules import constants as const
 from services._rules.claims import read_claim
 from services._rules.end_of_life import over
+from services._rules.interpreter import Interpreter
 from services._rules.policy_match import Policy, compile_policy, template_of
 from services._rules.secrecy import DigestKey
 from services._rules.skip_rules import SkipRules, compile_skip_rules
+from services.detector.binding import NATIVE, Options, priority_class
 
 Manifest = dict[str, Any]
 Key = ObjectKey | PolicyKey
@@ -31,6 +33,7 @@ Key = ObjectKey | PolicyKey
 PROPAGATION_KINDS: Final = ("PropagationPolicy", "ClusterPropagationPolicy")
 OVERRIDE_KINDS: Final = ("OverridePolicy", "ClusterOverridePolicy")
 POLICY_KINDS: Final = (*PROPAGATION_KINDS, *OVERRIDE_KINDS)
+PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 _SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "selfLink")
 
 
@@ -88,6 +91,16 @@ class DetectorState(Struct):
     by_kind: dict[tuple[str, str], list[PolicyView]] = field(default_factory=dict)
     digest_keys: dict[str, DigestKey] = field(default_factory=dict)
     """What names the Secrets of a namespace; filled before a decision needs it."""
+    options: Options = Options()
+    interpreter: Interpreter = NATIVE
+    ranked: dict[str, set[ObjectKey]] = field(default_factory=dict)
+    """Templates by the PriorityClass that their policy names: they are decided again when it changes."""
+
+    def priority_of(self, name: str) -> int | None:
+        """Value of a PriorityClass of the control plane; None where there is none."""
+        manifest = self.templates.get(ObjectKey("scheduling.k8s.io", "priorityclasses", "", name))
+        value = manifest.get("value") if manifest is not None else None
+        return value if isinstance(value, int) else None
 
     @property
     def policies_listed(self) -> bool:
@@ -151,24 +164,48 @@ def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | Non
     before = state.templates.get(key)
     if manifest is None:
         state.waiting.discard(key)
+        rank(state, key, None)
         if state.templates.pop(key, None) is None:
             return ()
-        return (key,)
+        return _concerned(state, key)
     state.templates[key] = manifest
     if before is not None and _unchanged(before, manifest):
         return ()
-    return (key,)
+    return _concerned(state, key)
+
+
+def _concerned(state: DetectorState, key: ObjectKey) -> Iterable[Key]:
+    """The object itself, and whom it gives a priority."""
+    if key.group_resource != PRIORITY_CLASSES:
+        return (key,)
+    return (key, *state.ranked.get(key.name, ()))
+
+
+def rank(state: DetectorState, key: ObjectKey, policy: Manifest | None) -> None:
+    """Remember by which PriorityClass an object is placed, if its policy names one."""
+    name = priority_class(policy) if state.options.priorities else ""
+    for other, held in list(state.ranked.items()):
+        if other != name and key in held:
+            held.discard(key)
+            if not held:
+                del state.ranked[other]
+    if name:
+        state.ranked.setdefault(name, set()).add(key)
 
 
 def take_list(state: DetectorState, group_resource: str, found: dict[ObjectKey, Manifest]) -> list[Key]:
     """Take in a complete list of one kind: what is missing from it is gone."""
     dirty: list[Key] = []
+    if group_resource == PRIORITY_CLASSES and group_resource not in state.listed:
+        # Until now nobody could say that a class does not exist.
+        dirty.extend(key for held in state.ranked.values() for key in held)
     known = {key for key in state.templates if key.group_resource == group_resource}
     remembered = {key for key in state.template_facts if key.group_resource == group_resource}
     for key in (known | remembered) - found.keys():
         state.templates.pop(key, None)
         state.waiting.discard(key)
-        dirty.append(key)
+        rank(state, key, None)
+        dirty.extend(_concerned(state, key))
     state.listed.add(group_resource)
     for key, manifest in found.items():
         dirty.extend(take_template(state, key, manifest))

@@ -12,6 +12,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable, resource_path
 from services._kit.kube_watch import Reflector
 from services.detector.state import (
+    PRIORITY_CLASSES,
     DetectorState,
     Key,
     Manifest,
@@ -146,7 +147,7 @@ class Watching:
         follower: _Templates | _Policies
         if resource.group == "policy.karmada.io" and resource.kind in PLURALS:
             follower = _Policies(self, resource.kind)
-        elif self.state.skip.skips_kind(resource.api_version, resource.kind):
+        elif self.state.skip.skips_kind(resource.api_version, resource.kind) and name != PRIORITY_CLASSES:
             return False
         else:
             follower = _Templates(self, resource)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any, Final
-
-from msgspec import Struct
 
 from schemas.codec import Known
 from schemas.events.binding import BindingRequested
@@ -19,6 +16,7 @@ from schemas.keys import ObjectKey
 from services._kit.delivery.reports import LEAVING
 from services._rules.descheduling import descheduled_words
 from services._rules.division import TargetCluster as Share
+from services._rules.kube_events import Note
 from services._rules.names import binding_name
 from services._rules.scheduling.outcome import success_event
 from services.status_aggregator.state import AggregatorState
@@ -26,19 +24,6 @@ from services.status_aggregator.state import AggregatorState
 Manifest = dict[str, Any]
 
 _EVICTION_CONTROLLER: Final = "resource-binding-graceful-eviction-controller"
-
-
-class Note(Struct, frozen=True):
-    """One Event to tell: what happened to which object, by whom; `warning` for what a person should look at."""
-
-    key: ObjectKey
-    uid: str
-    api_version: str
-    kind: str
-    reason: str
-    message: str
-    component: str
-    warning: bool = False
 
 
 def announce(state: AggregatorState, event: Known) -> Note | None:
@@ -132,36 +117,3 @@ def _binding_title(binding: BindingRequested) -> str:
 
 def _note(binding: BindingRequested, reason: str, message: str, component: str, *, warning: bool = False) -> Note:
     return Note(binding.key, binding.uid, binding.api_version, binding.kind, reason, message[:1024], component, warning)
-
-
-def event_name(note: Note) -> str:
-    """Name of the Event: the same thing told again is the same Event, counted."""
-    said = f"{note.uid}/{note.reason}/{note.component}/{note.message}".encode()
-    digest = blake2b(said, digest_size=8).hexdigest()
-    return f"{note.key.name[:200].rstrip('.-')}.{digest}"
-
-
-def event_of(note: Note, *, first: str, last: str, count: int) -> Manifest:
-    """The Event object; times are RFC 3339."""
-    namespace = note.key.namespace or "default"
-    involved: Manifest = {
-        "apiVersion": note.api_version,
-        "kind": note.kind,
-        "name": note.key.name,
-        "uid": note.uid,
-    }
-    if note.key.namespace:
-        involved["namespace"] = note.key.namespace
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": event_name(note), "namespace": namespace},
-        "involvedObject": involved,
-        "reason": note.reason,
-        "message": note.message,
-        "type": "Warning" if note.warning else "Normal",
-        "source": {"component": note.component},
-        "firstTimestamp": first,
-        "lastTimestamp": last,
-        "count": count,
-    }

@@ -20,7 +20,8 @@ from services._kit.background import Background
 from services._kit.kube import ApiError, KubeClient, Unreachable
 from services._kit.log import Message
 from services._kit.service import NOTHING, BaseService, Context, Decision
-from services.status_aggregator.announce import Note, announce, bound
+from services._rules.kube_events import Note
+from services.status_aggregator.announce import announce, bound
 from services.status_aggregator.catching_up import remember_present
 from services.status_aggregator.decide import Pace, decide, due_at
 from services.status_aggregator.early import Early

@@ -15,7 +15,7 @@ from msgspec import Struct
 from services._kit.background import Background
 from services._kit.clock import Clock
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
-from services.status_aggregator.announce import Note, event_name, event_of
+from services._rules.kube_events import Note, event_name, event_of
 
 _REMEMBERED = 20_000
 

@@ -12,7 +12,7 @@ from schemas.keys import ObjectKey
 from services._kit.clock import ManualClock
 from services._kit.errors import FenceLost
 from services._kit.kube import KubeClient
-from services.status_aggregator.announce import Note
+from services._rules.kube_events import Note
 from services.status_aggregator.telling import Telling
 
 

@@ -12,8 +12,9 @@ from schemas.events.observed import WorkObserved
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from services._kit.delivery.parts import instead_of
+from services._rules.kube_events import event_name, event_of
 from services._rules.patch import merge_difference
-from services.status_aggregator.announce import announce, bound, event_name, event_of
+from services.status_aggregator.announce import announce, bound
 from services.status_aggregator.decide import Pace, decide, due_at
 from services.status_aggregator.early import Early
 from services.status_aggregator.state import AggregatorState, fold

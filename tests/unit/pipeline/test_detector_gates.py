@@ -1,0 +1,289 @@
+"""What feature gates add to bindings: component sets, priorities from classes, affinity groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from schemas.events.binding import BindingRequested
+from schemas.keys import ObjectKey
+from services._kit.kube import KubeClient
+from services._kit.settings import SettingsError, load
+from services._rules.interpreter import INTERPRET_COMPONENT, Interpreter, NativeInterpreter, interpret_chain
+from services._rules.kube_events import Note
+from services.detector import state as det
+from services.detector.binding import Options, Unresolved, affinity_groups, binding_spec
+from services.detector.complaining import Complaints
+from services.detector.decide import Tell, Verdict
+from services.detector.settings import DetectorSettings
+from tests.support.facts import KEY, STATIC, deployment
+from tests.unit.pipeline.test_detector import World, policy
+
+HIGH = ObjectKey("scheduling.k8s.io", "priorityclasses", "", "high")
+ON = Options(components=True, priorities=True, affinities=True)
+BY_CLASS = {"schedulePriority": {"priorityClassSource": "KubePriorityClass", "priorityClassName": "high"}}
+AFFINITY = {"affinity": {"groupByLabelKey": "app"}, "antiAffinity": {"groupByLabelKey": "tier"}}
+
+
+def priority_class(value: int, name: str = "high") -> dict[str, Any]:
+    metadata = {"name": name, "uid": f"uid-{name}-{value}", "generation": 1}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value}
+
+
+def world(options: Options, *policies: dict[str, Any], listed: bool = True) -> World:
+    made = World(*policies)
+    made.state.options = options
+    if listed:
+        det.take_list(made.state, det.PRIORITY_CLASSES, {})
+    made.sees(deployment())
+    return made
+
+
+def requested(verdict: Verdict) -> dict[str, Any] | None:
+    found = [msgspec.json.decode(event.spec) for event in verdict.events if isinstance(event, BindingRequested)]
+    return found[0] if found else None
+
+
+def told(verdict: Verdict) -> list[str]:
+    return [effect.note.message for effect in verdict.effects if isinstance(effect, Tell)]
+
+
+def test_by_default_nothing_of_it_shows() -> None:
+    placement = {**STATIC, "workloadAffinity": AFFINITY}
+    made = world(Options(), policy(**BY_CLASS, placement=placement))
+    spec = requested(made.decides())
+    assert spec is not None
+    assert not {"schedulePriority", "workloadAffinityGroups", "components"} & spec.keys()
+
+
+def test_the_value_of_the_class_becomes_the_priority() -> None:
+    made = world(ON, policy(**BY_CLASS))
+    det.take_template(made.state, HIGH, priority_class(1000))
+    spec = requested(made.decides())
+    assert spec is not None
+    assert spec["schedulePriority"] == {"priority": 1000}
+
+
+@pytest.mark.parametrize("value", [0, -10])
+def test_a_class_may_say_nothing_or_less(value: int) -> None:
+    made = world(ON, policy(**BY_CLASS))
+    det.take_template(made.state, HIGH, priority_class(value))
+    spec = requested(made.decides())
+    assert spec is not None
+    assert spec["schedulePriority"] == {"priority": value}
+
+
+def test_a_missing_class_is_told_and_the_object_waits_for_it() -> None:
+    made = world(ON, policy(**BY_CLASS))
+    verdict = made.decides()
+    assert verdict.events == []
+    (complaint,) = told(verdict)
+    assert complaint == (
+        "Apply policy(default/nginx-propagation) failed: schedulePriority.priorityClassName 'high':"
+        " the control plane has no such PriorityClass; create it"
+    )
+    assert KEY in det.take_template(made.state, HIGH, priority_class(7))
+    spec = requested(made.decides())
+    assert spec is not None
+    assert spec["schedulePriority"] == {"priority": 7}
+
+
+def test_nobody_is_told_of_a_missing_class_before_all_classes_are_known() -> None:
+    made = world(ON, policy(**BY_CLASS), listed=False)
+    verdict = made.decides()
+    assert requested(verdict) is None
+    assert told(verdict) == []
+    assert KEY in det.take_list(made.state, det.PRIORITY_CLASSES, {HIGH: priority_class(7)})
+    assert requested(made.decides()) is not None
+
+
+def test_a_list_without_the_class_makes_the_complaint_due() -> None:
+    made = world(ON, policy(**BY_CLASS), listed=False)
+    made.decides()
+    assert KEY in det.take_list(made.state, det.PRIORITY_CLASSES, {})
+    assert told(made.decides())
+
+
+def test_a_class_made_anew_with_another_value_is_a_new_request() -> None:
+    made = world(ON, policy(**BY_CLASS))
+    det.take_template(made.state, HIGH, priority_class(7))
+    made.settles()
+    assert KEY in det.take_template(made.state, HIGH, priority_class(9))
+    spec = requested(made.decides())
+    assert spec is not None
+    assert spec["schedulePriority"] == {"priority": 9}
+
+
+def test_a_request_stands_while_its_class_is_gone() -> None:
+    made = world(ON, policy(**BY_CLASS))
+    det.take_template(made.state, HIGH, priority_class(7))
+    made.settles()
+    assert KEY in det.take_template(made.state, HIGH, None)
+    verdict = made.decides()
+    assert verdict.events == []
+    assert told(verdict)
+    binding = made.state.binding_facts[KEY]
+    assert isinstance(binding, BindingRequested)
+    assert msgspec.json.decode(binding.spec)["schedulePriority"] == {"priority": 7}
+
+
+def test_a_lazy_policy_is_applied_once_the_class_is_there() -> None:
+    made = World()
+    made.state.options = ON
+    det.take_list(made.state, det.PRIORITY_CLASSES, {})
+    lazy = policy(**BY_CLASS, activationPreference="Lazy")
+    det.take_policy(made.state, World.key_of(lazy), lazy)
+    made.sees(deployment())
+    assert requested(made.decides()) is None
+    det.take_template(made.state, HIGH, priority_class(7))
+    assert requested(made.decides()) is not None
+
+
+def test_another_source_of_priority_is_not_supported() -> None:
+    other = {"schedulePriority": {"priorityClassSource": "FederatedPriorityClass", "priorityClassName": "high"}}
+    made = world(ON, policy(**other))
+    det.take_template(made.state, HIGH, priority_class(7))
+    verdict = made.decides()
+    assert requested(verdict) is None
+    assert "'FederatedPriorityClass' is not supported yet; use KubePriorityClass" in told(verdict)[0]
+
+
+def test_whoever_is_gone_is_not_remembered_by_its_class() -> None:
+    made = world(ON, policy(**BY_CLASS))
+    made.decides()
+    assert made.state.ranked == {"high": {KEY}}
+    made.sees(None)
+    assert made.state.ranked == {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "groups"),
+    [
+        ({"app": "a", "tier": "b"}, {"affinityGroup": "app=a", "antiAffinityGroup": "tier=b"}),
+        ({"app": ""}, {"affinityGroup": "app="}),
+        ({"tier": "b"}, {"antiAffinityGroup": "tier=b"}),
+        ({"else": "c"}, {}),
+    ],
+)
+def test_groups_are_named_by_labels_of_the_template(labels: dict[str, str], groups: dict[str, str]) -> None:
+    assert affinity_groups({"placement": {"workloadAffinity": AFFINITY}}, labels) == groups
+
+
+def test_groups_follow_the_labels() -> None:
+    made = world(ON, policy(placement={**STATIC, "workloadAffinity": AFFINITY}))
+    spec = requested(made.decides())
+    assert spec is not None
+    assert spec["workloadAffinityGroups"] == {"affinityGroup": "app=nginx"}
+    made.sees(deployment(generation=2, labels={"app": "other", "tier": "web"}))
+    spec = requested(made.decides())
+    assert spec is not None
+    assert spec["workloadAffinityGroups"] == {"affinityGroup": "app=other", "antiAffinityGroup": "tier=web"}
+
+
+def test_objects_without_namespace_have_no_groups() -> None:
+    role = {"apiVersion": "rbac/v1", "kind": "ClusterRole", "metadata": {"name": "r", "labels": {"app": "a"}}}
+    asked = binding_spec(role, {"placement": {"workloadAffinity": AFFINITY}}, ON, lambda name: None)
+    assert "workloadAffinityGroups" not in asked.spec
+
+
+class Sets(NativeInterpreter):
+    """Describes every Deployment as a set of two components."""
+
+    def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
+        return operation == INTERPRET_COMPONENT and kind == "Deployment"
+
+    def get_components(self, obj: dict[str, Any]) -> list[dict[str, Any]]:
+        requirements = {"resourceRequest": {"cpu": "1"}}
+        return [{"name": name, "replicas": 1, "replicaRequirements": requirements} for name in ("head", "worker")]
+
+
+CHAIN: Interpreter = interpret_chain((Sets(), NativeInterpreter()))
+
+
+def test_a_workload_of_several_templates_is_described_by_them_instead_of_replicas() -> None:
+    asked = binding_spec(deployment(3), {}, ON, lambda name: None, CHAIN)
+    assert [component["name"] for component in asked.spec["components"]] == ["head", "worker"]
+    assert not {"replicas", "replicaRequirements"} & asked.spec.keys()
+    assert (asked.replicas, asked.workload) == (0, False)
+
+
+def test_without_the_gate_and_for_other_kinds_replicas_count() -> None:
+    for options, interpreter in ((Options(), CHAIN), (ON, interpret_chain((NativeInterpreter(),)))):
+        asked = binding_spec(deployment(3), {}, options, lambda name: None, interpreter)
+        assert (asked.replicas, asked.workload) == (3, True)
+        assert "components" not in asked.spec
+
+
+def test_quota_adds_the_namespace_to_requirements() -> None:
+    manifest = deployment(3)
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": "1"}}
+    with_quota = binding_spec(manifest, {}, Options(quotas=True), lambda name: None).spec["replicaRequirements"]
+    without = binding_spec(manifest, {}, Options(), lambda name: None).spec["replicaRequirements"]
+    assert with_quota == {**without, "namespace": "default"}
+
+
+def test_a_priority_without_class_is_refused_with_its_name() -> None:
+    with pytest.raises(Unresolved, match="'high'"):
+        binding_spec(deployment(), BY_CLASS, ON, lambda name: None)
+
+
+def test_settings_read_gates_and_refuse_unknown_ones() -> None:
+    needed = {"FLEETLOG_CONTROL_KUBECONFIG": "k"}
+    on = load(
+        DetectorSettings, {**needed, "FLEETLOG_FEATURE_GATES": "WorkloadAffinity=true,ResourceQuotaEstimate=true"}
+    )
+    assert (on.options().affinities, on.options().quotas, on.options().components) == (True, True, False)
+    with pytest.raises(SettingsError, match="WorkloadAffinity"):
+        load(DetectorSettings, {**needed, "FLEETLOG_FEATURE_GATES": "WorkloadAffinty=true"})
+
+
+@pytest.fixture
+async def posted() -> AsyncIterator[tuple[list[tuple[str, str]], list[int], KubeClient]]:
+    """What is written, and what is answered next (200 when the list is empty)."""
+    seen: list[tuple[str, str]] = []
+    answers: list[int] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.json()
+        seen.append((request.method, body.get("message", "")))
+        status = answers.pop(0) if answers else 200
+        return web.json_response({"kind": "Status", "reason": "x", "message": "m"}, status=status)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    client = KubeClient(f"http://{host}:{port}", ssl_context=None, headers={})
+    yield seen, answers, client
+    await client.close()
+    await runner.cleanup()
+
+
+def note(message: str) -> Note:
+    return Note(KEY, "u1", "apps/v1", "Deployment", "ApplyPolicyFailed", message, "resource-detector", True)
+
+
+async def test_a_complaint_is_written_once_until_something_else_is_wrong_or_it_was_settled(
+    posted: tuple[list[tuple[str, str]], list[int], KubeClient],
+) -> None:
+    seen, answers, client = posted
+    complaints = Complaints()
+    answers += [503, 200, 200, 409]
+    async with asyncio.timeout(20):
+        for message in ("a", "a", "b"):
+            complaints.tell(client, note(message), 1.0)
+            await complaints.drained()
+        assert seen == [("POST", "a"), ("POST", "a"), ("POST", "b")], "a busy server is asked again"
+        complaints.settled(KEY)
+        complaints.tell(client, note("b"), 2.0)
+        await complaints.drained()
+    assert seen[3:] == [("POST", "b"), ("PATCH", "")], "what an earlier instance said is renewed"
+    await complaints.close()
