@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET, Raw
 
 from schemas.events.binding import BindingRequested
@@ -18,6 +19,10 @@ from services._rules import constants as const
 from services._rules.effective import effective
 from services._rules.identities import binding_id, binding_uid
 from services._rules.names import binding_name
+from services._rules.quantity import QuantityError
+from services._rules.scheduling.ladder import answered
+from services._rules.scheduling.model import Status
+from services._rules.scheduling.read import binding_view
 from services._rules.status_rules import FULLY_APPLIED, NOT_FULLY_APPLIED
 from services.gateway.shapes import Manifest, condition, fields_of, time_text
 from services.gateway.state import Bound
@@ -191,7 +196,7 @@ def _status(bound: Bound) -> Manifest:
     placement, rollup = _placement(bound), _rollup(bound)
     if placement is not None and bound.scheduled is not None:
         if bound.observed_generation:
-            status["schedulerObservedGeneration"] = bound.observed_generation
+            status["schedulerObservedGeneration"] = _observed_generation(bound, placement)
         if placement.affinity_name:
             status["schedulerObservingAffinityName"] = placement.affinity_name
         if placement.scheduled_at:
@@ -208,6 +213,26 @@ def _status(bound: Bound) -> Manifest:
     if conditions:
         status["conditions"] = conditions
     return status
+
+
+def _observed_generation(bound: Bound, placement: PlacementDecided | PlacementFailed) -> int:
+    """Generation for which scheduling is up to date: the present one where it asks for nothing new (02 §1.4).
+
+    The scheduler writes nothing about a change that leaves its decision as it is.
+    """
+    binding, decided = asked(bound), bound.observed_generation
+    if decided >= binding.generation or isinstance(placement, PlacementFailed):
+        return decided
+    spec = _spec(bound)
+    if fields_of(spec.get("suspension") or Raw(b"{}")).get("scheduling") or not isinstance(placement.placement, Raw):
+        return decided
+    last = time_text(placement.scheduled_at) if placement.scheduled_at else None
+    try:
+        view = binding_view(msgspec.json.decode(msgspec.json.encode(spec)))
+        same = answered(view, Status(placement.affinity_name, last), bytes(placement.placement).decode())
+    except (msgspec.ValidationError, QuantityError, ValueError):
+        return decided
+    return binding.generation if same else decided
 
 
 def _item(item: ClusterStatusItem) -> Manifest:

@@ -49,6 +49,13 @@ def trigger(
     return None
 
 
+def answered(binding: BindingView, status: Status, applied: str | None, options: Options = _DEFAULTS) -> bool:
+    """Whether what was decided last answers what is asked for now, wherever clusters stand by now."""
+    if placement_changed(binding.placement, applied, status.observed_affinity) or _replicas_changed(binding, options):
+        return False
+    return not reschedule_requested(binding.reschedule_triggered_at, status.last_scheduled_time)
+
+
 def _replicas_changed(binding: BindingView, options: Options) -> bool:
     scheduling = binding.placement.raw.replica_scheduling
     return replicas_changed(
