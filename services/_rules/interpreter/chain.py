@@ -18,7 +18,7 @@ from services._rules.interpreter.base import (
 )
 from services._rules.interpreter.dependencies import Reference, validate_references
 from services._rules.interpreter.prune import REMOVE_JOB_TTL, prune
-from services._rules.interpreter.replicas import Replicas
+from services._rules.interpreter.replicas import Replicas, completed
 
 
 class Interpreter(Protocol):
@@ -83,12 +83,8 @@ class InterpreterChain:
 
     def get_replicas(self, obj: Manifest, *, quota: bool = False) -> Replicas:
         """Replicas and what each of them requires; `quota` adds namespace and priority class."""
-        replicas, requirements = self._level(obj, INTERPRET_REPLICA).get_replicas(obj, quota=quota)
-        if quota and requirements is not None and not requirements.get("namespace"):
-            namespace = (obj.get("metadata") or {}).get("namespace")
-            if namespace:
-                requirements = {**requirements, "namespace": namespace}
-        return replicas, requirements
+        found = self._level(obj, INTERPRET_REPLICA).get_replicas(obj, quota=quota)
+        return completed(obj, found, quota=quota)
 
     def get_components(self, obj: Manifest) -> list[dict[str, Any]]:
         """Components of a workload of several pod templates."""

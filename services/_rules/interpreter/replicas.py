@@ -49,6 +49,16 @@ def revise_parallelism(obj: Manifest, replicas: int) -> Manifest:
     return _revise(obj, "parallelism", replicas)
 
 
+def completed(obj: Manifest, found: Replicas, *, quota: bool) -> Replicas:
+    """Replicas of any level as callers get them: for quota estimation requirements name the object's namespace."""
+    replicas, requirements = found
+    if quota and requirements is not None and not requirements.get("namespace"):
+        namespace = (obj.get("metadata") or {}).get("namespace")
+        if namespace:
+            requirements = {**requirements, "namespace": namespace}
+    return replicas, requirements
+
+
 def _revise(obj: Manifest, field: str, replicas: int) -> Manifest:
     if "spec" not in obj:
         return obj

@@ -1,0 +1,160 @@
+"""Runs interpreter scripts in one Lua 5.1 state: compiled once, a fresh environment per call, bounded memory.
+
+Bounding the time is the business of whoever owns the process: a script that loops never returns from here.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from lupa import lua51
+from msgspec import DecodeError, ValidationError
+from msgspec.json import decode, encode
+
+from services._kit.lua.source import prepared
+from services._rules.interpreter.base import InterpretError
+from services._rules.interpreter.lua_calls import FUNCTIONS, LuaValue, arguments_of, result_of
+from services._rules.interpreter.lua_kube import (
+    pod_dependencies_of,
+    pod_requirements,
+    resource_add,
+    resource_quantity,
+)
+from services._rules.interpreter.lua_tables import settle_empties
+
+MEMORY: Final = 64 << 20
+_SANDBOX: Final = Path(__file__).with_name("sandbox.lua")
+_SCRIPTS: Final = 1024
+
+
+class LuaMachine:
+    """One Lua state. Texts cross its border as bytes in disguise: one character of Latin-1 per byte of UTF-8."""
+
+    def __init__(self, memory: int = MEMORY) -> None:
+        self._memory = memory
+        self._open()
+
+    def _open(self) -> None:
+        lua = lua51.LuaRuntime(
+            encoding="latin-1",
+            register_eval=False,
+            register_builtins=False,
+            unpack_returned_tuples=True,
+            attribute_handlers=(_no_attribute, _no_attribute),
+            overflow_handler=float,
+            max_memory=self._memory,
+        )
+        self._lua = lua
+        lua.execute("python = nil package.loaded.python = nil package.preload.python = nil")
+        self._compile, self._run = lua.execute(_SANDBOX.read_text(), self._host())
+        self._chunks: dict[str, tuple[Any, str]] = {}
+
+    def evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
+        """The result of one operation; raises InterpretError for whatever is wrong with the script or its answer."""
+        given = arguments_of(operation, arguments)
+        try:
+            chunk, hidden = self._chunk(script)
+            answer = self._run(chunk, hidden, FUNCTIONS[operation], *[self._table(value) for value in given])
+            if not answer[0]:
+                raise InterpretError(_text(answer[1]))
+            first, second = _value(*answer[1:4]), _value(*answer[4:7])
+        except lua51.LuaMemoryError:
+            # What the script left behind goes with the state.
+            self._open()
+            raise InterpretError(f"the script needs more than {self._memory >> 20} MiB of memory") from None
+        except lua51.LuaError as problem:
+            raise InterpretError(_text(str(problem))) from None
+        try:
+            return result_of(operation, first, second, arguments)
+        except (DecodeError, RecursionError) as problem:
+            raise InterpretError(f"{FUNCTIONS[operation]} returned what is no JSON: {problem}") from None
+
+    def _chunk(self, script: str) -> tuple[Any, str]:
+        known = self._chunks.get(script)
+        if known is None:
+            text, hidden = prepared(script)
+            compiled = self._compile(text.encode(errors="replace"))
+            if isinstance(compiled, tuple):
+                raise InterpretError(_text(compiled[1]))
+            if len(self._chunks) >= _SCRIPTS:
+                self._chunks.clear()
+            known = self._chunks[script] = (compiled, hidden)
+        return known
+
+    def _table(self, value: Any) -> Any:
+        """A JSON value for Lua; nulls in lists leave no gap."""
+        if type(value) is not dict and type(value) is not list:
+            return _bytes(value) if type(value) is str else value
+        data = encode(value)
+        if not data.isascii():
+            value = decode(data.decode("latin-1").encode())
+        if b"null" in data:
+            value = _without_nulls(value)
+        return self._lua.table_from(value, recursive=True)
+
+    def _host(self) -> Any:
+        def guarded(function: Callable[..., Any]) -> Callable[..., tuple[bool, Any]]:
+            def call(*arguments: str) -> tuple[bool, Any]:
+                try:
+                    return True, self._table(function(*arguments))
+                except (InterpretError, ValidationError, DecodeError) as problem:
+                    return False, _bytes(str(problem))
+
+            return call
+
+        def cased(change: Callable[[str], str]) -> Callable[[str], bytes]:
+            return lambda text: _bytes(change(_text(text)))
+
+        helpers = {
+            "resource_add": guarded(lambda texts: resource_add(_json(texts))),
+            "resource_quantity": guarded(lambda text: resource_quantity(_text(text))),
+            "pod_requirements": guarded(lambda template: pod_requirements(_settled(_json(template)))),
+            "pod_dependencies": guarded(
+                lambda template, namespace: pod_dependencies_of(_settled(_json(template)), _text(namespace))
+            ),
+            "lower": cased(str.lower),
+            "upper": cased(str.upper),
+        }
+        return self._lua.table_from(helpers)
+
+
+def _no_attribute(*_: object) -> NoReturn:
+    raise AttributeError("scripts see nothing of the host")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="replace")
+
+
+def _text(disguised: object) -> str:
+    """The text behind what came out of Lua; bytes that are no UTF-8 become replacement characters, one each."""
+    return _utf8(str(disguised).encode("latin-1", errors="replace"))
+
+
+def _utf8(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "".join("�" if "\udc80" <= c <= "\udcff" else c for c in data.decode(errors="surrogateescape"))
+
+
+def _json(disguised: str) -> Any:
+    return decode(_text(disguised))
+
+
+def _settled(value: Any) -> Any:
+    return settle_empties(value, ()) if value != [] else value
+
+
+def _value(kind: str, value: Any, empties: bool) -> LuaValue:
+    if kind in ("table", "unfit"):
+        return LuaValue(kind, _text(value).encode(), None, bool(empties))
+    return LuaValue(kind, b"", value)
+
+
+def _without_nulls(value: Any) -> Any:
+    if type(value) is dict:
+        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
+    if type(value) is list:
+        return [_without_nulls(member) for member in value if member is not None]
+    return value

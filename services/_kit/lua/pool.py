@@ -1,0 +1,165 @@
+"""A few processes for interpreter scripts: calls go out in batches, a stopped process is replaced, others go on.
+
+A script that was stopped several times is put aside for a while, so that it cannot keep the processes busy for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import structlog
+
+from services._kit.lua.messages import LuaCall
+from services._kit.lua.process import LuaProcess, WorkerEnded, WorkerUnavailable
+from services._rules.interpreter.base import InterpretError
+
+_BATCH: Final = 16
+_REMEMBERED: Final = 256
+log = structlog.get_logger("lua")
+
+
+class _Job:
+    __slots__ = ("call", "future")
+
+    def __init__(self, call: LuaCall, future: asyncio.Future[Any]) -> None:
+        self.call = call
+        self.future = future
+
+
+class LuaPool:
+    """Runs scripts with at most `size` processes, started when there is work.
+
+    `seconds` is the processor time of one call, `memory` the bytes a script may hold, `strikes` how often a script may
+    be stopped before it is put aside for `pause` seconds.
+    """
+
+    def __init__(
+        self,
+        size: int = 2,
+        *,
+        seconds: float = 1.0,
+        memory: int = 64 << 20,
+        strikes: int = 3,
+        pause: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._size = size
+        self._seconds = seconds
+        self._memory = memory
+        self._strikes = strikes
+        self._pause = pause
+        self._clock = clock
+        self._waiting: deque[_Job] = deque()
+        self._arrived = asyncio.Event()
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._idle = 0
+        # How often a script was stopped, and until when it is put aside.
+        self._stopped: dict[str, tuple[int, float]] = {}
+
+    async def evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
+        """The result of one operation (reference 03 §5.3); raises InterpretError, WorkerUnavailable."""
+        self._refuse_aside(script)
+        job = _Job(LuaCall(operation, script, list(arguments)), asyncio.get_running_loop().create_future())
+        self._waiting.append(job)
+        self._arrived.set()
+        if not self._idle and len(self._lanes) < self._size:
+            lane = asyncio.create_task(self._lane())
+            self._lanes.add(lane)
+            lane.add_done_callback(self._lanes.discard)
+        return await job.future
+
+    async def close(self) -> None:
+        """End all processes; calls that wait fail with WorkerUnavailable."""
+        lanes = list(self._lanes)
+        for lane in lanes:
+            lane.cancel()
+        await asyncio.gather(*lanes, return_exceptions=True)
+        _fail(self._waiting, WorkerUnavailable("the processes for interpreter scripts are being ended"))
+        self._waiting.clear()
+
+    def _refuse_aside(self, script: str) -> None:
+        count, until = self._stopped.get(script, (0, 0.0))
+        left = until - self._clock()
+        if left > 0:
+            raise InterpretError(
+                f"the script was stopped {count} times and is not run for another {left:.0f} s; mend it"
+            )
+
+    async def _lane(self) -> None:
+        worker: LuaProcess | None = None
+        batch: list[_Job] = []
+        try:
+            while True:
+                await self._work()
+                batch = self._take()
+                if worker is None:
+                    worker = await LuaProcess.start(self._seconds, self._memory)
+                if not await self._serve(worker, batch):
+                    worker = None
+                batch = []
+        except WorkerUnavailable as problem:
+            log.warning("no process for interpreter scripts", error=str(problem))
+            _fail(batch, problem)
+            _fail(self._waiting, problem)
+            self._waiting.clear()
+        finally:
+            if worker is not None:
+                await worker.stop()
+            _fail(batch, WorkerUnavailable("the processes for interpreter scripts are being ended"))
+
+    async def _work(self) -> None:
+        """Wait until calls wait."""
+        while not self._waiting:
+            self._arrived.clear()
+            self._idle += 1
+            try:
+                await self._arrived.wait()
+            finally:
+                self._idle -= 1
+
+    def _take(self) -> list[_Job]:
+        """The next calls; a script that was stopped before goes alone, so that it keeps nobody waiting."""
+        batch = [self._waiting.popleft()]
+        if batch[0].call.script in self._stopped:
+            return batch
+        while self._waiting and len(batch) < _BATCH and self._waiting[0].call.script not in self._stopped:
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def _serve(self, worker: LuaProcess, batch: list[_Job]) -> bool:
+        """Whether the process is still there after a batch; calls behind the one that ended it wait again."""
+        await worker.send([job.call for job in batch])
+        while batch:
+            job = batch[0]
+            try:
+                answer = await worker.answer()
+            except WorkerEnded as problem:
+                self._strike(job.call, str(problem))
+                batch.pop(0)
+                _fail([job], InterpretError(str(problem)))
+                self._waiting.extendleft(reversed(batch))
+                return False
+            batch.pop(0)
+            if answer.wrong:
+                _fail([job], InterpretError(answer.wrong, answer.field))
+            elif not job.future.done():
+                job.future.set_result(answer.result)
+        return True
+
+    def _strike(self, call: LuaCall, why: str) -> None:
+        count = min(self._stopped.pop(call.script, (0, 0.0))[0] + 1, self._strikes)
+        until = self._clock() + self._pause if count >= self._strikes else 0.0
+        while len(self._stopped) >= _REMEMBERED:
+            del self._stopped[next(iter(self._stopped))]
+        self._stopped[call.script] = (count, until)
+        log.warning("an interpreter script was stopped", operation=call.operation, times=count, error=why)
+
+
+def _fail(jobs: Sequence[_Job] | deque[_Job], problem: Exception) -> None:
+    for job in jobs:
+        if not job.future.done():
+            job.future.set_exception(problem)
