@@ -1,4 +1,4 @@
-"""Feature gates by Karmada's names, with its defaults, and how a setting turns them on and off (reference 03 §9.2)."""
+"""Feature gates by Karmada's names, with its defaults, and how a setting turns them on and off (reference 02 §8.5)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,33 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-DEFAULTS: Final[Mapping[str, bool]] = {
+_BETA: Final[Mapping[str, bool]] = {
     "ContextualLogging": True,
     "ControllerPriorityQueue": True,
     "CustomizedClusterResourceModeling": True,
     "Failover": False,
-    "FederatedQuotaEnforcement": False,
     "GracefulEviction": True,
-    "LoggingAlphaOptions": False,
     "LoggingBetaOptions": True,
-    "MultiClusterService": False,
-    "MultiplePodTemplatesScheduling": False,
-    "PriorityBasedScheduling": True,
     "PropagateDeps": True,
-    "PropagationPolicyPreemption": False,
-    "ResourceQuotaEstimate": False,
-    "SchedulingOvercommitProtection": False,
-    "StatefulFailoverInjection": False,
-    "WorkloadAffinity": False,
 }
-_TRUTH: Final = {"true": True, "false": False}
+# All of them are off unless asked for.
+_ALPHA: Final = (
+    "FederatedQuotaEnforcement",
+    "LoggingAlphaOptions",
+    "MultiClusterService",
+    "MultiplePodTemplatesScheduling",
+    "PriorityBasedScheduling",
+    "PropagationPolicyPreemption",
+    "ResourceQuotaEstimate",
+    "SchedulingOvercommitProtection",
+    "StatefulFailoverInjection",
+    "WorkloadAffinity",
+)
+DEFAULTS: Final[Mapping[str, bool]] = dict(sorted({**_BETA, **dict.fromkeys(_ALPHA, False)}.items()))
+# Gates of one stage; a gate that is named itself goes before them, wherever it stands.
+STAGES: Final[Mapping[str, Iterable[str]]] = {"AllAlpha": _ALPHA, "AllBeta": tuple(_BETA)}
+_KNOWN: Final = (*DEFAULTS, *STAGES)
+_TRUTH: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 class FeatureGateError(ValueError):
@@ -34,15 +41,19 @@ class FeatureGateError(ValueError):
 
 def feature_gates(entries: Iterable[str]) -> dict[str, bool]:
     """All gates after entries such as `Failover=true`; raises FeatureGateError naming the entry that is wrong."""
-    gates = dict(DEFAULTS)
+    asked: dict[str, bool] = {}
     for entry in entries:
         name, _, text = (part.strip() for part in entry.partition("="))
-        if name not in DEFAULTS:
-            near = get_close_matches(name, DEFAULTS, 1)
+        if name not in _KNOWN:
+            near = get_close_matches(name, _KNOWN, 1)
             raise FeatureGateError(
                 f"feature gate {name!r} does not exist{f'; did you mean {near[0]}?' if near else ''}"
             )
         if text.lower() not in _TRUTH:
             raise FeatureGateError(f"feature gate {entry!r}: write {name}=true or {name}=false")
-        gates[name] = _TRUTH[text.lower()]
-    return gates
+        asked[name] = _TRUTH[text.lower()]
+    gates = dict(DEFAULTS)
+    for stage, members in STAGES.items():
+        if stage in asked:
+            gates.update(dict.fromkeys(members, asked.pop(stage)))
+    return gates | asked

@@ -216,7 +216,8 @@ def _row(item: ExplainedCluster, found: PlacementExplained, *, wide: bool) -> Se
         item.replicas,
     ]
     if wide:
-        cells[2:2] = [item.region or "-", item.tier, item.score]
+        given = ", ".join(f"{name} {points}" for name, points in item.plugins.items())
+        cells[2:2] = [item.region or "-", item.tier, f"{item.score} ({given})" if given else item.score]
         cells += [item.kept, "any" if item.room < 0 else item.room, item.reserved]
     return cells
 

@@ -1,0 +1,146 @@
+"""Installed plugins take part in decisions: found by their entry point, named where they fail."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.codec import subject_of
+from schemas.events.placement import PlacementDecided, PlacementFailed
+from services._kit.settings import SettingsError, load
+from services._rules.scheduling.plugins import STANDARD, PluginError
+from services.cli.explaining import reasons
+from services.scheduler.app import Scheduler
+from services.scheduler.decide import Rules, decide_and_tell
+from services.scheduler.explain import explained
+from services.scheduler.plugins import GROUP, load_plugins
+from services.scheduler.settings import SchedulerSettings
+from services.scheduler.state import SchedulerState, fold
+from tests.support.facts import KEY, binding, cluster
+
+NOW = 1_793_232_000.0
+EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "scheduler-plugin"
+ONE = {
+    "replicaScheduling": {"replicaSchedulingType": "Duplicated"},
+    "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+}
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The example's package, installed as its pyproject.toml says."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    info = tmp_path / "fleetlog_frugal-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    points = "".join(f"{name} = {value}\n" for name, value in project["entry-points"][GROUP].items())
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{points}")
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("fleetlog_frugal", None)
+
+
+def world(**labels: dict[str, str]) -> SchedulerState:
+    state = SchedulerState()
+    for seq, event in enumerate([*(cluster(name, labels=found) for name, found in labels.items()), binding(2, ONE)], 1):
+        fold(state, seq, subject_of(event), event)
+    return state
+
+
+def price(euros: str, **more: str) -> dict[str, str]:
+    return {"frugal.example.com/price": euros, **{f"frugal.example.com/{name}": value for name, value in more.items()}}
+
+
+def rules(**variables: str) -> Rules:
+    return load(SchedulerSettings, {f"FLEETLOG_{name}": value for name, value in variables.items()}).rules()
+
+
+FLEET = {"m1": price("30"), "m2": price("10"), "m3": price("1", budget="spent")}
+
+
+def test_an_installed_plugin_is_found_and_decides(installed: None) -> None:
+    event, considered = decide_and_tell(world(**FLEET), KEY, NOW, "default-scheduler", rules=rules())
+    assert isinstance(event, PlacementDecided)
+    assert considered is not None
+    assert [target.name for target in event.clusters] == ["m2"]
+    told = explained(event, considered)
+    assert [(item.filter, item.reason, item.names) for item in told.refused] == [
+        ("Frugal", "cluster(s) have spent their budget", ("m3",))
+    ]
+    assert {item.name: item.plugins for item in told.clusters} == {"m1": {"Frugal": 0}, "m2": {"Frugal": 100}}
+    shown = "".join(reasons(told, wide=True))
+    assert "100 (Frugal 100)" in shown
+    assert "cluster(s) have spent their budget" in shown
+
+
+def test_a_plugin_that_is_turned_off_is_not_even_imported(installed: None) -> None:
+    event, _ = decide_and_tell(world(**FLEET), KEY, NOW, "default-scheduler", rules=rules(PLUGINS="*,-Frugal"))
+    assert isinstance(event, PlacementDecided)
+    assert [target.name for target in event.clusters] == ["m1"]
+    assert "fleetlog_frugal" not in sys.modules
+
+
+def test_the_list_may_name_an_installed_plugin_alone(installed: None) -> None:
+    found = rules(PLUGINS="Frugal,Unknown").options.plugins
+    assert found.names == frozenset()
+    assert [name for name, _ in found.outside] == ["Frugal"]
+
+
+def test_a_clash_of_names_is_a_reason_not_to_start() -> None:
+    twice = [EntryPoint("TaintToleration", "x:y", GROUP)]
+    with pytest.raises(PluginError, match="a plugin named TaintToleration already exists"):
+        load_plugins(("*",), {}, twice)
+    both = [EntryPoint("Mine", "x:y", GROUP), EntryPoint("Mine", "z:y", GROUP)]
+    with pytest.raises(PluginError, match="a plugin named Mine already exists"):
+        load_plugins(("-Mine",), {}, both)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("no_such_module:X", "ModuleNotFoundError"),
+        ("json:NoSuchThing", "AttributeError"),
+        ("math:sqrt", "TypeError"),
+        ("builtins:dict", "a dict has neither a method filter nor a method score"),
+    ],
+)
+def test_a_plugin_that_cannot_be_made_is_a_reason_not_to_start(value: str, told: str) -> None:
+    point = EntryPoint("Broken", value, GROUP)
+    with pytest.raises(PluginError, match='failed to initialize plugin "Broken": ') as caught:
+        load_plugins(("*",), {}, [point])
+    assert told in str(caught.value)
+    assert value in str(caught.value)
+    assert load_plugins(("*", "-Broken"), {}, [point]).names == STANDARD
+
+
+def test_a_scheduler_with_a_broken_plugin_says_which_setting_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\nBroken = no_such_module:X\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SettingsError, match=r'^FLEETLOG_PLUGINS: failed to initialize plugin "Broken"'):
+        Scheduler(load(SchedulerSettings, {}))
+
+
+def test_a_plugin_that_raises_fails_the_attempt_and_keeps_what_runs() -> None:
+    class Raises:
+        def filter(self, *_: Any) -> None:
+            raise RuntimeError("no idea")
+
+    plugins = load_plugins(("*",), {}, [])
+    broken = type(plugins)(plugins.names, (("Raises", Raises()),))
+    options = type(Rules().options)(plugins=broken)
+    event, _ = decide_and_tell(world(m1={}), KEY, NOW, "default-scheduler", rules=Rules(options))
+    assert isinstance(event, PlacementFailed)
+    assert event.reason == "SchedulerError"
+    assert 'plugin "Raises" failed with: RuntimeError: no idea' in event.message
