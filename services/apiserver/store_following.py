@@ -13,7 +13,7 @@ import structlog
 from services.apiserver.sealing import ClearSecrets, Sealing
 from services.apiserver.store import Key, StoreUnavailable
 from services.apiserver.store_folding import Folding
-from services.apiserver.store_names import floor_subject, headers_of, subject_of
+from services.apiserver.store_names import barrier_subject, floor_subject, headers_of, subject_of
 from services.apiserver.store_stream import NO_STREAM, ObjectStream
 
 log = structlog.get_logger(__name__)
@@ -48,7 +48,7 @@ class Following(Folding):
         self._state.revision = max(self._state.revision, last)
 
     async def _catch_up(self, until: int | None = None) -> None:
-        """Apply messages after our revision that we did not see acknowledged."""
+        """Apply messages after our revision that we did not see acknowledged; raises StoreUnavailable."""
         if until is None:
             info = await self._settled()
             if (
@@ -59,7 +59,9 @@ class Following(Folding):
                 self._lost = f"stream {self._name} is not the one that was loaded; restart to rebuild"
                 log.error("the log was replaced", stream=self._name)
                 return
-            until = int(info["state"]["last_seq"])
+            if info["state"]["last_seq"] == self._state.revision:
+                return
+            until = await self._barrier()
         for sequence in range(self._state.revision + 1, until + 1):
             found = await self._stream.api("STREAM.MSG.GET", {"seq": sequence})
             message = found.get("message")
@@ -67,6 +69,19 @@ class Following(Folding):
                 data = base64.b64decode(message.get("data", ""))
                 self._fold(message["subject"], sequence, headers_of(message), data)
         self._state.revision = max(self._state.revision, until)
+
+    async def _barrier(self) -> int:
+        """Append a message that says nothing; its sequence: what is read before it will not vanish any more.
+
+        A server whose disk failed shows messages that it could not keep, but it takes no more. Raises StoreUnavailable.
+        """
+        try:
+            ack = await self._stream.request(barrier_subject(self._prefix), b"")
+        except Exception as e:  # the client's errors share no base class
+            raise StoreUnavailable("the log does not confirm writes") from e
+        if "error" in ack:
+            raise StoreUnavailable(f"the log takes no writes: {ack['error'].get('description')}")
+        return int(ack["seq"])
 
     async def _settled(self) -> dict[str, Any]:
         """What the stream says of itself once its servers have agreed."""

@@ -320,8 +320,11 @@ class JetStreamStore(Following):
             try:
                 await self._stream.nc.flush(timeout=2)
                 found = await self._stream.api("STREAM.MSG.GET", {"last_by_subj": subject})
+                if _written_by(write_id, found):
+                    await self._barrier()
+                    found = await self._stream.api("STREAM.MSG.GET", {"last_by_subj": subject})
                 message = found.get("message")
-                if message is not None and headers_of(message).get(WRITE) == write_id:
+                if message is not None and _written_by(write_id, found):
                     await self._acknowledged(batch, message["seq"])
                     return
                 if found.get("error", {}).get("err_code") == NO_STREAM:
@@ -335,8 +338,14 @@ class JetStreamStore(Following):
                 break
             if loop.time() > move_at and len(self._stream.nc.servers) > 1:
                 move_at = deadline
-                log.warning("trying another server of the log", stream=self._stream)
+                log.warning("trying another server of the log", stream=self._name)
                 await self._stream.nc.force_reconnect()
             await asyncio.sleep(0.25)
         for write in batch:
             write.fail(StoreUnavailable(self._lost or "the log did not confirm the write"))
+
+
+def _written_by(write_id: str, found: dict[str, Any]) -> bool:
+    """Whether an answer holds the message of a write."""
+    message = found.get("message")
+    return message is not None and headers_of(message).get(WRITE) == write_id

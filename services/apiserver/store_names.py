@@ -58,6 +58,11 @@ def floor_subject(prefix: str) -> str:
     return f"{prefix}.meta.floor"
 
 
+def barrier_subject(prefix: str) -> str:
+    """Subject of messages that say nothing, but whose answer proves that everything before them is kept."""
+    return f"{prefix}.meta.barrier"
+
+
 def forget_subject(prefix: str) -> str:
     """Subject on which a running server is asked to forget what the Secrets of a namespace held before."""
     return f"forget-{prefix}"

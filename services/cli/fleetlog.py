@@ -94,7 +94,7 @@ def up(
     )
     try:
         code = start(options)
-    except (Refused, ValueError, FileNotFoundError) as error:
+    except (Refused, ValueError, OSError) as error:
         _fail(str(error))
     raise typer.Exit(code)
 

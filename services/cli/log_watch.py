@@ -2,7 +2,8 @@
 
 A nats-server that failed to write stops answering for the stream, or turns JetStream off, and stays so whatever becomes
 of the disk: only a new start makes it write again. What it had acknowledged is on the disk; what it had not is sent
-again. The supervisor starts it as soon as it has ended.
+again. The supervisor starts it as soon as it has ended. A server that ends at every start because the disk takes no
+writes is the supervisor's; here it is told why.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import msgspec
@@ -31,8 +32,15 @@ class _Health(Struct):
     error: str = ""
 
 
+class _Gone(Exception):
+    """The server does not run."""
+
+
 def complaint(url: str) -> str:
-    """Why the server cannot write any more, as its /healthz says; empty when it can, or does not run."""
+    """Why the server cannot write any more, as its /healthz says; empty when it can, or says nothing.
+
+    Raises _Gone where nobody listens.
+    """
     try:
         with urlopen(url, timeout=0.5):
             return ""
@@ -42,6 +50,10 @@ def complaint(url: str) -> str:
         except (msgspec.MsgspecError, OSError):
             return ""
         return error if any(sign in error for sign in _SIGNS) else ""
+    except URLError as error:
+        if isinstance(error.reason, ConnectionRefusedError):
+            raise _Gone from None
+        return ""
     except OSError:
         return ""
 
@@ -78,7 +90,12 @@ def end(pid_file: Path) -> int:
 
 def look(url: str, store: Path, pid_file: Path) -> tuple[str, bool]:
     """Look once: what there is to tell, and whether the server was asked to end."""
-    why = complaint(url)
+    try:
+        why = complaint(url)
+    except _Gone:
+        trouble = unwritable(store)
+        text = f"the log's server does not start: {store} takes no writes ({trouble}); it is tried until it does"
+        return text if trouble else "", False
     if not why:
         return "", False
     trouble = unwritable(store)

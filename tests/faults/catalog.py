@@ -21,7 +21,7 @@ from tests.faults import (
 )
 from tests.faults.ground import Ground
 from tests.faults.ground_clock import Clocks
-from tests.faults.ground_disk import SmallDisk
+from tests.faults.ground_disk import FragileDisk, SmallDisk
 from tests.faults.ground_network import Faraway
 from tests.faults.ground_thousand import Thousand
 from tests.faults.ground_three import ThreeNodes
@@ -81,5 +81,7 @@ FAULTS = (
     Fault("log-one-killed-one-partitioned", faults_broker.no_quorum, ThreeNodes, lasts=24),
     Fault("leader-change-two-instances", faults_broker.leader_change_two_instances, ThreeNodes, lasts=25),
     Fault("log-disk-full", faults_disk.full, SmallDisk, lasts=20),
+    Fault("log-disk-readonly", faults_disk.read_only, FragileDisk, lasts=25),
+    Fault("log-disk-hanging", faults_disk.hanging, FragileDisk, lasts=20),
 )
 BY_NAME = {fault.name: fault for fault in FAULTS}

@@ -78,6 +78,15 @@ def test_it_is_left_alone_otherwise(healthz, process, tmp_path, says):
 
 def test_a_server_that_does_not_run_is_the_supervisors(tmp_path):
     assert look("http://127.0.0.1:1/healthz", tmp_path, tmp_path / "none.pid") == ("", False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_why_a_server_cannot_start_is_told(tmp_path):
+    store = tmp_path / "away"
+    text, ended = look("http://127.0.0.1:1/healthz", store, tmp_path / "none.pid")
+    assert not ended
+    assert "does not start" in text
+    assert str(store) in text
 
 
 def test_a_server_that_ended_meanwhile_is_not_missed(healthz, tmp_path):

@@ -377,6 +377,41 @@ class TestOnlyOnAStream:
         finally:
             await store.stop()
 
+    async def test_a_write_that_is_seen_is_not_confirmed_while_the_server_confirms_nothing(self, make: Make) -> None:
+        store = make()
+        await store.start()
+        assert isinstance(store, JetStreamStore)
+        stream, ask = store._stream, store._stream.request
+        tried = 0
+
+        async def unanswered(subject: str, data: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+            """The server shows what it was sent, and answers from the third message on."""
+            nonlocal tried
+            if subject.startswith("$JS.API."):
+                return await ask(subject, data, headers)
+            tried += 1
+            if tried == 1:
+                await ask(subject, data, headers)
+            if tried < 3:
+                raise TimeoutError
+            assert tried > 3 or not written.done()
+            return await ask(subject, data, headers)
+
+        try:
+            stream.request = unanswered  # type: ignore[method-assign]
+            written = asyncio.ensure_future(store.put(key("a"), obj("a"), 0))
+            entry = await written
+            assert store.get(key("a")) is entry
+            assert tried == 3, "what is seen was not enough"
+            later = await store.put(key("b"), obj("b"), 0)
+            assert later.revision > entry.revision + 1
+            assert [event.revision for event in await store.watch("", "configmaps", 0).next(1)] == [
+                entry.revision,
+                later.revision,
+            ]
+        finally:
+            await store.stop()
+
     async def test_a_stream_that_vanished_is_not_trusted(self, make: Make) -> None:
         store = make()
         await store.start()

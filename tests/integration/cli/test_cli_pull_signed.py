@@ -16,6 +16,7 @@ import pytest
 from services._kit.connection import Connection
 from services.cli.authority import CONFIG, Authority
 from services.cli.claims import connect
+from tests.e2e.fleet import Fleet
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.natsserver import ProcessServer, find_binary
 
@@ -146,3 +147,17 @@ def test_services_and_commands_log_in_with_the_hubs_credentials(server: ProcessS
     nobody = fleetlog("events", "--nats", server.url)
     assert nobody.returncode == 1
     assert "uthorization" in nobody.stderr
+
+
+@pytest.mark.e2e
+def test_a_whole_installation_runs_on_it_with_the_hubs_credentials(server: ProcessServer, tmp_path: Path) -> None:
+    creds = tmp_path / "auth" / "hub.creds"
+    arguments = ("--nats", server.url, "--nats-creds", str(creds), "--members", "1", "--nodes", "1")
+    fleet = Fleet(tmp_path / "fleet", arguments)
+    try:
+        fleet.start()
+        told = fleetlog("events", "--dir", str(tmp_path / "fleet"))
+        assert "member1" in told.stdout, told.stderr
+        assert fleet.failures() == []
+    finally:
+        fleet.stop()

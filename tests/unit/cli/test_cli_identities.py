@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from services.cli.identities import adopt_streams, new_seed, prepare_agent, public_key, server_config, withdraw
-from services.cli.layout import Layout, Member, new_installation
+from services.cli.layout import Layout, Member, new_installation, private_text
 from services.cli.logbook import log_access
 from services.cli.running import Failed
 from services.cli.up import Options, Refused, prepare
@@ -101,3 +102,17 @@ def test_an_identity_that_cannot_be_used_is_refused_before_anything_starts(tmp_p
     with pytest.raises(Refused, match="--nats-creds needs --nats"):
         prepare(Options(directory=tmp_path / "b", nats_creds=str(creds)))
     assert not (tmp_path / "b").exists()
+
+
+def test_a_private_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[str, bool]] = []
+    path = tmp_path / "nats.conf"
+
+    def fsync(descriptor: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        synced.append((Path(name).name, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    private_text(path, "listen: here")
+    assert synced == [("nats.conf.new", False), (tmp_path.name, True)]
+    assert path.read_text() == "listen: here"
