@@ -8,7 +8,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from services._rules.estimation_taken import Needs, Want, coarser
+from services._rules.estimation import Capacity
+from services._rules.estimation_taken import Needs, Want, coarser, less_taken
+from services._rules.quantity import Quantity
 
 KINDS: Final = 64
 """Kinds of pods that are told apart; where there are more, requests count rounded up to powers of two."""
@@ -45,6 +47,9 @@ class Sums:
         """Number of the last change, given by whoever keeps the sums."""
         self._exact: dict[Want, int] = {}
         self._coarse: dict[Want, int] = {}
+        self._amounts: dict[str, int] = {}
+        self._coarse_amounts: dict[str, int] = {}
+        self._pods = 0
         self._runs: dict[Want, _Run] = {}
         self._pending: dict[Hashable, dict[Want, int]] = {}
         self._promised: dict[Want, int] = {}
@@ -54,11 +59,28 @@ class Sums:
         """Pods by kind."""
         return self._exact if len(self._exact) <= KINDS else self._coarse
 
+    def taken_off(self, capacity: Capacity) -> Capacity:
+        """A capacity without what was given: what `less_taken` of the totals comes to, for the price of a few sums."""
+        if not self._exact:
+            return capacity
+        if capacity.models is not None:
+            return less_taken(capacity, self.totals)
+        amounts = self._amounts if len(self._exact) <= KINDS else self._coarse_amounts
+        free = {
+            name: Quantity(amount.nano - taken, amount.format) if (taken := amounts.get(name)) else amount
+            for name, amount in capacity.free.items()
+        }
+        return Capacity(capacity.known, capacity.pods - self._pods, free, None, {})
+
     def add(self, needs: Needs, units: int) -> None:
         """Count so many units of some needs more (or less)."""
         for want, pods in needs:
-            _count(self._exact, want, units * pods)
-            _count(self._coarse, coarser(want), units * pods)
+            count, coarse = units * pods, coarser(want)
+            self._pods += count
+            _count(self._exact, want, count)
+            _count(self._coarse, coarse, count)
+            _sum_up(self._amounts, want, count)
+            _sum_up(self._coarse_amounts, coarse, count)
 
     def give(self, key: Hashable, needs: Needs, units: int, position: int | None) -> None:
         """Note what was given at a position of the log; None: it is promised to the object of a key."""
@@ -92,6 +114,11 @@ class Sums:
             if want not in self._runs and len(self._runs) >= 4 * KINDS:
                 del self._runs[min(self._runs, key=lambda item: self._runs[item].positions[-1])]
         self._runs.setdefault(want, _Run()).add(position, pods)
+
+
+def _sum_up(amounts: dict[str, int], want: Want, pods: int) -> None:
+    for name, amount in want.demand.requests:
+        amounts[name] = amounts.get(name, 0) + amount.nano * pods
 
 
 def _count(sums: dict[Want, int], want: Want, pods: int) -> None:

@@ -17,15 +17,17 @@ from msgspec import Struct, field
 from schemas.events.placement import TargetCluster
 from schemas.events.rollup import ClusterStatusItem
 from schemas.keys import ObjectKey
+from services._rules.estimation import Capacity
 from services._rules.estimation_taken import Needs, Want
 from services._rules.reservation_sums import Sums
 
 LONGEST: Final = 300.0
 """Seconds after which a replica that never shows gives its room back (reference 02 §8.4)."""
 _ALL: Final = 2**31 - 1
+_NOWHERE: Final[Mapping[str, int]] = {}
 
 
-class _Held(Struct):
+class _Held(Struct, gc=False):
     """Replicas of one object in one cluster: not shown yet, and shown but perhaps not in the summary."""
 
     hidden: int = 0
@@ -37,6 +39,9 @@ class _Held(Struct):
         return self.hidden + self.settling
 
 
+_NOTHING: Final = _Held()
+
+
 class _Object(Struct):
     """What of one object tells how much it holds."""
 
@@ -44,10 +49,10 @@ class _Object(Struct):
     needs: Needs = ()
     placed_uid: str = ""
     placed_at: float = 0.0
-    targets: Mapping[str, int] = field(default_factory=dict)
-    promised: Mapping[str, int] | None = None
+    targets: tuple[TargetCluster, ...] = ()
+    promised: tuple[TargetCluster, ...] | None = None
     shown_uid: str = ""
-    shown: Mapping[str, int] = field(default_factory=dict)
+    shown: Mapping[str, int] = _NOWHERE
     held: dict[str, _Held] = field(default_factory=dict)
     counted: Needs = ()
     """The needs by which `held` stands in the sums."""
@@ -77,6 +82,11 @@ class Ledger:
         """Pods by kind that a cluster was given and does not show yet."""
         sums = self._sums.get(cluster)
         return sums.totals if sums is not None else {}
+
+    def left_of(self, cluster: str, capacity: Capacity) -> Capacity:
+        """The capacity of a cluster without what it was given and does not show yet."""
+        sums = self._sums.get(cluster)
+        return sums.taken_off(capacity) if sums is not None else capacity
 
     def version(self, cluster: str) -> int:
         """Number that grows with every change of what a cluster holds."""
@@ -111,7 +121,7 @@ class Ledger:
             found = self._objects[key] = _Object()
         self._end_promise(key, found, seq)
         found.placed_uid, found.placed_at, found.expired = uid, at, False
-        found.targets = _counts(targets)
+        found.targets = tuple(targets)
         return self._recount(key, found, seq)
 
     def promise(self, key: ObjectKey, targets: Iterable[TargetCluster], at: float) -> None:
@@ -119,7 +129,7 @@ class Ledger:
         found = self._objects.get(key)
         if found is None:
             return
-        found.promised = _counts(targets)
+        found.promised = tuple(targets)
         found.placed_at, found.expired = at, False
         self._recount(key, found, None)
 
@@ -140,8 +150,8 @@ class Ledger:
 
     def shown(self, key: ObjectKey, uid: str, items: Iterable[ClusterStatusItem], at: float, seq: int) -> bool:
         """The clusters report an object; whether room was released by it."""
-        counts = {item.cluster: count for item in items if (count := replicas_shown(item))}
-        uid = uid if counts else ""
+        counts: Mapping[str, int] = {item.cluster: count for item in items if (count := replicas_shown(item))}
+        uid, counts = (uid, counts) if counts else ("", _NOWHERE)
         found = self._objects.get(key)
         if found is None:
             if not counts:
@@ -207,29 +217,32 @@ class Ledger:
 
     def _recount(self, key: ObjectKey, found: _Object, seq: int | None, shown_at: float | None = None) -> bool:
         """Bring what an object holds in line with its facts; whether it gave something back."""
-        targets = found.promised
-        if targets is None:
-            targets = found.targets if found.placed_uid == found.uid else {}
-        shown = found.shown if found.shown_uid == found.uid else {}
+        promised = found.promised
+        if promised is None:
+            promised = found.targets if found.placed_uid == found.uid else ()
+        targets = _counts(promised)
+        shown = found.shown if found.shown_uid == found.uid else _NOWHERE
         if found.counted != found.needs:
             for cluster, held in found.held.items():
                 self._add(cluster, found.counted, -held.units)
                 self._add(cluster, found.needs, held.units)
             found.counted = found.needs
-        released = False
-        for cluster in {**targets, **found.held}:
+        released = waits = False
+        for cluster in {**targets, **found.held} if found.held else targets:
             target = targets.get(cluster, 0) if found.needs else 0
-            before = found.held.get(cluster) or _Held()
+            before = found.held.get(cluster) or _NOTHING
             hidden = 0 if found.expired else max(0, target - shown.get(cluster, 0))
             settling, at = min(before.settling, max(0, target - hidden)), before.shown_at
             if shown_at is not None and self._settle and hidden < before.hidden:
                 settling, at = min(settling + before.hidden - hidden, target - hidden), shown_at
                 heappush(self._ends, (at + self._settle, key))
-            after = _Held(hidden, settling, at)
-            released = released or after.units < before.units
-            if hidden > before.hidden:
-                heappush(self._ends, (found.placed_at + LONGEST, key))
-            self._set(key, found, cluster, after, seq)
+            if hidden == before.hidden and settling == before.settling and at == before.shown_at:
+                continue
+            released = released or hidden + settling < before.units
+            waits = waits or hidden > before.hidden
+            self._set(key, found, cluster, _Held(hidden, settling, at), seq)
+        if waits:
+            heappush(self._ends, (found.placed_at + LONGEST, key))
         return released
 
     def _set(self, key: ObjectKey, found: _Object, cluster: str, after: _Held, seq: int | None) -> None:
@@ -239,11 +252,10 @@ class Ledger:
             found.held[cluster] = after
         elif before is not None:
             del found.held[cluster]
-        waiting = self._settling.setdefault(cluster, set())
         if after.settling:
-            waiting.add(key)
-        else:
-            waiting.discard(key)
+            self._settling.setdefault(cluster, set()).add(key)
+        elif before is not None and before.settling:
+            self._settling[cluster].discard(key)
         self._add(cluster, found.needs, grown)
         if grown > 0:
             self._of(cluster).give(key, found.needs, grown, seq if found.promised is None else None)
@@ -258,8 +270,8 @@ class Ledger:
 
     def _end_promise(self, key: ObjectKey, found: _Object, seq: int | None) -> None:
         """What was promised is on the log now, at a position; None: it never will be."""
-        for cluster in found.promised or ():
-            self._of(cluster).keep(key, seq)
+        for target in found.promised or ():
+            self._of(target.name).keep(key, seq)
         found.promised = None
 
     def _of(self, cluster: str) -> Sums:

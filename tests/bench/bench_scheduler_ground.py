@@ -48,7 +48,7 @@ def cluster_fact(number: int, rng: random.Random, **labels: str) -> ClusterChang
     made = cluster(number, rng)
     made["metadata"]["labels"].update(labels)
     summary = made["status"]["resourceSummary"]
-    summary["allocatable"] = {"cpu": str(rng.randint(4, 64) * 1000), "memory": "100000Gi", "pods": "100000"}
+    summary["allocatable"] = {"cpu": str(rng.randint(4, 64) * 100_000), "memory": "1000000000Gi", "pods": "100000000"}
     return ClusterChanged(name=made["metadata"]["name"], uid=f"uid-{number}", manifest=Raw(msgspec.json.encode(made)))
 
 

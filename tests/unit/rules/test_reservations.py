@@ -252,6 +252,33 @@ def test_a_summary_less_what_was_given_has_room_for_the_rest() -> None:
     assert max_replicas(capacity, demand_of({"cpu": "3"})) == 3
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 120), st.booleans(), st.integers(1, 9)), max_size=120),
+    st.booleans(),
+)
+def test_running_sums_take_off_what_the_kinds_of_pods_come_to(
+    steps: list[tuple[int, bool, int]], modelled: bool
+) -> None:
+    """Few kinds, more than are told apart, and given back again; with resource models, too."""
+    models: dict[str, Any] = {"resourceModels": [{"grade": 0, "ranges": [{"name": "cpu", "min": "2"}]}]}
+    summary: dict[str, Any] = {"allocatable": {"cpu": "64", "memory": "0", "pods": "300"}}
+    if modelled:
+        summary["allocatableModelings"] = [{"grade": 0, "count": 9}]
+    capacity = capacity_of({"spec": models if modelled else {}, "status": {"resourceSummary": summary}})
+    sums = Sums()
+    for cpu, lasting, count in steps:
+        kind = needs(f"{cpu}m")
+        sums.add(kind, count)
+        if not lasting:
+            sums.add(kind, -count)
+    left, wanted = sums.taken_off(capacity), less_taken(capacity, sums.totals)
+    assert (left.known, left.pods, left.free, left.models) == (wanted.known, wanted.pods, wanted.free, wanted.models)
+    assert {name: amount.format for name, amount in left.free.items()} == {
+        name: amount.format for name, amount in wanted.free.items()
+    }
+
+
 def test_many_kinds_of_pods_are_counted_in_few() -> None:
     sums = Sums()
     kinds = [needs(f"{number}m") for number in range(1, 300)]
