@@ -164,6 +164,8 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
             return Decision(wake_at=later, also=helped)
         event, considered = decide_and_tell(state, key, now, name, rules=self._rules)
         wake = self._tries_again(key, considered, now)
+        if considered is not None and considered.attempt.decision.error is not None:
+            state.tried(key)
         if self._waits_for_room(state, considered):
             helped.append(ROOM)
         if event is None:

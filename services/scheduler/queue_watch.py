@@ -19,6 +19,8 @@ from services._rules.scheduling.filters import refusal
 from services._rules.scheduling.model import BindingView, ClusterView, Options
 
 GroupKey = tuple[Any, ...]
+COUNTED_AT_ONCE: Final = 5000
+"""Rooms that are counted in one go, clusters times groups: about 25 ms."""
 _ONE_TERM: Final = ("",)
 
 
@@ -60,7 +62,7 @@ class _Group:
         self.members: dict[ObjectKey, int] = {}
         """What each of them wants."""
         self.now: dict[str, int] | None = None
-        """Room by cluster that may take it; None until somebody asks."""
+        """Room by cluster that is a candidate; None until somebody asks."""
         self.base: dict[str, int] = {}
         """Room by cluster when the members were last tried: what is not above it cannot help."""
         self.total = 0
@@ -70,34 +72,49 @@ class _Group:
         matchers = self.matchers
         return not matchers or any(matcher(cluster) for matcher in matchers)
 
-    def room_of(self, cluster: ClusterView | None, options: Options) -> int:
-        """Further replicas that a cluster could take, 0 where it is no candidate."""
+    def room_of(self, cluster: ClusterView | None, options: Options) -> int | None:
+        """Further replicas that a cluster could take; None where it is no candidate."""
         if cluster is None or cluster.deleting:
-            return 0
+            return None
         view = self.interest.view
-        if all(refusal(cluster, view, term, plugins=options.plugins) is not None for term in self.interest.terms):
-            return 0
+        if all(refusal(cluster, view, term) is not None for term in self.interest.terms):
+            return None
         return Estimator(view, options).general(cluster)
 
-    def review(self, changed: Iterable[str], clusters: Mapping[str, ClusterView], options: Options) -> list[ObjectKey]:
-        """Take up the present room of clusters; the members that it may help."""
-        if self.now is None:
-            changed, self.now = clusters, {}
+    def count(self, clusters: Mapping[str, ClusterView], options: Options) -> dict[str, int]:
+        """Take up the present room of all clusters."""
+        now = {name: room for name, view in clusters.items() if (room := self.room_of(view, options)) is not None}
+        self.now, self.total, self.joined = now, sum(now.values()), False
+        return now
+
+    def review(
+        self, changed: Iterable[str], described: Collection[str], clusters: Mapping[str, ClusterView], options: Options
+    ) -> list[ObjectKey]:
+        """Take up the present room of clusters, some of which are described otherwise; the members that it may help."""
+        now, more = self.now, False
+        if now is None:
+            now, more = self.count(clusters, options), True
+            changed = ()
         elif self.joined:
             # Who joined was tried with what is there now.
-            self.base = {name: min(self.base.get(name, 0), room) for name, room in self.now.items()}
-        self.joined = False
-        now, more = self.now, False
+            self.base = {name: min(self.base.get(name, 0), room) for name, room in now.items()}
+            self.joined = False
         for name in changed:
-            room, before = self.room_of(clusters.get(name), options), now.get(name, 0)
+            before = now.get(name)
+            if name in described:
+                room = self.room_of(clusters.get(name), options)
+            elif before is None:
+                continue
+            else:
+                room = Estimator(self.interest.view, options).general(clusters[name])
             if room == before:
                 continue
-            self.total += room - before
-            if room:
-                now[name] = room
-            else:
+            self.total += (room or 0) - (before or 0)
+            if room is None:
                 del now[name]
-            more = more or room > self.base.get(name, 0)
+            else:
+                now[name] = room
+                more = more or room > self.base.get(name, 0)
         helped = [key for key, wanted in self.members.items() if wanted <= self.total] if more else []
         if helped:
             self.base = dict(now)
@@ -115,6 +132,7 @@ class Watch:
         self._filed: dict[ObjectKey, GroupKey] = {}
         self._short: dict[GroupKey, _Group] = {}
         """Those that lack room."""
+        self._described: set[str] = set()
         self.failed: set[ObjectKey] = set()
 
     def __eq__(self, other: object) -> bool:
@@ -158,6 +176,7 @@ class Watch:
     def end(self) -> None:
         """Nobody decides any more."""
         self.active = False
+        self._described.clear()
         for group in self._short.values():
             group.now, group.total, group.base = None, 0, {}
 
@@ -165,6 +184,11 @@ class Watch:
     def short(self) -> bool:
         """Whether any object lacks room."""
         return bool(self._short)
+
+    def describe(self, name: str) -> None:
+        """More than the room of a cluster changed, or it is gone."""
+        if self.active and self._short:
+            self._described.add(name)
 
     def changed(
         self, before: ClusterView | None, after: ClusterView, gained: Collection[tuple[str, str]] | None = None
@@ -190,11 +214,33 @@ class Watch:
         """
         if not self.active:
             return []
-        return [
-            key
-            for group in self._short.values()
-            for key in group.review(names, rooms if group.interest.less_given else clusters, self.options)
-        ]
+        found: list[ObjectKey] = []
+        described, self._described = self._described, set()
+        left = COUNTED_AT_ONCE
+        for group in self._short.values():
+            if group.now is None:
+                if left <= 0:
+                    # Trying them tells as much, one after the other, and they are counted then.
+                    found += group.members
+                    continue
+                left -= len(clusters)
+            found += group.review(names, described, rooms if group.interest.less_given else clusters, self.options)
+        return found
+
+    def tried(
+        self,
+        key: ObjectKey,
+        clusters: Mapping[str, ClusterView],
+        rooms: Mapping[str, ClusterView],
+        pending: Collection[str],
+    ) -> None:
+        """An object was tried in vain with what is there now; `pending` are clusters whose change is still unknown."""
+        group = self._short.get(self._filed.get(key, ()))
+        if group is None or group.now is not None or not self.active:
+            return
+        now = group.count(rooms if group.interest.less_given else clusters, self.options)
+        # Others of the group may have been tried before those changed.
+        group.base = {name: room for name, room in now.items() if name not in pending}
 
 
 def _matchers(interest: Interest) -> tuple[ClusterMatcher, ...]:

@@ -23,7 +23,7 @@ from schemas.subjects import placement as placement_subject
 from services._rules.effective import lowers, standing
 from services._rules.end_of_life import over
 from services._rules.estimation_asking import answers, asked_at, divides_by_room
-from services._rules.estimation_taken import Needs, less_taken, needs_of
+from services._rules.estimation_taken import Needs, needs_of
 from services._rules.quantity import QuantityError
 from services._rules.reservations import Ledger
 from services._rules.scheduling.index import ClusterIndex
@@ -140,7 +140,7 @@ class SchedulerState(Struct):
             for name in names - clusters.keys():
                 self.rooms = self.rooms.without(name)
             self.rooms = self.rooms.with_clusters(
-                msgspec.structs.replace(view, capacity=less_taken(view.capacity, ledger.taken(name)))
+                msgspec.structs.replace(view, capacity=ledger.left_of(name, view.capacity))
                 for name in names
                 if (view := clusters.get(name)) is not None
             )
@@ -167,6 +167,12 @@ class SchedulerState(Struct):
         if peers:
             self.moved = seq
         return [peer for peer in peers if peer in self.watch.failed]
+
+    def tried(self, key: ObjectKey) -> None:
+        """An object is tried in vain with all the room that there is."""
+        if self.watch.active and self.watch.short:
+            rooms = self.with_room()
+            self.watch.tried(key, self.clusters.by_name, rooms.by_name, self.unreviewed)
 
     def came_free(self, released: bool, seq: int) -> list[ObjectKey]:
         """Who may be placed now that room was given back by a fact at a position."""
@@ -233,6 +239,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
         case ClusterRemoved():
             state.clusters = state.clusters.without(event.name)
             state.ledger.removed(event.name)
+            state.watch.describe(event.name)
             state.shapes.pop(event.name, None)
             state.leaving[event.name], state.left_at[event.name] = seq, stored
             return [key for key, scheduled in state.objects.items() if _runs_in(scheduled, event.name)]
@@ -292,6 +299,8 @@ def _cluster_changed(state: SchedulerState, event: ClusterChanged, stored: float
     known = state.shapes.get(event.name)
     state.shapes[event.name] = shape
     found: list[ObjectKey] = []
+    if before is None or known != shape or view.apis != before.apis:
+        state.watch.describe(event.name)
     if before is None or known != shape:
         found += state.watch.changed(before, view)
     elif gained := view.apis - before.apis:

@@ -14,6 +14,7 @@ from schemas.events.cluster import ClusterRemoved
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
+from services.scheduler import queue_watch
 from services.scheduler.decide import decide
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import STATIC, binding, cluster
@@ -252,3 +253,19 @@ def test_who_does_not_decide_keeps_no_count_of_room() -> None:
     assert desk.given(member("m1", 90)) == set()
     desk.state.watch.begin()
     assert desk.given(member("m1", 91)) == {"web"}
+
+
+def test_rooms_of_many_kinds_of_objects_are_counted_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_watch, "COUNTED_AT_ONCE", 2)
+    names = [f"web-{number}" for number in range(6)]
+    desk = Desk(member("m1", 1), member("m2", 1))
+    desk.given(*(asked(name, 50 + number, cpu=str(number + 1)) for number, name in enumerate(names)))
+    assert all(isinstance(event, PlacementFailed) for event in desk.places(*names))
+    called = desk.given(member("m1", 2))
+    assert 0 < len(called) < 6, "one kind was counted, the others have to be tried"
+    for name in called:
+        desk.state.tried(key(name))
+        desk.places(name)
+    assert desk.given(member("m1", 3)) == set()
+    assert desk.given(ClusterRemoved(name="m2", uid="uid-m2")) == set()
+    assert desk.given(member("m1", 50)) == {"web-0"}
