@@ -1,8 +1,7 @@
 """The NATS client as our connections use it: what arrives is handed over while it is read, without a task per subject.
 
 Every service reads most of the log, so what one message costs counts many times. The library puts each into a queue
-that a task of its subscription empties; a direct subscription is called at once instead. Messages that arrive whole are
-taken apart here, and the library does the rest: pieces of large ones, pings, errors.
+that a task of its subscription empties; a direct subscription is called at once instead.
 """
 
 from __future__ import annotations
@@ -12,43 +11,75 @@ from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
+from nats.errors import ProtocolError
+from nats.protocol.parser import Parser
 
 Handler = Callable[[Msg], None]
 
 _END: Final = b"\r\n"
-_PLAIN: Final = b"MSG "
-_WITH_HEADERS: Final = b"HMSG "
+_WITH_HEADERS: Final = b"HMSG"
+_WITH_REPLY: Final = {b"MSG": 5, _WITH_HEADERS: 6}
+"""Words of a message's first line where it names a subject for answers."""
+_MESSAGES: Final = frozenset(_WITH_REPLY)
 
 
 class _Parser(Parser):  # type: ignore[misc]  # the library ships no types
-    """The library's parser, quicker where messages arrive whole."""
+    """Takes messages apart as the library's parser does, which gets all other lines one by one."""
+
+    def reset(self) -> None:
+        """Forget what was read of an unfinished frame: the connection is another one."""
+        super().reset()
+        self._begun: list[bytes] = []
+        self._have = self._need = 0
 
     async def parse(self, data: bytes = b"") -> None:
         """Take apart what was read; raises the library's ProtocolError."""
-        at = 0
-        if not self.buf and self.state == AWAITING_CONTROL_LINE:
-            take, end = self.nc.take, len(data)
-            while at < end:
-                headers = data.startswith(_WITH_HEADERS, at)
-                if not headers and not data.startswith(_PLAIN, at):
-                    break
-                line = data.find(_END, at)
-                if line < 0:
-                    break
-                words = data[at:line].split()
-                body = line + 2
-                stop = body + int(words[-1])
+        if self._begun:
+            self._begun.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return
+            # Joined once, however many pieces a large message comes in.
+            data = b"".join(self._begun)
+            self._begun.clear()
+        at, end = 0, len(data)
+        while at < end:
+            line = data.find(_END, at)
+            if line < 0:
+                break
+            words = data[at:line].split()
+            if words and words[0] in _MESSAGES:
+                try:
+                    body, sid, stop, start = self._places(words, line + 2)
+                except (ValueError, IndexError):
+                    raise ProtocolError("nats: malformed MSG") from None
                 if stop + 2 > end:
-                    break
-                start = body + int(words[-2]) if headers else body
-                reply = words[3] if len(words) == (6 if headers else 5) else b""
-                sid, head, payload = int(words[2]), data[body:start], data[start:stop]
+                    self._keep(data, at, stop + 2)
+                    return
                 at = stop + 2
-                if not take(sid, words[1], reply, payload, head):
-                    await self.nc._process_msg(sid, words[1], reply, payload, head or None)
-        if self.buf or at < len(data):
-            await super().parse(data[at:] if at else data)
+                reply = words[3] if len(words) == _WITH_REPLY[words[0]] else b""
+                await self._message(sid, words[1], reply, data[start:stop], data[body:start])
+            else:
+                await super().parse(data[at : line + 2])
+                at = line + 2
+        if at < end:
+            self._keep(data, at, 0)
+
+    @staticmethod
+    def _places(words: list[bytes], body: int) -> tuple[int, int, int, int]:
+        """Where headers begin, the subscription, where the payload ends and where it begins."""
+        start = body + int(words[-2]) if words[0] == _WITH_HEADERS else body
+        return body, int(words[2]), body + int(words[-1]), start
+
+    async def _message(self, sid: int, subject: bytes, reply: bytes, data: bytes, head: bytes) -> None:
+        if not self.nc.take(sid, subject, reply, data, head):
+            await self.nc._process_msg(sid, subject, reply, data, head or None)
+
+    def _keep(self, data: bytes, at: int, need: int) -> None:
+        """Wait for the rest of a frame that ends at `need` (0: nobody knows yet)."""
+        self._begun.append(data[at:])
+        self._have = len(data) - at
+        self._need = need - at if need else 0
 
 
 class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
@@ -84,11 +115,6 @@ class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
         except Exception as error:  # noqa: BLE001 - one message's trouble must not end the reading of all others
             self.on_bug(error)
         return True
-
-    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        """What the library has put together of pieces."""
-        if not self.take(sid, subject, reply, data, headers or b""):
-            await super()._process_msg(sid, subject, reply, data, headers)
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         self._direct.pop(sid, None)

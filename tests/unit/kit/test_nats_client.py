@@ -125,6 +125,21 @@ async def test_after_unsubscribing_nothing_is_handed_over() -> None:
     assert [data for _, _, data, _ in found] == [b"on time"]
 
 
+async def test_after_a_new_connection_the_rest_of_an_old_frame_is_not_waited_for() -> None:
+    found: list[Seen] = []
+    client = client_with(found)
+    await client._ps.parse(frame(DIRECT, "s", b"cut off")[:-4])
+    client._ps.reset()
+    await client._ps.parse(frame(DIRECT, "s", b"anew"))
+    assert [data for _, _, data, _ in found] == [b"anew"]
+
+
+@pytest.mark.parametrize("line", [b"MSG s\r\n", b"MSG s one 3\r\nabc\r\n", b"HMSG s 1 x 3\r\nabc\r\n"])
+async def test_a_broken_first_line_of_a_message_is_refused(line: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        await client_with([])._ps.parse(line)
+
+
 async def test_what_is_no_message_of_the_protocol_is_refused() -> None:
     with pytest.raises(ProtocolError):
         await client_with([])._ps.parse(b"NONSENSE 1 2\r\n")
