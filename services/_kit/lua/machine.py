@@ -25,6 +25,7 @@ from services._rules.interpreter.lua_tables import settle_empties
 MEMORY: Final = 64 << 20
 _SANDBOX: Final = Path(__file__).with_name("sandbox.lua")
 _SCRIPTS: Final = 1024
+_EXHAUSTED: Final = "not enough memory"
 
 
 class LuaMachine:
@@ -32,6 +33,7 @@ class LuaMachine:
 
     def __init__(self, memory: int = MEMORY) -> None:
         self._memory = memory
+        self._limit = 0
         self._open()
 
     def _open(self) -> None:
@@ -42,7 +44,8 @@ class LuaMachine:
             unpack_returned_tuples=True,
             attribute_handlers=(_no_attribute, _no_attribute),
             overflow_handler=float,
-            max_memory=self._memory,
+            # Counted from the start, limited only while a script runs.
+            max_memory=0,
         )
         self._lua = lua
         lua.execute("python = nil package.loaded.python = nil package.preload.python = nil")
@@ -54,20 +57,36 @@ class LuaMachine:
         given = arguments_of(operation, arguments)
         try:
             chunk, hidden = self._chunk(script)
-            answer = self._run(chunk, hidden, FUNCTIONS[operation], *[self._table(value) for value in given])
+            answer = self._bounded(chunk, hidden, FUNCTIONS[operation], *[self._table(value) for value in given])
             if not answer[0]:
                 raise InterpretError(_text(answer[1]))
             first, second = _value(*answer[1:4]), _value(*answer[4:7])
-        except lua51.LuaMemoryError:
-            # What the script left behind goes with the state.
-            self._open()
-            raise InterpretError(f"the script needs more than {self._memory >> 20} MiB of memory") from None
         except lua51.LuaError as problem:
             raise InterpretError(_text(str(problem))) from None
         try:
             return result_of(operation, first, second, arguments)
         except (DecodeError, RecursionError) as problem:
             raise InterpretError(f"{FUNCTIONS[operation]} returned what is no JSON: {problem}") from None
+
+    def _bounded(self, *arguments: Any) -> Any:
+        """Run a script within the bounds of memory. Beyond them Lua may be in the middle of anything: a new state."""
+        try:
+            self._limit = self._used() + self._memory
+            self._lua.set_max_memory(self._limit)
+            answer = self._run(*arguments)
+            if answer[0] or not answer[1].endswith(_EXHAUSTED):
+                return answer
+        except lua51.LuaMemoryError:
+            pass
+        finally:
+            self._lua.set_max_memory(0)
+            if self._used() > self._memory // 2:
+                self._open()
+        self._open()
+        raise InterpretError(f"the script needs more than {self._memory >> 20} MiB of memory")
+
+    def _used(self) -> int:
+        return int(self._lua.get_memory_used())
 
     def _chunk(self, script: str) -> tuple[Any, str]:
         known = self._chunks.get(script)
@@ -95,10 +114,14 @@ class LuaMachine:
     def _host(self) -> Any:
         def guarded(function: Callable[..., Any]) -> Callable[..., tuple[bool, Any]]:
             def call(*arguments: str) -> tuple[bool, Any]:
+                # Lua must not run out of memory while this side builds a table: it would leave without a word.
+                self._lua.set_max_memory(0)
                 try:
                     return True, self._table(function(*arguments))
                 except (InterpretError, ValidationError, DecodeError) as problem:
                     return False, _bytes(str(problem))
+                finally:
+                    self._lua.set_max_memory(self._limit)
 
             return call
 

@@ -1,0 +1,118 @@
+"""Scripts that do not end are stopped, others go on, and repeat offenders are put aside."""
+
+import asyncio
+
+import pytest
+
+from services._kit.lua import process
+from services._kit.lua.interpreting import Interpreting, ScriptLevel
+from services._kit.lua.pool import LuaPool
+from services._kit.lua.process import WorkerUnavailable
+from services._rules.interpreter import (
+    INTERPRET_COMPONENT,
+    INTERPRET_DEPENDENCY,
+    INTERPRET_REPLICA,
+    RETAIN,
+    InterpretError,
+)
+from services._rules.interpreter.customizations import Customizations
+
+GOOD = "function GetReplicas(obj) return obj.n end"
+ENDLESS = "function GetReplicas() while true do pcall(function() while true do end end) end end"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_an_endless_script_is_stopped_and_those_behind_it_are_answered() -> None:
+    clock = Clock()
+    pool = LuaPool(1, seconds=0.1, strikes=2, pause=60, clock=clock)
+    try:
+        calls = [pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}])]
+        calls += [pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": n}]) for n in range(40)]
+        first, *others = await asyncio.gather(*calls, return_exceptions=True)
+        assert "0.1 s of processor time" in str(first)
+        assert [other["replicas"] for other in others if isinstance(other, dict)] == list(range(40))
+
+        with pytest.raises(InterpretError, match="was stopped"):
+            await pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}])
+        clock.now = 10
+        with pytest.raises(InterpretError, match="stopped 2 times and is not run for another 50 s"):
+            await pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}])
+        clock.now = 61
+        with pytest.raises(InterpretError, match="processor time"):
+            await pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}])
+        assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 7}]))["replicas"] == 7
+    finally:
+        await pool.close()
+
+
+async def test_waiting_calls_fail_when_the_pool_closes() -> None:
+    pool = LuaPool(1, seconds=5)
+    call = asyncio.create_task(pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}]))
+    await asyncio.sleep(0)
+    await pool.close()
+    with pytest.raises(WorkerUnavailable):
+        await call
+
+
+async def test_a_process_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process.sys, "executable", "/nowhere/python")
+    pool = LuaPool(1)
+    with pytest.raises(WorkerUnavailable, match="cannot be started"):
+        await pool.evaluate(INTERPRET_REPLICA, GOOD, [{}])
+    await pool.close()
+
+
+class Recorder:
+    """Answers with what it was asked."""
+
+    async def evaluate(self, operation: str, script: str, arguments: object) -> object:
+        if operation == INTERPRET_DEPENDENCY:
+            return [{"apiVersion": "v1", "kind": "Secret", "name": script}]
+        if operation == INTERPRET_REPLICA:
+            return {"replicas": 3, "requirements": {"priorityClassName": script}}
+        return None if operation == INTERPRET_COMPONENT else {"kind": "Deployment", "by": script}
+
+
+def _level(kind: str, **scripts: str) -> ScriptLevel:
+    spec = {
+        "target": {"apiVersion": "apps/v1", "kind": kind},
+        "customizations": {member: {"luaScript": script} for member, script in scripts.items()},
+    }
+    two = {
+        "metadata": {"name": "z"},
+        "spec": {**spec, "customizations": {"dependencyInterpretation": {"luaScript": "y"}}},
+    }
+    return ScriptLevel(Recorder(), Customizations([{"metadata": {"name": "a"}, "spec": spec}, two]))
+
+
+async def test_the_strongest_level_that_offers_an_operation_answers() -> None:
+    own = _level("Deployment", retention="own", dependencyInterpretation="x")
+    bundle = _level("Deployment", retention="bundle", replicaResource="bundle", componentResource="bundle")
+    levels = Interpreting([own, bundle])
+    obj = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "ns"}, "spec": {"replicas": 2}}
+    assert (await levels.retain(obj, obj))["by"] == "own"
+    assert await levels.get_replicas(obj, quota=True) == (3, {"priorityClassName": "bundle", "namespace": "ns"})
+    assert await levels.get_replicas(obj) == (3, {"priorityClassName": "bundle"})
+    assert await levels.get_components(obj) == []
+    assert [reference["name"] for reference in await levels.get_dependencies(obj)] == ["x", "y"]
+    assert (await levels.revise_replica(obj, 5))["spec"]["replicas"] == 5
+    assert await levels.interpret_health(obj) is False
+    assert levels.hook_enabled("apps/v1", "Deployment", INTERPRET_COMPONENT)
+    assert not levels.hook_enabled("apps/v1", "ReplicaSet", RETAIN)
+
+
+async def test_replaced_customizations_count_from_the_next_call_on() -> None:
+    level = _level("Deployment", retention="old")
+    levels = Interpreting([level])
+    obj = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
+    assert not levels.hook_enabled("apps/v1", "ReplicaSet", RETAIN)
+    spec = {"target": obj, "customizations": {"retention": {"luaScript": "new"}}}
+    level.replace(Customizations([{"metadata": {"name": "a"}, "spec": spec}]))
+    assert (await levels.retain(obj, obj))["by"] == "new"

@@ -1,0 +1,183 @@
+"""What scripts return becomes typed results: empty tables, requirements, components, dependencies, whole objects."""
+
+from typing import Any
+
+import pytest
+
+from services._rules.interpreter import (
+    AGGREGATE_STATUS,
+    INTERPRET_COMPONENT,
+    INTERPRET_DEPENDENCY,
+    INTERPRET_HEALTH,
+    INTERPRET_REPLICA,
+    INTERPRET_STATUS,
+    RETAIN,
+    REVISE_REPLICA,
+    InterpretError,
+)
+from services._rules.interpreter.customizations import Customizations
+from services._rules.interpreter.lua_calls import LuaValue, arguments_of, result_of
+from services._rules.interpreter.lua_kube import (
+    pod_dependencies_of,
+    pod_requirements,
+    resource_add,
+    resource_quantity,
+)
+from services._rules.interpreter.lua_shapes import dependencies_of
+from services._rules.interpreter.lua_tables import settle_empties
+
+NIL = LuaValue("nil")
+
+
+def table(json: str) -> LuaValue:
+    return LuaValue("table", json.encode(), empties="[]" in json)
+
+
+def test_an_empty_table_is_what_a_witness_has_at_its_path() -> None:
+    witness = {"spec": {"map": {}, "list": [], "rows": [{"opts": {}}, {"opts": {"a": 1}}]}}
+    value = {"spec": {"map": [], "list": [], "new": [], "rows": [{"opts": []}, {"opts": [], "x": []}]}}
+    assert settle_empties(value, [witness]) == {
+        "spec": {"map": {}, "list": [], "rows": [{"opts": {}}, {"opts": {}}]},
+    }
+
+
+def test_an_object_wins_where_witnesses_disagree_and_strangers_leave_lists() -> None:
+    assert settle_empties({"a": [], "b": [1, [], 2]}, [{"a": []}, {"a": {}}]) == {"a": {}, "b": [1, 2]}
+
+
+def test_members_that_become_empty_stay() -> None:
+    assert settle_empties({"extra": {"app.kubernetes.io/name": []}}, []) == {"extra": {}}
+
+
+@pytest.mark.parametrize(
+    ("number", "replicas"),
+    [(2.9, 2), (-3, -3), (2147483647, 2147483647), (2147483648, -(2**31)), (float("nan"), -(2**31))],
+)
+def test_replicas_are_cut_to_32_bits(number: float, replicas: int) -> None:
+    assert result_of(INTERPRET_REPLICA, LuaValue("number", scalar=number), NIL, [{}]) == {
+        "replicas": replicas,
+        "requirements": None,
+    }
+
+
+def test_requirements_are_canonical_and_keep_known_members_only() -> None:
+    given = table(
+        '{"resourceRequest":{"cpu":"1.5","memory":"1024Mi","n":2},"strange":1,"nodeClaim":{"tolerations":[]}}'
+    )
+    assert result_of(INTERPRET_REPLICA, LuaValue("number", scalar=1), given, [{}])["requirements"] == {
+        "nodeClaim": {},
+        "resourceRequest": {"cpu": "1500m", "memory": "1Gi", "n": "2"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "said"),
+    [
+        (INTERPRET_REPLICA, LuaValue("string"), "GetReplicas returned a string, expected a number"),
+        (INTERPRET_HEALTH, NIL, "InterpretHealth returned a nil, expected a boolean"),
+        (INTERPRET_STATUS, NIL, "ReflectStatus returned a nil, expected a table"),
+        (INTERPRET_DEPENDENCY, NIL, "GetDependencies returned a nil, expected a table"),
+        (INTERPRET_DEPENDENCY, table('[{"kind":"Secret","name":"x"}]'), "dependencies[0].apiVersion: is required"),
+        (INTERPRET_DEPENDENCY, table('{"apiVersion":"v1"}'), "dependencies"),
+        (INTERPRET_COMPONENT, table('{"name":"x"}'), "components: Expected `array`, got `object`"),
+        (INTERPRET_COMPONENT, table('[{"name":"x","replicas":2.5}]'), "at `components[0].replicas`"),
+        (REVISE_REPLICA, table("[]"), "returned a list"),
+        (RETAIN, table('{"spec":{}}'), "without kind"),
+        (
+            AGGREGATE_STATUS,
+            table('[{"clusterName":"m1"}]'),
+            "AggregateStatus returned a list, expected the whole object",
+        ),
+        (RETAIN, LuaValue("unfit", b"a list has gaps"), "Retain returned what is no JSON: a list has gaps"),
+    ],
+)
+def test_another_result_is_refused_in_words(operation: str, value: LuaValue, said: str) -> None:
+    with pytest.raises(InterpretError) as refused:
+        result_of(operation, value, NIL, [{}, {}])
+    assert said in str(refused.value)
+
+
+def test_empty_results_at_the_top_are_objects_or_lists_by_operation() -> None:
+    assert result_of(INTERPRET_STATUS, table("[]"), NIL, [{}]) == {}
+    assert result_of(INTERPRET_DEPENDENCY, table("[]"), NIL, [{}]) == []
+    assert result_of(INTERPRET_COMPONENT, table("[]"), NIL, [{}]) == []
+    assert result_of(INTERPRET_COMPONENT, NIL, NIL, [{}]) is None
+    assert result_of(INTERPRET_REPLICA, LuaValue("number", scalar=1), table("[]"), [{}])["requirements"] == {}
+
+
+def test_only_retention_and_revision_have_witnesses() -> None:
+    empty = table('{"kind":"W","spec":{"map":[]}}')
+    witness = {"spec": {"map": {}}}
+    kept = {"kind": "W", "spec": {"map": {}}}
+    assert result_of(REVISE_REPLICA, empty, NIL, [witness, 3]) == kept
+    assert result_of(RETAIN, empty, NIL, [{}, witness]) == kept
+    assert result_of(AGGREGATE_STATUS, empty, NIL, [witness, []]) == {"kind": "W", "spec": {}}
+
+
+def test_reports_lose_what_says_nothing() -> None:
+    items = [{"clusterName": "m1", "applied": False, "appliedMessage": "", "status": None, "health": "Healthy"}]
+    assert arguments_of(AGGREGATE_STATUS, [{}, items]) == ({}, [{"clusterName": "m1", "health": "Healthy"}])
+    assert arguments_of(AGGREGATE_STATUS, [{}, None]) == ({}, None)
+
+
+def test_dependencies_of_several_scripts_are_united_and_selectors_never_merged() -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}
+    chosen = {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": {"app": "x"}}}
+    assert dependencies_of([[secret, chosen], [chosen, secret]]) == [chosen, chosen, secret]
+
+
+def test_quantities_add_up_in_the_family_of_the_first() -> None:
+    assert resource_add([]) == "0"
+    assert resource_add(["2G", "64Mi", "1k"]) == "2067109864"
+    assert resource_add(["0", "1Gi", "1Gi"]) == "2Gi"
+    assert resource_quantity("100m") == 0.1
+    for bad in ("-1", "x", ""):
+        with pytest.raises(InterpretError):
+            resource_quantity(bad)
+
+
+def test_a_pod_template_tells_needs_and_dependencies() -> None:
+    template = {
+        "spec": {
+            "nodeSelector": {"disk": "ssd"},
+            "containers": [{"resources": {"limits": {"cpu": "1"}}, "envFrom": [{"secretRef": {"name": "s"}}]}],
+        }
+    }
+    assert pod_requirements(template) == {
+        "nodeClaim": {"nodeSelector": {"disk": "ssd"}},
+        "resourceRequest": {"cpu": "1"},
+    }
+    assert pod_dependencies_of(template, "a") == [{"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}]
+    assert pod_requirements({}) is None
+    assert pod_dependencies_of([], "a") is None
+    with pytest.raises(InterpretError):
+        pod_requirements("text")
+
+
+def customization(name: str, kind: str = "Widget", **scripts: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "target": {"apiVersion": "example.io/v1", "kind": kind},
+            "customizations": {member: {"luaScript": script} for member, script in scripts.items()},
+        },
+    }
+
+
+def test_the_first_customization_by_name_answers_and_dependencies_add_up() -> None:
+    found = Customizations(
+        [
+            customization("b", retention="B", dependencyInterpretation="DB"),
+            customization("a", retention="", replicaResource="A", dependencyInterpretation="DA"),
+            customization("c", retention="C", replicaResource="C"),
+            customization("d", "Gadget", retention="G"),
+            {"metadata": {"name": "e"}, "spec": {}},
+        ]
+    )
+    target = ("example.io/v1", "Widget")
+    assert found.scripts(*target, RETAIN) == ("B",)
+    assert found.scripts(*target, INTERPRET_REPLICA) == ("A",)
+    assert found.scripts(*target, INTERPRET_DEPENDENCY) == ("DA", "DB")
+    assert found.scripts(*target, INTERPRET_HEALTH) == ()
+    assert found.hook_enabled("example.io/v1", "Gadget", RETAIN)
+    assert not found.hook_enabled("example.io/v2", "Gadget", RETAIN)
