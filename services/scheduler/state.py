@@ -29,6 +29,7 @@ from services._rules.reservations import Ledger
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.placement import CompiledPlacement, compile_placement
 from services._rules.scheduling.read import cluster_view
+from services._rules.scheduling.sharing import shared_raw, spec_of
 from services.scheduler.peers import PeerIndex
 from services.scheduler.queue_interest import interest_of
 from services.scheduler.queue_watch import Watch
@@ -199,7 +200,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             return [event.key, *state.came_free(smaller, seq), *state.regrouped(event.key, scheduled, seq)]
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             scheduled = state.of(event.key)
-            scheduled.placement, scheduled.placement_seq = event, seq
+            scheduled.placement, scheduled.placement_seq = _slim(event), seq
             state.subjects[subject] = seq
             where, at = ((), stored) if isinstance(event, PlacementReleased) else (event.clusters, event.scheduled_at)
             missed = isinstance(event, PlacementFailed) and state.moved > event.provenance.as_of
@@ -247,10 +248,17 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             return ()
 
 
+def _slim(event: PlacementEvent) -> PlacementEvent:
+    """The same, with what other placements have alike shared with them."""
+    if isinstance(event, PlacementReleased) or isinstance(event.placement, msgspec.UnsetType):
+        return event
+    return msgspec.structs.replace(event, placement=shared_raw(event.placement))
+
+
 def _note_scheduler(scheduled: Scheduled, event: BindingRequested | BindingReleased, stored: float) -> None:
     """Read the request, and whom it asks to place it."""
     before, named = scheduled.spec, scheduler_of(scheduled.spec)
-    spec: Manifest | None = msgspec.json.decode(event.spec) if isinstance(event, BindingRequested) else None
+    spec: Manifest | None = spec_of(event.spec) if isinstance(event, BindingRequested) else None
     scheduled.spec, scheduled.compiled = spec, _compiled(spec)
     scheduled.priority = _priority(spec)
     if before is None or named != scheduler_of(spec):
