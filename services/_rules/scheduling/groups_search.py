@@ -1,7 +1,6 @@
 """Finds the set of regions of greatest weight that satisfies limits on their number and size (reference 02 §3.6)."""
 
 from collections.abc import Iterator, Sequence
-from heapq import nlargest
 from itertools import accumulate
 from typing import Final
 
@@ -54,12 +53,10 @@ class Search:
         self.ordered = ordered
         self.limits = limits
         self.best: list[Group] = []
-        # Weight and members to beat, and whether a set that has them was met already.
-        self.mark = (-1, -1)
-        self.met = False
         self.steps = _MOST_STEPS
         # Members of all groups up to each position: groups are ordered by size, so the last ones are the largest.
         self._members = [0, *accumulate(group.value for group in ordered)]
+        self._weights = [group.weight for group in ordered]
         self._heaviest: dict[tuple[int, int], int] = {}
         # Where the next group that differs in size or weight stands.
         self._other = list(range(1, len(ordered) + 1))
@@ -69,68 +66,67 @@ class Search:
 
     def run(self) -> list[Group]:
         """The set found, empty where none satisfies the limits."""
-        self._guess()
-        limits, ordered = self.limits, self.ordered
+        limits, ordered, most = self.limits, self.ordered, self.limits.most
         if limits.met(0, 0):
             return []
+        heaviest, members, everywhere = self._heaviest, self._members, self._members[-1]
+        best_weight, best_value, met = *self._guess(), False
         path: list[Group] = []
         # Position to go on with at every depth, and weight and members of the path up to there.
         frames = [(0, 0, 0)]
         while frames and self.steps > 0:
             position, weight, value = frames.pop()
-            del path[len(frames) :]
-            if not self._promising(position, limits.most - len(path), weight, value):
+            depth = len(frames)
+            room = most - depth
+            if room <= 0 or position >= len(ordered):
+                continue
+            # Whether adding one to `room` of the later groups could satisfy the limits and beat the best.
+            most_value = value + everywhere - members[max(position, len(ordered) - room)]
+            if most_value < limits.target:
+                continue
+            heavy = heaviest.get((position, room))
+            reach = weight + (self._most_weight(position, room) if heavy is None else heavy)
+            if reach <= best_weight and (reach < best_weight or most_value < best_value + met):
                 continue
             self.steps -= 1
             group = ordered[position]
             frames.append((self._other[position], weight, value))
+            del path[depth:]
             path.append(group)
             weight, value = weight + group.weight, value + group.value
-            if limits.met(len(path), value):
-                self._record(path, (weight, value))
-            else:
+            if not limits.met(depth + 1, value):
                 frames.append((position + 1, weight, value))
+            elif (weight, value) > (best_weight, best_value) or (
+                not met and weight == best_weight and value == best_value
+            ):
+                best_weight, best_value, met, self.best = weight, value, True, list(path)
         return self.best
 
-    def _guess(self) -> None:
-        """A set that is good already: what is no better need not be looked at.
+    def _guess(self) -> tuple[int, int]:
+        """Weight and members of a set that is good already: what is no better need not be looked at.
 
         It stands where the search ends early; otherwise the search meets it, or one as good that comes first.
         """
-        by_size = self.ordered[::-1]
         by_weight = sorted(self.ordered, key=lambda group: (-group.weight, -group.value))
-        for groups in (by_size, by_weight):
+        mark = (-1, -1)
+        for groups in (by_weight, self.ordered[::-1]):
             for count in self.limits.complete_prefixes(groups):
-                measure = _measure(groups[:count])
-                if measure > self.mark:
-                    self.mark, self.best = measure, list(groups[:count])
-
-    def _record(self, path: Sequence[Group], measure: tuple[int, int]) -> None:
-        if measure > self.mark or (not self.met and measure == self.mark):
-            self.mark, self.met, self.best = measure, True, list(path)
-
-    def _promising(self, start: int, room: int, weight: int, value: int) -> bool:
-        """Whether adding one to `room` of the later groups could satisfy the limits and beat the mark."""
-        if start >= len(self.ordered) or room <= 0:
-            return False
-        most_value = value + self._members[-1] - self._members[max(start, len(self.ordered) - room)]
-        if most_value < self.limits.target:
-            return False
-        reach = (weight + self._most_weight(start, room), most_value)
-        return reach > self.mark or (not self.met and reach == self.mark)
+                found = groups[:count]
+                measure = sum(group.weight for group in found), sum(group.value for group in found)
+                if measure > mark:
+                    mark, self.best = measure, list(found)
+            if self.best:
+                break
+        return mark
 
     def _most_weight(self, start: int, room: int) -> int:
         """Weight of the `room` heaviest groups from a position on."""
         found = self._heaviest.get((start, room))
         if found is None:
-            later = self.ordered[start:]
+            later = sorted(self._weights[start:], reverse=True)
             self.steps -= len(later) // _GROUPS_PER_STEP
-            found = self._heaviest[start, room] = sum(nlargest(room, (group.weight for group in later)))
+            found = self._heaviest[start, room] = sum(later[:room])
         return found
-
-
-def _measure(groups: Sequence[Group]) -> tuple[int, int]:
-    return sum(group.weight for group in groups), sum(group.value for group in groups)
 
 
 def _alike(one: Group, other: Group) -> bool:
