@@ -26,6 +26,7 @@ from services.scheduler.decide import decide_and_tell, handed_over_until, is_our
 from services.scheduler.explain import Changed, Considered
 from services.scheduler.explain_writer import ExplanationWriter
 from services.scheduler.metrics import DecisionCounts, register
+from services.scheduler.metrics_steps import StepTimes
 from services.scheduler.queue_retry import Retries
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SETTLE_SECONDS, SchedulerState, fold, forget
@@ -53,7 +54,8 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
     def __init__(self, settings: SchedulerSettings) -> None:
         self.name = settings.service_name
         self._scheduler_name = settings.scheduler_name
-        self._rules = settings.rules()
+        self._steps = StepTimes()
+        self._rules = replace(settings.rules(), stepped=self._steps)
         by_priority = settings.gates()["PriorityBasedScheduling"]
         self.rank = _by_priority if by_priority else None
         self._retries = Retries(settings.limits(), by_priority=by_priority)
@@ -73,6 +75,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
             self._explanations = ExplanationWriter(log)
         waiting, backing_off = (lambda: len(projection.dirty)), (lambda: len(self._retries))
         register(context.metrics, projection.state, self._decisions, waiting, backing_off)
+        context.metrics.registry.register(self._steps)
 
     async def on_leading(self) -> None:
         """Answers to what was asked meanwhile may still be on their way."""

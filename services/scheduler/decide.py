@@ -27,7 +27,7 @@ from services._rules.scheduling.ladder import trigger
 from services._rules.scheduling.model import BindingView, Decision, Estimate, Options, Status
 from services._rules.scheduling.outcome import outcome
 from services._rules.scheduling.read import binding_view
-from services._rules.scheduling.schedule import GroupAttempt, schedule_groups
+from services._rules.scheduling.schedule import GroupAttempt, Stepped, schedule_groups
 from services.scheduler.explain import Considered
 from services.scheduler.queue_interest import full_spec
 from services.scheduler.state import Scheduled, SchedulerState, scheduler_of
@@ -38,10 +38,14 @@ HANDOVER_SECONDS: Final = 2.0
 
 
 class Rules(Struct, frozen=True):
-    """What gates and flags change: options of the algorithm, and whether estimates of pull members count."""
+    """What gates and flags change: options of the algorithm, and whether estimates of pull members count.
+
+    `stepped` is told the steps of the algorithm as they end; it changes nothing.
+    """
 
     options: Options = Options(several_templates=True)
     pull_estimates: bool = True
+    stepped: Stepped | None = None
 
 
 _RULES: Final = Rules()
@@ -91,7 +95,9 @@ def decide_and_tell(
         estimates = _estimates(state, scheduled, view, rules) if answers is None else answers
         clusters = state.with_room() if scheduled.by_room else state.clusters
         peers = rules.options.plugins.heeded(state.peers.of(key))
-        attempt = schedule_groups(clusters, view, status, _answers(estimates), rules.options, peers)
+        attempt = schedule_groups(
+            clusters, view, status, _answers(estimates), rules.options, peers, stepped=rules.stepped
+        )
         considered = Considered(clusters, view, status, estimates, rules.options, attempt, why, peers)
         anew = _answers_request(view, status, now)
     except (msgspec.ValidationError, QuantityError, ValueError) as error:

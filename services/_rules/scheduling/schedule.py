@@ -1,6 +1,7 @@
 """One scheduling run: filter, rank, select, assign (reference 02 §1.13), and the walk through groups (§1.9)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -9,13 +10,20 @@ from services._rules.division_usage import reschedule_requested
 from services._rules.estimation import Assumed
 from services._rules.scheduling.assignment import assign
 from services._rules.scheduling.candidates import Estimator, rank
-from services._rules.scheduling.filters import fit_error
+from services._rules.scheduling.filters import filter_table, fit_error
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.model import BindingView, Decision, Estimate, Failure, Options, Peers, Status
 from services._rules.scheduling.selection import select
 
+Stepped: TypeAlias = Callable[[str], None]
+
 _DEFAULTS = Options()
 _NOTHING_YET = Status()
+
+
+def _nobody(step: str) -> None:
+    """Nobody measures how long steps take."""
+    del step
 
 
 def schedule(
@@ -26,15 +34,23 @@ def schedule(
     options: Options = _DEFAULTS,
     peers: Peers | None = None,
     assumed: Mapping[str, Sequence[Assumed]] | None = None,
+    stepped: Stepped | None = None,
 ) -> Decision:
     """Decide where a binding runs, with the affinity term that `status` names in force.
 
     `estimates` are the complete answers of the accurate estimators (an estimator that failed is left out), `assumed`
-    the workloads in flight by cluster. The outcome is always a Decision; what stood in the way is in its error.
+    the workloads in flight by cluster. `stepped` is told the name of each step that is over, first of all "".
+    The outcome is always a Decision; what stood in the way is in its error.
     """
+    if stepped is None:
+        stepped = _nobody
+    stepped("")
     estimator = Estimator(binding, options, estimates, assumed)
     try:
+        filter_table(index, binding, status.observed_affinity, options.plugins)
+        stepped("Filter")
         table, ranked = rank(index, estimator, status, peers)
+        stepped("Score")
         if not ranked:
             raise fit_error(index, binding, status, peers, options.plugins)
     except Failure as failure:
@@ -43,6 +59,8 @@ def schedule(
         selected = select(ranked, binding, estimator.counts_sets)
     except Failure as failure:
         return Decision((), failure.kind, f"failed to select clusters: {failure.message}")
+    finally:
+        stepped("Select")
     fresh = binding.reschedule_triggered_at is not None and reschedule_requested(
         binding.reschedule_triggered_at, status.last_scheduled_time
     )
@@ -50,6 +68,8 @@ def schedule(
         targets = assign(index, selected, binding, fresh, table.tiers.overflow)
     except Failure as failure:
         return Decision((), failure.kind, f"failed to assign replicas: {failure.message}")
+    finally:
+        stepped("AssignReplicas")
     if options.empty_workload_propagation and binding.workload:
         placed = {item.name for item in targets}
         targets += [TargetCluster(item.name) for item in selected if item.name not in placed]
@@ -74,6 +94,7 @@ def schedule_groups(
     options: Options = _DEFAULTS,
     peers: Peers | None = None,
     assumed: Mapping[str, Sequence[Assumed]] | None = None,
+    stepped: Stepped | None = None,
 ) -> GroupAttempt:
     """Try the affinity groups from the observed one on until one works; without groups it is a single run.
 
@@ -82,13 +103,13 @@ def schedule_groups(
     """
     names = binding.placement.affinity_names
     if not names:
-        decision = schedule(index, binding, status, estimates, options, peers, assumed)
+        decision = schedule(index, binding, status, estimates, options, peers, assumed, stepped)
         return GroupAttempt(decision, status.observed_affinity)
     start = names.index(status.observed_affinity) if status.observed_affinity in names else 0
     failures: list[tuple[int, str, Decision]] = []
     for position in range(start, len(names)):
         term = Status(names[position], status.last_scheduled_time)
-        decision = schedule(index, binding, term, estimates, options, peers, assumed)
+        decision = schedule(index, binding, term, estimates, options, peers, assumed, stepped)
         if decision.error is None:
             return GroupAttempt(decision, names[position], tuple(failures))
         failures.append((position, names[position], decision))
