@@ -71,6 +71,14 @@ def up(
     member: Annotated[
         list[str] | None, typer.Option(help="name=kubeconfig of a real cluster to join; may be repeated.")
     ] = None,
+    descheduler: Annotated[
+        bool | None,
+        typer.Option(
+            "--descheduler/--no-descheduler",
+            help="Whether replicas that find no node are taken back and placed anew; later starts keep the choice.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Start everything on this machine; prints `ready` and runs until Ctrl-C. The data stays for the next start."""
     from services.cli.up import Options, Refused
@@ -91,6 +99,7 @@ def up(
         replicas=replicas,
         control_kubeconfig=control_kubeconfig,
         attached=attached,
+        descheduler=descheduler,
     )
     try:
         code = start(options)

@@ -53,6 +53,8 @@ class Installation(Struct, kw_only=True):
     """Password of the services' user of the log's server."""
     agents: dict[str, str] = {}
     """Public key by cluster of the agents that may connect."""
+    descheduler: bool = False
+    """Whether the descheduler runs, too."""
     replicas: int = 0
     """Servers that keep each stream; 0: as many as the number of URLs suggests."""
 

@@ -39,6 +39,7 @@ SERVICES: Final = (
     "gateway",
     "janitor",
 )
+DESCHEDULER: Final = "descheduler"
 _WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "estimator", "executor", "status_aggregator"})
 
 
@@ -57,6 +58,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     control_kubeconfig: str = ""
     attached: dict[str, str] = {}
     nodes: int = 3
+    descheduler: bool | None = None
+    """Whether the descheduler runs; None: as it was chosen before."""
 
 
 def prepare(options: Options) -> tuple[Layout, Installation, bool]:
@@ -66,6 +69,8 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
     nats_url = _servers(options)
     if installation is not None:
         _attach(installation, options)
+        if options.descheduler is not None:
+            installation.descheduler = options.descheduler
         layout.save(installation)
         return layout, installation, True
     simulated = 0 if options.attached and options.members == MEMBERS else options.members
@@ -80,6 +85,7 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
     creds = _credentials(options, nats_url)
     installation = new_installation(members, nats_url=nats_url, nats_creds=creds, control_kubeconfig=control)
     installation.replicas = options.replicas
+    installation.descheduler = bool(options.descheduler)
     layout.save(installation)
     return layout, installation, False
 
@@ -132,6 +138,11 @@ def _attach(installation: Installation, options: Options) -> None:
             installation.members[place] = attached
 
 
+def services_of(installation: Installation) -> tuple[str, ...]:
+    """The services that an installation runs: all, and those that were asked for."""
+    return (*SERVICES, DESCHEDULER) if installation.descheduler else SERVICES
+
+
 class Installer:
     """One running installation."""
 
@@ -144,10 +155,11 @@ class Installer:
         self._watch: LogWatch | None = None
         members = (member.name for member in installation.members)
         agents = (agent_process(member.name) for member in installation.pull_members)
-        for name in ("nats", "nats_http", CONTROL, *members, *SERVICES, "gateway_api", *agents):
+        self._names = services_of(installation)
+        for name in ("nats", "nats_http", CONTROL, *members, *self._names, "gateway_api", *agents):
             installation.port(name)
         layout.save(installation)
-        scraping.write(layout, installation, SERVICES)
+        scraping.write(layout, installation, self._names)
 
     @property
     def embedded(self) -> bool:
@@ -204,7 +216,7 @@ class Installer:
         agents = {member.name: self.layout.agent_kubeconfig(member.name) for member in self.installation.pull_members}
         members = {member.name: self.layout.kubeconfig(member.name) for member in self.installation.members}
         control = self.layout.kubeconfig(CONTROL)
-        ports = {name: self.installation.port(name) for name in SERVICES}
+        ports = {name: self.installation.port(name) for name in self._names}
         if code := self._step("services", lambda: steps.services_ready(ports)):
             return code
         if self.embedded and (code := self._step("gateway", lambda: gateway_setup.available(control))):
@@ -281,7 +293,7 @@ class Installer:
             self._supervisor.add_service(member.name, Rank.API, "services.member_sim.__main__", environment)
 
     def _services(self) -> None:
-        for name in SERVICES:
+        for name in self._names:
             environment = {**surroundings.known_to(name, self._inherited), **self._environment()}
             environment["FLEETLOG_INSTANCE"] = f"{name}-0"
             environment["FLEETLOG_HTTP_PORT"] = str(self.installation.port(name))

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from schemas import topology
 from services._kit.kube import ApiError, KubeClient
 from services.cli import joining, surroundings
 from services.cli.joining import MemberAccess, access_of_kubeconfig, member_identity
-from services.cli.up import Options, Refused, prepare
+from services.cli.up import Options, Refused, prepare, services_of
 
 OWN = MemberAccess(endpoint="https://m1.example", token="own")
 WITHOUT = MemberAccess(endpoint="https://m1.example")
@@ -94,3 +95,16 @@ def test_what_is_simulated_is_not_replaced_by_a_real_cluster(tmp_path: Path, ask
     prepare(Options(directory=tmp_path))
     with pytest.raises(Refused, match="use another --dir"):
         prepare(Options(directory=tmp_path, **asked))
+
+
+def test_the_descheduler_runs_where_it_was_asked_for_and_later_starts_keep_the_choice(tmp_path: Path) -> None:
+    def runs(choice: bool | None) -> bool:
+        _, installation, _ = prepare(Options(directory=tmp_path, descheduler=choice))
+        return "descheduler" in services_of(installation)
+
+    assert [runs(choice) for choice in (None, True, None, False, None)] == [False, True, True, False, False]
+
+
+def test_every_service_of_the_topology_is_started_here(tmp_path: Path) -> None:
+    _, installation, _ = prepare(Options(directory=tmp_path, descheduler=True))
+    assert set(services_of(installation)) == set(topology.SERVICES)
