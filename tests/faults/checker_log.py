@@ -227,7 +227,7 @@ def difference(first: Any, second: Any, where: str) -> str:
 
 def _facts(ledger: Ledger) -> dict[str, tuple[object, ...]]:
     return {
-        str(key): (one.uid, one.needs, one.placed_uid, one.placed_at, dict(one.targets), one.shown_uid, dict(one.shown))
+        str(key): (one.uid, one.needs, one.placed_uid, one.placed_at, one.targets, one.shown_uid, dict(one.shown))
         for key, one in ledger._objects.items()
     }
 
