@@ -13,6 +13,7 @@ from schemas.events.placement import PlacementDecided, TargetCluster
 from schemas.events.rollup import ClusterStatusItem
 from services._rules.descheduling import Share, descheduled_words, follows_room, joined, shares, taken_back
 from services._rules.effective import effective, standing
+from services._rules.end_of_life import Facet, Remains, closes, purges_of, unfinished
 from tests.support.facts import KEY, binding, placement
 
 
@@ -144,3 +145,11 @@ def test_a_descheduling_never_adds_replicas_or_clusters() -> None:
 def test_objects_without_replicas_are_left_as_they_are() -> None:
     decided = PlacementDecided(key=KEY, uid="u1", clusters=(TargetCluster("m1"),))
     assert counts(standing(decided, None, 0, lowering(9, m1=0), 9)) == {"m1": None}
+
+
+def test_it_does_not_keep_an_object_on_the_log_and_goes_before_the_placement_it_speaks_of() -> None:
+    remains = Remains(
+        facets={"placement": Facet(9, 0.0, True), "descheduling": Facet(10, 0.0, closes(lowering(9, m1=0)))}
+    )
+    assert unfinished(remains, (), 10) == ""
+    assert [purge.subject.partition(".")[0] for purge in purges_of(KEY, remains)] == ["descheduling", "placement"]
