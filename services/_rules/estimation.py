@@ -17,7 +17,10 @@ from services._rules.quantity import NANO, Quantity, QuantityError
 Manifest: TypeAlias = dict[str, Any]
 ModelNodes: TypeAlias = tuple[int, dict[str, int], int]
 
+MAX_REPLICAS: Final = 2**31 - 1
 PODS_PER_MODEL_NODE: Final = 110
+# Nodes of one grade on which sets are placed one by one; no cluster has that many, whatever its status says.
+_MOST_MODEL_NODES: Final = 1 << 13
 _MILLI: Final = 10**6
 _MEMO_SIZE: Final = 256
 
@@ -71,7 +74,11 @@ NO_DEMAND: Final = Demand((), (), ())
 
 def demand_of(requests: Mapping[str, Any] | None) -> Demand:
     """Demand of a resource list; raises quantity.QuantityError."""
-    return _demand(tuple(sorted((requests or {}).items())))
+    try:
+        return _demand(tuple(sorted((requests or {}).items())))
+    except (TypeError, AttributeError):
+        # Lists and objects cannot be kept in memory under their value; that is what is wrong with them.
+        raise QuantityError(f"{requests!r:.200} is not a list of resources: write a quantity for each name") from None
 
 
 @lru_cache(maxsize=8192)
@@ -88,11 +95,16 @@ def _demand(requests: tuple[tuple[str, Any], ...]) -> Demand:
 
 
 def component_of(manifest: Mapping[str, Any]) -> Component:
-    """Read one entry of `spec.components`; raises quantity.QuantityError."""
+    """Read one entry of `spec.components`; raises quantity.QuantityError, or ValueError naming the field."""
+    name, replicas = manifest.get("name", ""), manifest.get("replicas") or 0
     requirements = manifest.get("replicaRequirements")
+    if not isinstance(replicas, int) or not 0 <= replicas <= MAX_REPLICAS:
+        raise ValueError(f"component {name!r}: replicas is {replicas!r:.64}, not a count from 0 to {MAX_REPLICAS}")
+    if requirements is not None and not isinstance(requirements, dict):
+        raise ValueError(f"component {name!r}: replicaRequirements is {requirements!r:.64}, not an object")
     return Component(
-        name=manifest.get("name", ""),
-        replicas=int(manifest.get("replicas") or 0),
+        name=name,
+        replicas=replicas,
         demand=demand_of(requirements.get("resourceRequest")) if requirements is not None else None,
         claim=(requirements or {}).get("nodeClaim"),
         priority_class=(requirements or {}).get("priorityClassName") or "",
@@ -102,7 +114,7 @@ def component_of(manifest: Mapping[str, Any]) -> Component:
 def capacity_of(cluster: Mapping[str, Any]) -> Capacity:
     """Room of a Cluster manifest; amounts that cannot be read count as absent."""
     summary = (cluster.get("status") or {}).get("resourceSummary")
-    if summary is None:
+    if not isinstance(summary, dict):
         return Capacity(False, 0, {}, None, {})
     allocatable = _amounts(summary.get("allocatable"))
     taken = [_amounts(summary.get("allocated")), _amounts(summary.get("allocating"))]
@@ -118,9 +130,9 @@ def capacity_of(cluster: Mapping[str, Any]) -> Capacity:
     return Capacity(True, pods, free, models, {})
 
 
-def _amounts(resources: Mapping[str, Any] | None) -> dict[str, Quantity]:
+def _amounts(resources: Any) -> dict[str, Quantity]:
     found = {}
-    for name, text in (resources or {}).items():
+    for name, text in resources.items() if isinstance(resources, dict) else ():
         try:
             found[name] = quantity.parse(text)
         except QuantityError:
@@ -134,6 +146,16 @@ def _model_nodes(
     """Nodes per grade known to both sides, by grade; None when models cannot be used."""
     if not models or not counts:
         return None
+    try:
+        return _counted_nodes(models, counts)
+    except (ValueError, TypeError, AttributeError):
+        # Not what a member's status looks like: the summary has to do.
+        return None
+
+
+def _counted_nodes(
+    models: Sequence[Mapping[str, Any]], counts: Sequence[Mapping[str, Any]]
+) -> tuple[ModelNodes, ...] | None:
     by_grade: dict[int, int] = {}
     for item in counts:
         count = int(item.get("count") or 0)
@@ -204,7 +226,7 @@ def _fit_models(models: Sequence[ModelNodes], demand: Demand, assumed: Sequence[
 
 
 def _model_rooms(models: Sequence[ModelNodes], assumed: Sequence[Assumed]) -> list[Room]:
-    rooms = [Room(dict(amounts), pods) for count, amounts, pods in models for _ in range(count)]
+    rooms = [Room(dict(amounts), pods) for count, amounts, pods in models for _ in range(min(count, _MOST_MODEL_NODES))]
     for workload in assumed:
         place_set(rooms, [(item.replicas, _on_node(item)) for item in workload.components])
     return rooms

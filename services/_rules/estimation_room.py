@@ -51,20 +51,28 @@ Eligible: TypeAlias = Callable[[int, int], bool]
 
 
 def place_set(
-    rooms: Sequence[Room], components: Sequence[tuple[int, NodeDemand]], eligible: Eligible | None = None
+    rooms: Sequence[Room],
+    components: Sequence[tuple[int, NodeDemand]],
+    eligible: Eligible | None = None,
+    first: list[int] | None = None,
 ) -> bool:
-    """Place one complete set, each component on the first nodes with room; what was placed stays on failure."""
+    """Place one complete set, each component on the first nodes with room; what was placed stays on failure.
+
+    `first` remembers between sets, for each component, the first node that still had room for it: room only shrinks.
+    """
+    first = [0] * len(components) if first is None else first
     for index, (replicas, demand) in enumerate(components):
-        left = replicas
-        for number, room in enumerate(rooms):
-            if left <= 0:
-                break
-            if eligible is not None and not eligible(index, number):
-                continue
-            count = min(left, room.fits(demand))
+        left, number = replicas, first[index]
+        while left > 0 and number < len(rooms):
+            may = eligible is None or eligible(index, number)
+            fitting = rooms[number].fits(demand) if may else 0
+            count = min(left, fitting)
             if count:
-                room.take(demand, count)
+                rooms[number].take(demand, count)
                 left -= count
+            # Either nothing is left to place, or this node has no more room for it.
+            number += left > 0
+        first[index] = number
         if left > 0:
             return False
     return True
@@ -79,7 +87,7 @@ def count_sets(
     """How many complete sets can be placed one after another, at most `limit`; uses up the rooms."""
     if not any(replicas > 0 for replicas, _ in components):
         return limit
-    count = 0
-    while count < limit and place_set(rooms, components, eligible):
+    count, first = 0, [0] * len(components)
+    while count < limit and place_set(rooms, components, eligible, first):
         count += 1
     return count

@@ -1,14 +1,14 @@
 """Reads Cluster manifests and binding specs into the views of the algorithm; the only place that knows their JSON."""
 
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from services._rules import estimation
 from services._rules.division import TargetCluster
-from services._rules.scheduling.model import BindingView, ClusterView
+from services._rules.scheduling.model import MAX_REPLICAS, BindingView, ClusterView
 from services._rules.scheduling.placement import compile_placement
 from services._rules.taints import REPELLING, Taint
 
@@ -43,8 +43,8 @@ class _ClusterStatus(Struct, rename="camel"):
 
 class _Cluster(Struct):
     metadata: _ClusterMeta
-    spec: _ClusterSpec = msgspec.field(default_factory=_ClusterSpec)
-    status: _ClusterStatus = msgspec.field(default_factory=_ClusterStatus)
+    spec: _ClusterSpec | None = None
+    status: _ClusterStatus | None = None
 
 
 class _Reference(Struct, rename="camel"):
@@ -55,9 +55,12 @@ class _Reference(Struct, rename="camel"):
     uid: str = ""
 
 
+_Count: TypeAlias = Annotated[int, Meta(ge=-MAX_REPLICAS - 1, le=MAX_REPLICAS)]
+
+
 class _Target(Struct):
     name: str
-    replicas: int | None = None
+    replicas: _Count | None = None
 
 
 class _Eviction(Struct, rename="camel"):
@@ -70,7 +73,7 @@ class _Requirements(Struct, rename="camel"):
 
 class _Spec(Struct, rename="camel"):
     resource: _Reference = msgspec.field(default_factory=_Reference)
-    replicas: int | None = None
+    replicas: _Count | None = None
     replica_requirements: _Requirements | None = None
     components: list[dict[str, Any]] | None = None
     placement: dict[str, Any] | None = None
@@ -82,7 +85,7 @@ class _Spec(Struct, rename="camel"):
 def cluster_view(manifest: Manifest) -> ClusterView:
     """View of a Cluster manifest; raises msgspec.ValidationError naming the field."""
     cluster = msgspec.convert(manifest, _Cluster)
-    spec = cluster.spec
+    spec, status = cluster.spec or _ClusterSpec(), cluster.status or _ClusterStatus()
     return ClusterView(
         name=cluster.metadata.name,
         labels=cluster.metadata.labels or {},
@@ -91,9 +94,7 @@ def cluster_view(manifest: Manifest) -> ClusterView:
         zones=spec.zones or (),
         taints=tuple(taint for taint in spec.taints or () if taint.effect in REPELLING),
         apis=frozenset(
-            (group.group_version, item.kind)
-            for group in cluster.status.api_enablements or ()
-            for item in group.resources or ()
+            (group.group_version, item.kind) for group in status.api_enablements or () for item in group.resources or ()
         ),
         deleting=cluster.metadata.deletion_timestamp is not None,
         capacity=estimation.capacity_of(manifest),
