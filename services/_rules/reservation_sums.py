@@ -46,7 +46,8 @@ class Sums:
         self.version = 0
         """Number of the last change, given by whoever keeps the sums."""
         self._exact: dict[Want, int] = {}
-        self._coarse: dict[Want, int] = {}
+        self._coarse: dict[Want, int] | None = None
+        """Only while there are more kinds than are told apart."""
         self._amounts: dict[str, int] = {}
         self._coarse_amounts: dict[str, int] = {}
         self._pods = 0
@@ -57,7 +58,7 @@ class Sums:
     @property
     def totals(self) -> Mapping[Want, int]:
         """Pods by kind."""
-        return self._exact if len(self._exact) <= KINDS else self._coarse
+        return self._exact if self._coarse is None else self._coarse
 
     def taken_off(self, capacity: Capacity) -> Capacity:
         """A capacity without what was given: what `less_taken` of the totals comes to, for the price of a few sums."""
@@ -65,7 +66,7 @@ class Sums:
             return capacity
         if capacity.models is not None:
             return less_taken(capacity, self.totals)
-        amounts = self._amounts if len(self._exact) <= KINDS else self._coarse_amounts
+        amounts = self._amounts if self._coarse is None else self._coarse_amounts
         free = {
             name: Quantity(amount.nano - taken, amount.format) if (taken := amounts.get(name)) else amount
             for name, amount in capacity.free.items()
@@ -75,12 +76,24 @@ class Sums:
     def add(self, needs: Needs, units: int) -> None:
         """Count so many units of some needs more (or less)."""
         for want, pods in needs:
-            count, coarse = units * pods, coarser(want)
+            count = units * pods
             self._pods += count
             _count(self._exact, want, count)
-            _count(self._coarse, coarse, count)
             _sum_up(self._amounts, want, count)
-            _sum_up(self._coarse_amounts, coarse, count)
+            if len(self._exact) <= KINDS:
+                self._coarse = None
+            elif self._coarse is None:
+                self._coarse, self._coarse_amounts = {}, {}
+                for each, total in self._exact.items():
+                    self._count_coarse(each, total)
+            else:
+                self._count_coarse(want, count)
+
+    def _count_coarse(self, want: Want, pods: int) -> None:
+        coarse = coarser(want)
+        if self._coarse is not None:
+            _count(self._coarse, coarse, pods)
+            _sum_up(self._coarse_amounts, coarse, pods)
 
     def give(self, key: Hashable, needs: Needs, units: int, position: int | None) -> None:
         """Note what was given at a position of the log; None: it is promised to the object of a key."""

@@ -110,7 +110,10 @@ class Ledger:
                 return
             found = self._objects[key] = _Object()
         # Of what is not asked for a fresh start knows nothing either.
-        found.uid, found.needs = uid if needs else "", needs
+        uid = uid if needs else ""
+        if needs and (found.uid, found.needs) == (uid, needs):
+            return
+        found.uid, found.needs = uid, needs
         self._recount(key, found, seq)
         self._drop_blank(key, found)
 
@@ -119,10 +122,13 @@ class Ledger:
         found = self._objects.get(key)
         if found is None:
             found = self._objects[key] = _Object()
+        clusters = tuple(targets)
+        as_promised = found.promised == clusters and found.placed_at == at and uid == found.uid and not found.expired
         self._end_promise(key, found, seq)
         found.placed_uid, found.placed_at, found.expired = uid, at, False
-        found.targets = tuple(targets)
-        return self._recount(key, found, seq)
+        found.targets = clusters
+        # What was promised is held already.
+        return False if as_promised else self._recount(key, found, seq)
 
     def promise(self, key: ObjectKey, targets: Iterable[TargetCluster], at: float) -> None:
         """A placement was decided and is on its way to the log."""

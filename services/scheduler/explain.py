@@ -68,7 +68,15 @@ def _explain(considered: Considered) -> Explanation:
         term = attempt.failures[0][1]
     answers = [{item.cluster: item.replicas for item in considered.estimates}] if considered.estimates else []
     run = Status(term, status.last_scheduled_time)
-    return explain_run(considered.clusters, considered.view, run, answers, considered.options, considered.peers)
+    return explain_run(
+        considered.clusters,
+        considered.view,
+        run,
+        answers,
+        considered.options,
+        considered.peers,
+        decision=attempt.decision,
+    )
 
 
 def _refusals(found: Explanation) -> list[tuple[str, str, list[str]]]:

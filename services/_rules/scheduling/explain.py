@@ -98,9 +98,11 @@ def explain(
     options: Options = _DEFAULTS,
     peers: Peers | None = None,
     assumed: Mapping[str, Sequence[Assumed]] | None = None,
+    decision: Decision | None = None,
 ) -> Explanation:
-    """Explain what `schedule` decides for the same arguments."""
-    decision = schedule(index, binding, status, estimates, options, peers, assumed)
+    """Explain what `schedule` decides for the same arguments; `decision` is that, where it is known already."""
+    if decision is None:
+        decision = schedule(index, binding, status, estimates, options, peers, assumed)
     observed = status.observed_affinity
     estimator = Estimator(binding, options, estimates, assumed)
     refused: Mapping[str, tuple[str, tuple[str, ...]]] = {}

@@ -162,8 +162,13 @@ def diagnosis(
     Plugins of others are asked last; raises Failure where one does not answer.
     """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    admitted: frozenset[str] = _NONE
+    if peers is None and not plugins.outside and not leaving(binding, plugins):
+        # Nothing of the binding's own keeps it off a cluster: what the remembered table lets pass need not be asked.
+        table = filter_table(index, binding, status.observed_affinity, plugins)
+        admitted = frozenset(cluster.name for cluster in table.passed)
     for cluster in index.clusters:
-        if cluster.deleting:
+        if cluster.deleting or cluster.name in admitted:
             continue
         if refused := refusal(cluster, binding, status.observed_affinity, peers, plugins):
             found[cluster.name] = refused[0], (refused[1],)

@@ -102,9 +102,11 @@ class ClusterIndex:
         if generation == self._generation:
             return cast("Value", value)
         changed = memory.since(generation, self._generation) if 0 <= generation < self._generation else None
-        value = make() if changed is None else carry_over(cast("Value", value), changed)
-        memory.keep(key, self._generation, value, len(self.clusters))
-        return value
+        found = make() if changed is None else carry_over(cast("Value", value), changed)
+        # Who looks back at an earlier generation must not take from the present one what it remembers.
+        if generation < self._generation:
+            memory.keep(key, self._generation, found, len(self.clusters))
+        return found
 
     def _next(
         self, clusters: tuple[ClusterView, ...], by_name: dict[str, ClusterView], *changed: str
