@@ -1,7 +1,8 @@
 """Decides which clusters run an object, and how many replicas each.
 
-Consumes: binding, cluster, estimate and eviction facts, its own placements.
+Consumes: binding, cluster, estimate, eviction, descheduling and rollup facts, placements.
 Produces: `placement.<shard>.<key>` (PlacementDecided, PlacementFailed, PlacementReleased).
-Owns: the choice of clusters; the algorithm is in `services/_rules/scheduling/`, when it runs is in `decide.py`.
+Owns: the choice of clusters; the algorithm is in `services/_rules/scheduling/`, when it runs is in `decide.py`,
+who is looked at again when clusters change in `queue_watch.py`.
 Never: reads a cluster or the Kubernetes API, renders a manifest, or moves a settled workload without a trigger.
 """
