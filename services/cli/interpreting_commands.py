@@ -1,0 +1,67 @@
+"""The command of karmadactl that checks and tries interpreter scripts: interpret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="""Examples:
+
+\b
+karmadactl interpret -f widgets.yaml --check
+karmadactl interpret -f widgets.yaml --operation InterpretReplica --observed-file widget.yaml
+karmadactl interpret -f widgets.yaml --operation ReviseReplica --observed-file widget.yaml --desired-replica 3
+karmadactl interpret -f widgets.yaml --operation Retain --desired-file widget.yaml --observed-file observed.yaml
+karmadactl interpret -f widgets.yaml --operation AggregateStatus --desired-file widget.yaml --status-file items.yaml
+"""
+)
+def interpret(
+    filename: Annotated[
+        list[Path],
+        typer.Option("--filename", "-f", help="Files or directories with customizations."),
+    ],
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Read directories in directories, too.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Say which scripts compile.")] = False,
+    operation: Annotated[str, typer.Option("--operation", help="Operation to carry out, in any case.")] = "",
+    desired_file: Annotated[
+        Path | None, typer.Option("--desired-file", help="File with the object as it is wanted.")
+    ] = None,
+    observed_file: Annotated[
+        Path | None, typer.Option("--observed-file", help="File with the object as a member has it.")
+    ] = None,
+    status_file: Annotated[
+        Path | None, typer.Option("--status-file", help="File with what members report, one document each.")
+    ] = None,
+    desired_replica: Annotated[
+        int | None, typer.Option("--desired-replica", help="Replicas to set, for ReviseReplica.")
+    ] = None,
+    output: Annotated[str, typer.Option("--output", "-o", help="yaml or json.")] = "yaml",
+) -> None:
+    """Check interpreter scripts, or carry out one operation with them; no cluster is contacted."""
+    from services._kit.logs import configure
+    from services.cli import interpreting as work
+    from services.cli.running import Failed, run
+
+    async def interpreted() -> int:
+        found = work.customizations_in(work.files_in(filename, recursive))
+        if check:
+            text, sound = work.check(found)
+            print(text)
+            return 0 if sound else 1
+        if output not in work.WRITERS:
+            raise Failed(f"--output {output!r} is none of {', '.join(work.WRITERS)}")
+        chosen = work.operation_named(operation)
+        inputs = work.Inputs(desired_file, observed_file, status_file, desired_replica)
+        manifests = [manifest for _, manifest in found]
+        print(await work.execute(manifests, chosen, work.arguments(chosen, inputs), output), end="")
+        return 0
+
+    # A script that had to be stopped is told as the operation's error; the pool's warning would say it twice.
+    configure("karmadactl", "cli", "error")
+    run(interpreted())

@@ -1,0 +1,117 @@
+"""`karmadactl interpret` checks scripts and carries out operations with files, without any cluster."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from services.cli import interpreting
+from services.cli.interpreting import Inputs
+from services.cli.running import Failed
+
+CUSTOMIZATION = """
+apiVersion: config.karmada.io/v1alpha1
+kind: ResourceInterpreterCustomization
+metadata: {name: %s}
+spec:
+  target: {apiVersion: example.io/v1, kind: Widget}
+  customizations:
+    replicaResource:
+      luaScript: function GetReplicas(obj) return obj.spec.replicas, {resourceRequest = {cpu = "0.5"}} end
+    statusAggregation:
+      luaScript: "function AggregateStatus(obj, items) obj.status = {n = #items} return obj end"
+    retention:
+      luaScript: function Retain(desired, observed) error("cannot") end
+    dependencyInterpretation:
+      luaScript: function GetDependencies(obj) return {{apiVersion = "v1", kind = "Secret", name = "%s"}} end
+"""
+
+
+@pytest.fixture
+def widget(tmp_path: Path) -> Path:
+    path = tmp_path / "widget.yaml"
+    path.write_text("apiVersion: example.io/v1\nkind: Widget\nmetadata: {name: w}\nspec: {replicas: 4}\n")
+    return path
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    directory = tmp_path / "scripts"
+    directory.mkdir()
+    (directory / "b.yaml").write_text(CUSTOMIZATION % ("b", "second"))
+    (directory / "a.yaml").write_text(CUSTOMIZATION % ("a", "first"))
+    (directory / "readme.txt").write_text("none of ours")
+    return directory
+
+
+async def execute(scripts: Path, operation: str, inputs: Inputs, output: str = "yaml") -> str:
+    found = [manifest for _, manifest in interpreting.customizations_in(interpreting.files_in([scripts], False))]
+    chosen = interpreting.operation_named(operation)
+    return await interpreting.execute(found, chosen, interpreting.arguments(chosen, inputs), output)
+
+
+async def test_replicas_and_requirements_are_two_results(scripts: Path, widget: Path) -> None:
+    assert await execute(scripts, "interpretreplica", Inputs(observed=widget)) == dedent(
+        """\
+        ---
+        # [1/2] replica:
+        4
+        ---
+        # [2/2] requires:
+        resourceRequest:
+          cpu: 500m
+        """
+    )
+
+
+async def test_status_items_are_documents_and_json_is_offered(scripts: Path, widget: Path, tmp_path: Path) -> None:
+    items = tmp_path / "items.yaml"
+    items.write_text("clusterName: m1\n---\nclusterName: m2\n")
+    text = await execute(scripts, "AggregateStatus", Inputs(desired=widget, status=items), "json")
+    assert text.startswith("---\n# [1/1] aggregatedStatus:\n{\n")
+    assert '"n": 2' in text
+
+
+async def test_dependencies_of_all_customizations_are_united(scripts: Path, widget: Path) -> None:
+    text = await execute(scripts, "InterpretDependency", Inputs(desired=widget))
+    assert [line for line in text.splitlines() if "name:" in line] == ["  name: first", "  name: second"]
+
+
+async def test_an_error_of_a_script_is_told_on_standard_error(
+    scripts: Path, widget: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await execute(scripts, "Retain", Inputs(desired=widget, observed=widget)) == ""
+    assert "Retain: script:1: cannot" in capsys.readouterr().err
+
+
+async def test_what_is_missing_is_named(scripts: Path, widget: Path, tmp_path: Path) -> None:
+    for operation, inputs, said in (
+        ("Retain", Inputs(desired=widget), "--observed-file"),
+        ("AggregateStatus", Inputs(desired=widget), "--status-file"),
+        ("ReviseReplica", Inputs(observed=widget), "--desired-replica"),
+        (
+            "InterpretHealth",
+            Inputs(observed=widget),
+            "defines InterpretHealth for example.io/v1",
+        ),
+        ("Prune", Inputs(), "'Prune' is none of Retain, "),
+        ("InterpretReplica", Inputs(observed=tmp_path / "none.yaml"), "cannot be read"),
+    ):
+        with pytest.raises(Failed) as refused:
+            await execute(scripts, operation, inputs)
+        assert said in str(refused.value)
+    with pytest.raises(Failed, match="holds a Widget"):
+        interpreting.customizations_in([widget])
+
+
+def test_a_check_lists_every_rule(scripts: Path) -> None:
+    broken = scripts / "a.yaml"
+    broken.write_text(broken.read_text().replace("Retain(desired, observed)", "Retain(desired"))
+    text, sound = interpreting.check(interpreting.customizations_in([broken]))
+    assert not sound
+    assert text.splitlines()[:4] == ["-" * 35, f"SOURCE: {broken}", "TARGET: example.io/v1 Widget", "RULERS:"]
+    verdicts = {line.split(":")[0].strip(): line.split(":", 1)[1].strip() for line in text.splitlines()[4:]}
+    assert verdicts["InterpretReplica"] == "PASS"
+    assert verdicts["InterpretHealth"] == "UNSET"
+    assert verdicts["Retain"].startswith("ERROR: line 1: ")
+    assert interpreting.check(interpreting.customizations_in([scripts / "b.yaml"]))[1]
