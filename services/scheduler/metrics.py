@@ -61,12 +61,16 @@ def register(
     """
     reads = metrics.reads
 
-    def placed(kind: type[PlacementDecided | PlacementFailed]) -> int:
-        return sum(1 for scheduled in state.objects.values() if isinstance(scheduled.placed, kind))
+    def placed() -> int:
+        return sum(1 for scheduled in state.objects.values() if isinstance(scheduled.placed, PlacementDecided))
+
+    def failed() -> int:
+        # Counted all along: a look at every object at each scrape would hold up decisions.
+        return len(state.watch.failed)
 
     reads.gauge("scheduler_clusters", "Clusters known", lambda: len(state.clusters.by_name))
-    reads.gauge("scheduler_bindings", "Objects by outcome", lambda: placed(PlacementDecided), outcome="placed")
-    reads.gauge("scheduler_bindings", "", lambda: placed(PlacementFailed), outcome="failed")
+    reads.gauge("scheduler_bindings", "Objects by outcome", placed, outcome="placed")
+    reads.gauge("scheduler_bindings", "", failed, outcome="failed")
     about = "Decisions by room, by whether the estimator answered in time"
     reads.counter("scheduler_estimates", about, lambda: decisions.estimated, answer="used")
     reads.counter("scheduler_estimates", "", lambda: decisions.missed, answer="missed")
@@ -77,7 +81,7 @@ def register(
         lambda: [
             (("active",), waiting()),
             (("backoff",), backing_off()),
-            (("unschedulable",), placed(PlacementFailed)),
+            (("unschedulable",), failed()),
         ],
     )
     reads.table(

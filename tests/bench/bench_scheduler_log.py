@@ -97,9 +97,11 @@ async def scale(ground: Ground, clusters: int, standing: int) -> None:
 async def _change(ground: Ground, what: str, fact: Known, about: dict[str, int]) -> None:
     """Append one change of a cluster and follow what it sets off."""
     decisions, used, position = ground.metric("fleetlog_decisions_total"), ground.cpu(), await ground.position()
+    await _settled(ground)
     begun = time.perf_counter()
     async with Stalls(ground) as stalls:
         await ground.append([fact])
+        # Its heartbeats and its answers are what a standby and a probe judge it by.
         ended = await _settled(ground)
     looked = ground.metric("fleetlog_decisions_total") - decisions
     found = {**about, "looked_at": round(looked), "appended": await ground.position() - position - 1}
@@ -109,15 +111,22 @@ async def _change(ground: Ground, what: str, fact: Known, about: dict[str, int])
 
 
 async def _settled(ground: Ground) -> float:
-    """Wait until the scheduler has used no processor time to speak of for a second; when that second began."""
-    since, used = time.perf_counter(), ground.cpu()
-    while time.perf_counter() - since < QUIET:
-        await asyncio.sleep(0.05)
-        now = ground.cpu()
-        # Heartbeats and the questions of this measure cost a little, too.
-        if now - used > 0.3 * (time.perf_counter() - since) + 0.03:
-            since, used = time.perf_counter(), now
-    return since
+    """Wait until the scheduler used no processor time to speak of for a second and owes nothing; when that began."""
+    while True:
+        since, used = time.perf_counter(), ground.cpu()
+        while time.perf_counter() - since < QUIET:
+            await asyncio.sleep(0.05)
+            now = ground.cpu()
+            # Heartbeats and the questions of this measure cost a little, too.
+            if now - used > 0.3 * (time.perf_counter() - since) + 0.03:
+                since, used = time.perf_counter(), now
+        if not await asyncio.to_thread(_owes, ground):
+            return since
+
+
+def _owes(ground: Ground) -> bool:
+    """Whether anything waits to be folded, decided or stored."""
+    return any(ground.metric(f"fleetlog_{name}") for name in ("dirty_keys", "in_flight_keys", "log_lag"))
 
 
 async def _rest(ground: Ground) -> None:
