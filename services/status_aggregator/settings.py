@@ -10,7 +10,7 @@ class AggregatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fie
 
     control_kubeconfig: str
     concurrent_writes: int = 16
-    rollup_gather: float = 0.008
+    rollup_gather: float = 0.03
     """How long in seconds a report waits for those of other members, to be summed with them."""
     rollup_settle: float = 0.06
     """How long in seconds a report waits while another copy was not reported on or not looked at by its cluster."""
