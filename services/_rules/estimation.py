@@ -94,14 +94,21 @@ def _demand(requests: tuple[tuple[str, Any], ...]) -> Demand:
     return Demand(parsed, counted, tuple((name, units) for name, _, units in counted if is_node_resource(name)))
 
 
-def component_of(manifest: Mapping[str, Any]) -> Component:
-    """Read one entry of `spec.components`; raises quantity.QuantityError, or ValueError naming the field."""
+def component_of(manifest: Any) -> Component:
+    """Read one entry of `spec.components`; raises quantity.QuantityError, ValueError or TypeError naming the field."""
+    if not isinstance(manifest, dict):
+        raise TypeError(f"components: {manifest!r:.64} is not an object")
     name, replicas = manifest.get("name", ""), manifest.get("replicas") or 0
     requirements = manifest.get("replicaRequirements")
     if not isinstance(replicas, int) or not 0 <= replicas <= MAX_REPLICAS:
         raise ValueError(f"component {name!r}: replicas is {replicas!r:.64}, not a count from 0 to {MAX_REPLICAS}")
     if requirements is not None and not isinstance(requirements, dict):
         raise ValueError(f"component {name!r}: replicaRequirements is {requirements!r:.64}, not an object")
+    asked = (requirements or {}).get("resourceRequest")
+    for resource, amount in asked.items() if isinstance(asked, dict) else ():
+        if isinstance(amount, bool):
+            # In memory it would be taken for a 1 or a 0 that was read before.
+            raise QuantityError(f"component {name!r}: {resource} is {amount}, not a quantity")
     return Component(
         name=name,
         replicas=replicas,

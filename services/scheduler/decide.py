@@ -214,7 +214,8 @@ def _outcome(
     anew: bool,
 ) -> PlacementEvent | None:
     placement = Raw(msgspec.json.encode(spec.get("placement") or {}))
-    replicas = int(spec.get("replicas") or 0)
+    asked = spec.get("replicas")
+    replicas = asked if isinstance(asked, int) else 0
     decision = attempt.decision
     if decision.error is None:
         wanted = _targets(decision, counts=binding.workload)

@@ -68,7 +68,7 @@ class _Eviction(Struct, rename="camel"):
 
 
 class _Requirements(Struct, rename="camel"):
-    resource_request: dict[str, Any] | None = None
+    resource_request: dict[str, str | int | float | None] | None = None
 
 
 class _Spec(Struct, rename="camel"):
