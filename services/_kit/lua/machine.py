@@ -105,8 +105,8 @@ class LuaMachine:
         if type(value) is not dict and type(value) is not list:
             return _bytes(value) if type(value) is str else value
         data = encode(value)
-        if not data.isascii():
-            value = decode(data.decode("latin-1").encode())
+        # Read anew: an object that stands in two places would become one table in two places.
+        value = decode(data if data.isascii() else data.decode("latin-1").encode())
         if b"null" in data:
             value = _without_nulls(value)
         return self._lua.table_from(value, recursive=True)
