@@ -34,6 +34,8 @@ from tests.natsserver import ProcessServer, find_binary, free_port
 
 POLICY: Final = PolicyRef(PolicyKey("PropagationPolicy", "default", "bench"), "bench", 1)
 POLICIES: Final = tuple(PLACEMENTS.values())
+DUPLICATED: Final = PLACEMENTS["duplicated"]
+THREE: Final = ({"spreadByField": "cluster", "minGroups": 1, "maxGroups": 3},)
 PATIENCE: Final = 600.0
 _LOOK: Final = 0.01
 
@@ -52,8 +54,11 @@ def cluster_fact(number: int, rng: random.Random, **labels: str) -> ClusterChang
     return ClusterChanged(name=made["metadata"]["name"], uid=f"uid-{number}", manifest=Raw(msgspec.json.encode(made)))
 
 
-def binding_fact(number: int, replicas: int, generation: int = 1) -> BindingRequested:
-    """A Deployment's binding with one of six placements and one of twenty requests, as the detector writes it."""
+def binding_fact(number: int, replicas: int, generation: int = 1, *, few: bool = False) -> BindingRequested:
+    """A Deployment's binding with one of six placements and one of twenty requests, as the detector writes it.
+
+    With `few` what is duplicated goes to three clusters instead of all.
+    """
     key = key_of(number)
     uid = f"{number:08x}-3b5c-4e0e-9d2f-{number * 7919 % 2**48:012x}"
     spec = {
@@ -66,7 +71,7 @@ def binding_fact(number: int, replicas: int, generation: int = 1) -> BindingRequ
         },
         "replicas": replicas,
         "replicaRequirements": {"resourceRequest": {"cpu": f"{50 + number % 20 * 10}m", "memory": "128Mi"}},
-        "placement": _placement(number),
+        "placement": _placement(number, few),
         "schedulerName": "default-scheduler",
         "conflictResolution": "Abort",
     }
@@ -84,14 +89,16 @@ def binding_fact(number: int, replicas: int, generation: int = 1) -> BindingRequ
 
 
 def placement_fact(number: int, replicas: int, names: list[str], rng: random.Random) -> PlacementDecided:
-    """A placement of that binding in three clusters, as if a scheduler had decided it."""
+    """A placement of that binding (with `few`) in three clusters, as if a scheduler had decided it."""
     chosen = sorted(rng.sample(names, 3))
     shares = [replicas // 3, replicas // 3, replicas - 2 * (replicas // 3)]
+    if POLICIES[number % len(POLICIES)] is DUPLICATED:
+        shares = [replicas] * 3
     return PlacementDecided(
         key=key_of(number),
         uid=binding_fact(number, replicas).uid,
         clusters=tuple(TargetCluster(name, share) for name, share in zip(chosen, shares, strict=True)),
-        placement=Raw(msgspec.json.encode(_placement(number))),
+        placement=Raw(msgspec.json.encode(_placement(number, few=True))),
         replicas=replicas,
         trigger="the placement changed",
         scheduled_at=1.8e9,
@@ -99,9 +106,11 @@ def placement_fact(number: int, replicas: int, names: list[str], rng: random.Ran
     )
 
 
-def _placement(number: int) -> dict[str, Any]:
+def _placement(number: int, few: bool) -> dict[str, Any]:
     anywhere = {"labelSelector": {"matchExpressions": [{"key": "env", "operator": "Exists"}]}}
-    return {"clusterAffinity": anywhere, **POLICIES[number % len(POLICIES)]}
+    chosen = POLICIES[number % len(POLICIES)]
+    limits = {"spreadConstraints": THREE} if few and chosen is DUPLICATED else {}
+    return {"clusterAffinity": anywhere, **chosen, **limits}
 
 
 class Ground:

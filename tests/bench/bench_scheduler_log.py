@@ -72,7 +72,7 @@ async def scale(ground: Ground, clusters: int, standing: int) -> None:
     def facts() -> Iterator[Known]:
         for number in range(standing):
             replicas = rng.randint(3, 60)
-            yield binding_fact(number, replicas)
+            yield binding_fact(number, replicas, few=True)
             yield placement_fact(number, replicas, names, rng)
 
     began = time.perf_counter()
@@ -89,9 +89,9 @@ async def scale(ground: Ground, clusters: int, standing: int) -> None:
     await _change(ground, "back", used, about)
     emit("scale_scheduler_pss_after", ground.memory(), "MiB", **about)
     position, begun = await ground.position(), time.perf_counter()
-    await ground.append([binding_fact(0, 61, 2)])
+    await ground.append([binding_fact(2, 61, 2)])
     ended = await ground.until(position + 2)
-    emit("scale_one_decision_ms", (ended - begun) * 1000, "ms", key=str(key_of(0)), **about)
+    emit("scale_one_decision_ms", (ended - begun) * 1000, "ms", key=str(key_of(2)), **about)
 
 
 async def _change(ground: Ground, what: str, fact: Known, about: dict[str, int]) -> None:
