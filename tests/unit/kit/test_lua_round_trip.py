@@ -13,9 +13,8 @@ JOINED = "function ReviseReplica(obj) obj.text = obj.text .. '' obj.number = obj
 MACHINE = LuaMachine()
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-SCALARS = (
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
-)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | NUMBERS | TEXTS
 OBJECTS = st.recursive(
     st.dictionaries(TEXTS, SCALARS | st.lists(SCALARS, min_size=1, max_size=4), max_size=4),
     lambda inner: st.dictionaries(TEXTS, SCALARS | inner, max_size=4),
