@@ -21,6 +21,7 @@ from services.agent.state import AgentState, take_answer
 log = structlog.get_logger("agent.greeting")
 
 QUIET_SECONDS: Final = 0.7
+LONGEST_RESTLESS_SECONDS: Final = 5.0
 
 
 class Greeter:
@@ -49,6 +50,7 @@ class Greeter:
         self._sample: Sample | None = None
         self._early = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._restless_since = 0.0
 
     async def for_consumer(self) -> HelloAnswer:
         """Ask for a consumer behind what was read; raises LogError or a msgspec error."""
@@ -60,9 +62,18 @@ class Greeter:
         return answer
 
     def something_changed(self) -> None:
-        """Say how the member is doing once it has been quiet for a moment."""
+        """Say how the member is doing once it has been quiet for a moment, or was restless for long.
+
+        A look lists all nodes and pods: in a rush it would take the member's time from what it is busy with.
+        """
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._due)
+            self._restless_since = now
+        else:
+            self._timer.cancel()
+        due = min(now + QUIET_SECONDS, self._restless_since + LONGEST_RESTLESS_SECONDS)
+        self._timer = loop.call_at(due, self._due)
 
     def _due(self) -> None:
         self._timer = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,14 @@ from services.agent.state import AgentState, NotOurs, load, save
 log = structlog.get_logger("agent.storage")
 
 PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 30.0
+_SHARE: Final = 20
 _FILE: Final = "works.json"
+
+
+def pause_after(seconds: float) -> float:
+    """How long to wait before the next save when the last one took so long: all of the state is written each time."""
+    return min(max(PAUSE, seconds * _SHARE), LONGEST_PAUSE)
 
 
 class Storage:
@@ -48,12 +56,16 @@ class Storage:
 
     async def run(self) -> None:
         """Write whenever something changed, at most once per pause; and a last time when cancelled."""
+        pause = PAUSE
         try:
             while True:
                 await self._changed.wait()
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(pause)
                 self._changed.clear()
+                began = time.thread_time()
                 await self._save()
+                # What other tasks did meanwhile counts as well: a busy agent saves more rarely.
+                pause = pause_after(time.thread_time() - began)
         finally:
             if self._changed.is_set():
                 self._write(save(self.state))
