@@ -85,9 +85,8 @@ class LuaPool:
         count, until = self._stopped.get(script, (0, 0.0))
         left = until - self._clock()
         if left > 0:
-            raise InterpretError(
-                f"the script was stopped {count} times and is not run for another {left:.0f} s; mend it"
-            )
+            often = "once" if count == 1 else f"{count} times"
+            raise InterpretError(f"the script was stopped {often} and is not run for another {left:.0f} s; mend it")
 
     async def _lane(self) -> None:
         worker: LuaProcess | None = None

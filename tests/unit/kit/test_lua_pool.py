@@ -40,7 +40,7 @@ async def test_an_endless_script_is_stopped_and_those_behind_it_are_answered() -
         assert [other["replicas"] for other in others if isinstance(other, dict)] == list(range(40))
 
         clock.now = 10
-        with pytest.raises(InterpretError, match="stopped 1 times and is not run for another 50 s"):
+        with pytest.raises(InterpretError, match="stopped once and is not run for another 50 s"):
             await pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}])
         clock.now = 60
         with pytest.raises(InterpretError, match="processor time"):
