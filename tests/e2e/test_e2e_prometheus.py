@@ -18,8 +18,9 @@ import pytest
 import yaml
 
 from services.cli.scraping import config_file
-from services.cli.up import SERVICES
+from services.cli.up import services_of
 from tests.e2e.fleet import EXAMPLES, Fleet, until, until_equal
+from tests.e2e.kubectls import current_kubectl
 from tests.natsserver import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +51,19 @@ class Prometheus:
         """The present values of a query that are numbers."""
         found = [float(item["value"][1]) for item in self.get("/api/v1/query", query=query)["result"]]
         return [value for value in found if not math.isnan(value)]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """An installation with every optional service: what they offer is in the catalogue, too."""
+    if not current_kubectl():
+        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
+    made = Fleet(tmp_path_factory.mktemp("scraped"), ["--descheduler"]).start()
+    try:
+        yield made
+    finally:
+        made.stop()
+    assert made.failures() == []
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +111,9 @@ def test_every_process_is_scraped(fleet: Fleet, prometheus: Prometheus) -> None:
         return {target["labels"]["job"]: target["health"] + target["lastError"] for target in targets}
 
     agents = [f"agent-{member.name}" for member in fleet.installation.pull_members]
-    until_equal("health of the targets", health, dict.fromkeys(("control", *SERVICES, *agents), "up"))
+    until_equal(
+        "health of the targets", health, dict.fromkeys(("control", *services_of(fleet.installation), *agents), "up")
+    )
 
 
 def test_every_panel_has_something_to_show(fleet: Fleet, prometheus: Prometheus) -> None:
