@@ -53,7 +53,7 @@ class Interest(Struct, frozen=True, eq=False):
 class _Group:
     """Objects to which clusters look alike, and the room that each cluster has for one of their replicas."""
 
-    __slots__ = ("api", "base", "interest", "joined", "matchers", "members", "now", "total")
+    __slots__ = ("api", "as_of", "base", "interest", "matchers", "members", "now", "total")
 
     def __init__(self, interest: Interest) -> None:
         self.interest = interest
@@ -66,7 +66,8 @@ class _Group:
         self.base: dict[str, int] = {}
         """Room by cluster when the members were last tried: what is not above it cannot help."""
         self.total = 0
-        self.joined = False
+        self.as_of = 0
+        """Number of the change of rooms up to which `base` is not above what a member was tried with."""
 
     def matches(self, cluster: ClusterView) -> bool:
         matchers = self.matchers
@@ -84,7 +85,7 @@ class _Group:
     def count(self, clusters: Mapping[str, ClusterView], options: Options) -> dict[str, int]:
         """Take up the present room of all clusters."""
         now = {name: room for name, view in clusters.items() if (room := self.room_of(view, options)) is not None}
-        self.now, self.total, self.joined = now, sum(now.values()), False
+        self.now, self.total = now, sum(now.values())
         return now
 
     def review(
@@ -95,10 +96,6 @@ class _Group:
         if now is None:
             now, more = self.count(clusters, options), True
             changed = ()
-        elif self.joined:
-            # Who joined was tried with what is there now.
-            self.base = {name: min(self.base.get(name, 0), room) for name, room in now.items()}
-            self.joined = False
         for name in changed:
             before = now.get(name)
             if name in described:
@@ -117,7 +114,7 @@ class _Group:
                 more = more or room > self.base.get(name, 0)
         helped = [key for key, wanted in self.members.items() if wanted <= self.total] if more else []
         if helped:
-            self.base = dict(now)
+            self.base, self.as_of = dict(now), 0
         return helped
 
 
@@ -155,7 +152,6 @@ class Watch:
             if interest.room:
                 self._short[group_key] = group
         group.members[key] = interest.wanted
-        group.joined = True
         self._filed[key] = group_key
         if interest.failed:
             self.failed.add(key)
@@ -233,14 +229,31 @@ class Watch:
         clusters: Mapping[str, ClusterView],
         rooms: Mapping[str, ClusterView],
         pending: Collection[str],
+        change: int,
+        count: bool,
     ) -> None:
-        """An object was tried in vain with what is there now; `pending` are clusters whose change is still unknown."""
+        """An object is tried in vain with what is there now, after so many changes of rooms.
+
+        `pending` are clusters whose present room was not compared yet; without `count` a group whose rooms nobody
+        counted so far is left at that.
+        """
         group = self._short.get(self._filed.get(key, ()))
-        if group is None or group.now is not None or not self.active:
+        if group is None or not self.active or group.as_of == change:
             return
-        now = group.count(rooms if group.interest.less_given else clusters, self.options)
-        # Others of the group may have been tried before those changed.
-        group.base = {name: room for name, room in now.items() if name not in pending}
+        views = rooms if group.interest.less_given else clusters
+        if group.now is None and not count:
+            return
+        if group.now is None:
+            now = group.count(views, self.options)
+            # Others of the group may have been tried before those changed.
+            group.base = {name: room for name, room in now.items() if name not in pending}
+        else:
+            # Room that was taken since it was called for: what is there now is all that was of no use.
+            base = {name: min(group.base.get(name, 0), room) for name, room in group.now.items()}
+            for name in pending:
+                base[name] = min(base.get(name, 0), group.room_of(views.get(name), self.options) or 0)
+            group.base = base
+        group.as_of = change
 
 
 def _matchers(interest: Interest) -> tuple[ClusterMatcher, ...]:

@@ -116,6 +116,8 @@ class SchedulerState(Struct):
     """Who has to be looked at when clusters change."""
     moved: int = 0
     """Position of the last fact that may have helped somebody who could not be placed."""
+    changes: int = 1
+    """Number of the last change of any cluster's room."""
     unreviewed: set[str] = field(default_factory=set)
     """Clusters whose room changed since it was compared with what objects lack."""
     peers: PeerIndex = field(default_factory=PeerIndex)
@@ -136,6 +138,7 @@ class SchedulerState(Struct):
         ledger, clusters = self.ledger, self.clusters.by_name
         if ledger.changed:
             names, ledger.changed = ledger.changed, set()
+            self.changes += 1
             if self.watch.active and self.watch.short:
                 self.unreviewed |= names
             for name in names - clusters.keys():
@@ -169,11 +172,11 @@ class SchedulerState(Struct):
             self.moved = seq
         return [peer for peer in peers if peer in self.watch.failed]
 
-    def tried(self, key: ObjectKey) -> None:
-        """An object is tried in vain with all the room that there is."""
+    def tried(self, key: ObjectKey, count: bool = True) -> None:
+        """An object is tried in vain with all the room that there is; `count` it, if nobody did."""
         if self.watch.active and self.watch.short:
             rooms = self.with_room()
-            self.watch.tried(key, self.clusters.by_name, rooms.by_name, self.unreviewed)
+            self.watch.tried(key, self.clusters.by_name, rooms.by_name, self.unreviewed, self.changes, count)
 
     def came_free(self, released: bool, seq: int) -> list[ObjectKey]:
         """Who may be placed now that room was given back by a fact at a position."""
@@ -200,13 +203,18 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             return [event.key, *state.came_free(smaller, seq), *state.regrouped(event.key, scheduled, seq)]
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             scheduled = state.of(event.key)
+            before = scheduled.placement
             scheduled.placement, scheduled.placement_seq = _slim(event), seq
             state.subjects[subject] = seq
             where, at = ((), stored) if isinstance(event, PlacementReleased) else (event.clusters, event.scheduled_at)
             missed = isinstance(event, PlacementFailed) and state.moved > event.provenance.as_of
-            found = state.came_free(state.ledger.placed(event.key, event.uid, where, at, seq), seq)
+            released = state.ledger.placed(event.key, event.uid, where, at, seq)
+            # Room that a move gave back was given back already when the move was decided.
+            found = state.came_free(released or _takes_less(before, where), seq)
             found += state.regrouped(event.key, scheduled, seq)
             state.watch.file(event.key, interest_of(scheduled))
+            if isinstance(event, PlacementFailed):
+                state.tried(event.key, count=False)
             # What came while the failure was on its way found nobody yet who lacked it.
             return [*found, event.key] if missed else found
         case StatusRolledUp():
@@ -253,6 +261,18 @@ def _slim(event: PlacementEvent) -> PlacementEvent:
     if isinstance(event, PlacementReleased) or isinstance(event.placement, msgspec.UnsetType):
         return event
     return msgspec.structs.replace(event, placement=shared_raw(event.placement))
+
+
+def _takes_less(before: PlacementEvent | None, after: Iterable[TargetCluster]) -> bool:
+    """Whether a placement leaves room in some cluster that the one before it took."""
+    if not isinstance(before, PlacementDecided | PlacementFailed) or not before.clusters:
+        return False
+    now = {target.name: _units(target) for target in after}
+    return any(_units(target) > now.get(target.name, 0) for target in before.clusters)
+
+
+def _units(target: TargetCluster) -> int:
+    return 1 if target.replicas is None else target.replicas
 
 
 def _note_scheduler(scheduled: Scheduled, event: BindingRequested | BindingReleased, stored: float) -> None:
