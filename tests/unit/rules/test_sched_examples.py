@@ -1,0 +1,352 @@
+"""Every worked example of division, selection and regions, in the order of the result (reference 02 §10.1–10.6)."""
+
+from typing import Any
+
+import pytest
+
+from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.model import Decision, Options, Status
+from services._rules.scheduling.read import binding_view, cluster_view
+from services._rules.scheduling.schedule import schedule
+
+Manifest = dict[str, Any]
+
+AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
+WEIGHTED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
+DYNAMIC = {**WEIGHTED, "weightPreference": {"dynamicWeight": "AvailableReplicas"}}
+EMPTY = {**WEIGHTED, "weightPreference": {}}
+DUPLICATED = {"replicaSchedulingType": "Duplicated"}
+SPREAD = "failed to select clusters: "
+SHORT = "failed to assign replicas: failed to {}: Clusters available replicas {} are not enough to schedule."
+
+
+def static(**weights: int) -> Manifest:
+    rules = [{"targetCluster": {"clusterNames": [name]}, "weight": weight} for name, weight in weights.items()]
+    return {**WEIGHTED, "weightPreference": {"staticWeightList": rules}}
+
+
+def pairs(text: str) -> dict[str, int]:
+    """`m1:3 m2:0` as a mapping; a number may be left out."""
+    return {name: int(count or 0) for name, _, count in (item.partition(":") for item in text.split())}
+
+
+def run(
+    strategy: Manifest | None,
+    replicas: int,
+    alloc: str,
+    prev: str = "",
+    uid: str = "",
+    *,
+    fresh: bool = False,
+    regions: str = "",
+    spread: str = "",
+    requirements: bool = True,
+    observed: str = "",
+    **placement: Any,
+) -> Decision:
+    """`alloc` is the room of each candidate; `spread` e.g. `region:2..3 cluster:1..1`."""
+    zones = dict(item.split("=") for item in regions.split())
+    clusters = [
+        {
+            "metadata": {"name": name},
+            "spec": {"region": zones.get(name, ""), "provider": "p"},
+            "status": {
+                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
+                "resourceSummary": {"allocatable": {"pods": str(room)}},
+            },
+        }
+        for name, room in pairs(alloc).items()
+    ]
+    constraints = []
+    for item in spread.split():
+        field, _, limits = item.partition(":")
+        least, most = limits.split("..")
+        constraints.append({"spreadByField": field, "minGroups": int(least), "maxGroups": int(most)})
+    spec: Manifest = {
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "uid": uid},
+        "replicas": replicas,
+        "placement": {"replicaScheduling": strategy, "spreadConstraints": constraints or None, **placement},
+        "clusters": [{"name": name, "replicas": count} for name, count in pairs(prev).items()],
+    }
+    if requirements:
+        spec["replicaRequirements"] = {}
+    if fresh:
+        spec["rescheduleTriggeredAt"] = "2026-01-02T00:00:00Z"
+    status = Status(observed, "2026-01-01T00:00:00Z")
+    return schedule(ClusterIndex(cluster_view(item) for item in clusters), binding_view(spec), status)
+
+
+def told(decision: Decision) -> str:
+    """The result in its order, or the message."""
+    if decision.error is not None:
+        return decision.message
+    return " ".join(f"{item.name}:{item.replicas}" for item in decision.clusters)
+
+
+EVEN, ODD = "a", "b"
+MANY = "m1:99 m2:99 m3:99"
+TWO = "m1:99 m2:99"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "candidates", "uid", "result"),
+    [
+        pytest.param(static(m1=2, m2=4), 9, TWO, "", "m1:3 m2:6", id="E2"),
+        pytest.param(static(m1=1, m2=3), 9, TWO, "", "m1:2 m2:7", id="E3"),
+        pytest.param(static(m1=3, m2=2, m3=1), 13, MANY, "", "m1:7 m2:4 m3:2", id="E4"),
+        pytest.param(static(m1=3, m2=2, m3=1), 14, MANY, "", "m1:7 m2:5 m3:2", id="E5"),
+        pytest.param(static(m1=1, m2=3), 2, TWO, "", "m1:1 m2:1", id="E6"),
+        pytest.param(static(m1=2, m2=1, m3=1), 2, MANY, "", "m1:1 m2:1", id="E7"),
+        pytest.param(static(m1=2, m2=1, m3=1), 5, MANY, "", "m1:3 m2:1 m3:1", id="E8"),
+        pytest.param(static(m1=1, m2=1), 1, TWO, "", "m1:1", id="E9-none"),
+        pytest.param(static(m1=1, m2=1), 1, TWO, "a", "m1:1", id="E9-even"),
+        pytest.param(static(m1=1, m2=1), 1, TWO, "b", "m2:1", id="E10-b"),
+        pytest.param(static(m1=1, m2=1), 1, TWO, "foo", "m2:1", id="E10-foo"),
+        pytest.param(static(m1=1), 2, TWO, "", "m1:2", id="E13"),
+        pytest.param(static(m8=1, m9=1), 5, TWO, "", "m1:3 m2:2", id="E14"),
+        pytest.param(WEIGHTED, 7, MANY, "", "m1:3 m2:2 m3:2", id="E15-absent"),
+        pytest.param(EMPTY, 7, MANY, "", "m1:3 m2:2 m3:2", id="E15-empty"),
+        pytest.param(static(m1=1, m2=10, m3=100), 10, MANY, "", "m2:1 m3:9", id="E16"),
+    ],
+)
+def test_static_weights(strategy: Manifest, replicas: int, candidates: str, uid: str, result: str) -> None:
+    assert told(run(strategy, replicas, candidates, uid=uid)) == result
+
+
+def test_static_weights_take_the_greatest_rule_and_forget_the_past() -> None:
+    rules = [
+        {"targetCluster": {"clusterNames": [name]}, "weight": weight}
+        for name, weight in (("m1", 1), ("m2", 1), ("m1", 2))
+    ]
+    assert told(run({**WEIGHTED, "weightPreference": {"staticWeightList": rules}}, 3, TWO)) == "m1:2 m2:1"
+    assert told(run(static(m1=1, m2=1), 3, TWO, "m1:1 m2:2", EVEN)) == "m1:2 m2:1"
+    assert told(run(static(m1=1, m2=1), 0, TWO, "m1:2 m2:2")) == ""
+
+
+def test_duplicated() -> None:
+    assert told(run(DUPLICATED, 3, TWO)) == "m1:3 m2:3"
+    assert told(run(DUPLICATED, 0, TWO)) == ""
+    assert told(run(DUPLICATED, 0, TWO, requirements=False)) == "m1:0 m2:0"
+    assert told(run(DUPLICATED, 130, "m1:40 m2:50 m3:60", spread="cluster:2..2")) == "m3:130 m2:130"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "alloc", "prev", "uid", "result"),
+    [
+        pytest.param(12, "m1:6 m2:12 m3:18", "", "", "m1:2 m2:4 m3:6", id="E22"),
+        pytest.param(12, "m1:6 m2:8 m3:10", "", "", "m1:3 m2:4 m3:5", id="E23"),
+        pytest.param(12, "m1:8 m2:8 m3:10", "", "", "m1:4 m2:4 m3:4", id="E24"),
+        pytest.param(12, "m1:20 m2:12 m3:6", "", "", "m1:6 m2:4 m3:2", id="E25"),
+        pytest.param(12, "m1:3 m2:3 m3:3", "", "", SHORT.format("scale up", 9), id="E26"),
+        pytest.param(9, "m1:3 m2:3 m3:3", "", "", "m1:3 m2:3 m3:3", id="E27"),
+        pytest.param(7, "m1:5 m2:5 m3:5", "", EVEN, "m1:3 m2:2 m3:2", id="E28-even"),
+        pytest.param(7, "m1:5 m2:5 m3:5", "", ODD, "m1:2 m2:2 m3:3", id="E28-odd"),
+        pytest.param(6, "m1:0 m2:7 m3:1", "m1:2 m2:4 m3:6", "", "m1:1 m2:2 m3:3", id="E29"),
+        pytest.param(24, "m1:10 m2:10 m3:10", "m1:2 m2:4 m3:6", "", "m1:6 m2:8 m3:10", id="E30"),
+        pytest.param(24, "m1:1 m2:1 m3:1", "m1:2 m2:4 m3:6", "", SHORT.format("scale up", 3), id="E31"),
+        pytest.param(12, "m1:3 m2:3", "m1:6 m3:6", "", "m1:9 m2:3", id="E32"),
+        pytest.param(12, "m1:100 m2:0 m3:100", "m2:5 m1:7", "", "m2:5 m1:7", id="E33"),
+        pytest.param(13, "m1:0 m2:0 m3:1", "m1:6 m2:6", "", "m3:1 m1:6 m2:6", id="E35"),
+        pytest.param(5, "m1:9 m2:9 m3:9", "m1:3 m2:2 m3:2", EVEN, "m1:2 m2:2 m3:1", id="E36"),
+        pytest.param(1, "m1:9 m2:9", "m1:5 m2:5", ODD, "m2:1", id="E37"),
+        pytest.param(3, "m1:9 m2:9", "m1:3 m2:3", "", "m1:2 m2:1", id="E38"),
+        pytest.param(5, "m1:0 m2:5 m3:0", "", "", "m2:5", id="E39"),
+    ],
+)
+def test_dynamic_weights(replicas: int, alloc: str, prev: str, uid: str, result: str) -> None:
+    assert told(run(DYNAMIC, replicas, alloc, prev, uid)) == result
+
+
+@pytest.mark.parametrize(
+    ("replicas", "alloc", "prev", "result"),
+    [
+        pytest.param(12, "m1:6 m2:8 m3:10", "", "m2:5 m3:7", id="E40"),
+        pytest.param(12, "m1:12 m2:8 m3:10", "", "m1:12", id="E41"),
+        pytest.param(12, "m1:6 m2:6 m3:6", "", "m1:6 m2:6", id="E42"),
+        pytest.param(6, "m1:9 m2:9", "m1:4 m2:8", "m2:6", id="E43"),
+        pytest.param(8, "m1:9 m2:9", "m1:4 m2:8", "m2:8", id="E44"),
+        pytest.param(10, "m1:9 m2:9", "m1:4 m2:8", "m1:3 m2:7", id="E45"),
+        pytest.param(24, "m1:4 m2:6 m3:8", "m1:4 m2:8", "m1:7 m2:12 m3:5", id="E46"),
+        pytest.param(24, "m1:6 m2:6 m3:20", "m1:4 m2:8", "m1:10 m2:14", id="E47"),
+        pytest.param(24, "m1:4 m3:8 m4:12", "m1:4 m2:8", "m1:7 m3:7 m4:10", id="E48"),
+        pytest.param(12, "m1:10 m2:2 m3:3", "m1:0 m2:8", "m1:3 m2:9", id="E51"),
+        pytest.param(14, "m1:1 m2:3 m3:5", "m1:4 m2:8", "m2:10 m1:4", id="E52"),
+        pytest.param(14, "m1:0 m2:0 m3:5", "m1:4 m2:8", "m3:2 m1:4 m2:8", id="E53"),
+        pytest.param(12, "m1:0 m2:0 m3:50", "m1:4 m2:8", "m1:4 m2:8", id="E54"),
+        pytest.param(5, "m1:9 m2:9", "m2:5 m1:5", "m2:5", id="E55"),
+    ],
+)
+def test_aggregated(replicas: int, alloc: str, prev: str, result: str) -> None:
+    assert told(run(AGGREGATED, replicas, alloc, prev)) == result
+
+
+@pytest.mark.parametrize(
+    ("strategy", "alloc", "prev", "result"),
+    [
+        pytest.param(DYNAMIC, "m1:0 m2:0 m3:24", "m1:6 m2:6", "m1:2 m2:2 m3:8", id="E34"),
+        pytest.param(AGGREGATED, "m1:8 m2:1 m3:20", "m1:4 m2:8", "m3:12", id="E49"),
+        pytest.param(AGGREGATED, "m1:0 m2:12 m3:0", "m1:12", "m1:12", id="E50"),
+    ],
+)
+def test_a_fresh_division(strategy: Manifest, alloc: str, prev: str, result: str) -> None:
+    assert told(run(strategy, 12, alloc, prev, fresh=True)) == result
+
+
+def test_a_division_without_preference_is_refused_by_name() -> None:
+    message = told(run({"replicaSchedulingType": "Divided"}, 3, TWO))
+    assert message == (
+        "failed to assign replicas: unsupported replica scheduling strategy, replicaSchedulingType: Divided,"
+        " replicaDivisionPreference: , please try another scheduling strategy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "alloc", "prev", "tiers", "result"),
+    [
+        pytest.param(DYNAMIC, 5, "m1:2 m2:10", "", ["m2"], "m1:2 m2:3", id="E57"),
+        pytest.param(
+            DYNAMIC,
+            10,
+            "m1:2 m2:2",
+            "",
+            ["m2"],
+            "failed to assign replicas: Clusters available replicas are not enough to schedule.",
+            id="E58",
+        ),
+        pytest.param(DYNAMIC, 8, "m1:2 m2:10", "m1:3", ["m2"], "m1:5 m2:3", id="E59"),
+        pytest.param(DYNAMIC, 6, "m1:0 m2:7", "m1:5 m2:3", ["m2"], "m1:5 m2:1", id="E60"),
+        pytest.param(DYNAMIC, 4, "m1:0 m2:7", "m1:5 m2:3", ["m2"], "m1:4", id="E61"),
+        pytest.param(AGGREGATED, 9, "m1:4 m2:3 m3:8", "", ["m2", "m3"], "m1:4 m3:5", id="E62"),
+    ],
+)
+def test_overflow(strategy: Manifest, replicas: int, alloc: str, prev: str, tiers: list[str], result: str) -> None:
+    term = {"affinityName": "t", "clusterNames": ["m1"]}
+    overflow = [{"affinityName": "o", "clusterNames": tiers}]
+    terms = [{**term, "overflowAffinities": overflow}]
+    assert told(run(strategy, replicas, alloc, prev, observed="t", clusterAffinities=terms)) == result
+
+
+FOUR = "m1:40 m2:30 m3:60 m4:60"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "alloc", "prev", "spread", "result"),
+    [
+        pytest.param(AGGREGATED, 80, FOUR, "", "", "m3:40 m4:40", id="S1"),
+        pytest.param(AGGREGATED, 80, "m1:40 m2:30 m3:60", "m1:0 m2:0", "cluster:2..2", "m1:32 m3:48", id="S2"),
+        pytest.param(
+            AGGREGATED, 130, FOUR, "", "cluster:2..2", SPREAD + "no enough resource when selecting 2 clusters", id="S3"
+        ),
+        pytest.param(
+            AGGREGATED,
+            80,
+            FOUR,
+            "",
+            "cluster:5..5",
+            SPREAD + "the number of feasible clusters is less than spreadConstraint.MinGroups",
+            id="S5",
+        ),
+        pytest.param(
+            DUPLICATED,
+            8,
+            FOUR,
+            "",
+            "cluster:1..0",
+            "failed to assign replicas: no clusters available to schedule",
+            id="S6-duplicated",
+        ),
+        pytest.param(
+            AGGREGATED,
+            8,
+            FOUR,
+            "",
+            "cluster:1..0",
+            SPREAD + "no enough resource when selecting 0 clusters",
+            id="S6-aggregated",
+        ),
+        pytest.param(static(m1=1, m2=1), 4, FOUR, "", "cluster:1..1", "m1:2 m2:2", id="S7"),
+        pytest.param(EMPTY, 4, FOUR, "", "cluster:1..1", "m3:4", id="S8"),
+        pytest.param(DUPLICATED, 4, FOUR, "", "provider:3..3 cluster:1..2", "m3:4 m4:4", id="S10"),
+        pytest.param(
+            DUPLICATED, 4, FOUR, "", "provider:1..1", SPREAD + "just support cluster and region spread constraint"
+        ),
+    ],
+)
+def test_selection(strategy: Manifest, replicas: int, alloc: str, prev: str, spread: str, result: str) -> None:
+    assert told(run(strategy, replicas, alloc, prev, spread=spread)) == result
+
+
+IN_REGIONS = "m1=R1 m2=R1 m3=R2 m4=R2 m5=R3"
+THREE = "m1:40 m2:30 m3:60 m4:20 m5:50"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "alloc", "prev", "spread", "result"),
+    [
+        pytest.param(AGGREGATED, 100, THREE, "", "region:2..2 cluster:2..3", "m1:40 m3:60", id="S11"),
+        pytest.param(DUPLICATED, 30, THREE, "", "region:2..2 cluster:2..3", "m1:30 m3:30 m2:30", id="S12"),
+        pytest.param(
+            AGGREGATED,
+            100,
+            THREE,
+            "",
+            "region:1..1 cluster:3..3",
+            SPREAD + "the number of clusters is less than the cluster spreadConstraint.MinGroups",
+            id="S14",
+        ),
+        pytest.param(AGGREGATED, 50, THREE, "", "region:2..3 cluster:1..1", "m3:50", id="S15"),
+        pytest.param(
+            AGGREGATED,
+            60,
+            "m1:40 m2:30 m3:60 m4:20 m5:40",
+            "m5:10",
+            "region:1..1 cluster:1..1",
+            SHORT.format("scale up", 40),
+            id="S19",
+        ),
+        pytest.param(
+            AGGREGATED, 60, "m1:40 m2:30 m3:60 m4:20 m5:50", "m5:10", "region:1..1 cluster:1..1", "m5:60", id="S20"
+        ),
+    ],
+)
+def test_regions(strategy: Manifest, replicas: int, alloc: str, prev: str, spread: str, result: str) -> None:
+    assert told(run(strategy, replicas, alloc, prev, spread=spread, regions=IN_REGIONS)) == result
+
+
+@pytest.mark.parametrize(
+    ("replicas", "spread", "chosen"),
+    [
+        # Duplicated shows the selection itself; a region's score then counts clusters that hold everything.
+        pytest.param(20, "region:2..2 cluster:4..4", "m1 m3 m2 m4", id="S13"),
+        pytest.param(20, "region:1..3 cluster:4..5", "m1 m3 m2 m4", id="S16"),
+    ],
+)
+def test_clusters_in_the_order_of_their_selection(replicas: int, spread: str, chosen: str) -> None:
+    found = run(DUPLICATED, replicas, THREE, spread=spread, regions=IN_REGIONS)
+    assert [item.name for item in found.clusters] == chosen.split()
+
+
+@pytest.mark.parametrize(
+    ("spread", "chosen"), [("region:2..2 cluster:2..2", "m1 m2"), ("region:1..3 cluster:1..3", "m1")]
+)
+def test_equal_regions_are_taken_in_the_order_of_their_names(spread: str, chosen: str) -> None:
+    found = run(DUPLICATED, 2, "m1:5 m2:5 m3:5", spread=spread, regions="m1=R1 m2=R2 m3=R3")
+    assert [item.name for item in found.clusters] == chosen.split()
+
+
+def test_empty_workloads_go_where_they_were_selected_if_asked_for() -> None:
+    placement = {"replicaScheduling": AGGREGATED}
+    spec = {"resource": {"apiVersion": "apps/v1", "kind": "Deployment"}, "replicas": 5, "placement": placement}
+    clusters = [
+        {
+            "metadata": {"name": name},
+            "status": {
+                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
+                "resourceSummary": {"allocatable": {"pods": room}},
+            },
+        }
+        for name, room in (("m1", 9), ("m2", 2), ("m3", 3))
+    ]
+    index = ClusterIndex(cluster_view(item) for item in clusters)
+    found = schedule(index, binding_view(spec), options=Options(empty_workload_propagation=True))
+    assert told(found) == "m1:5 m3:0 m2:0"
