@@ -206,12 +206,18 @@ class Ground:
             body: bytes = answer.read()
         return body
 
-    def metric(self, name: str) -> float:
-        """The value of a metric without labels."""
+    def metrics(self) -> dict[str, float]:
+        """Metrics by name without labels; of several with a name the greatest value."""
+        found: dict[str, float] = {}
         for line in self.get("/metrics").decode().splitlines():
-            if line.startswith((f"{name} ", f"{name}{{")):
-                return float(line.rpartition(" ")[2])
-        raise KeyError(name)
+            if not line.startswith("#"):
+                name, value = line.partition("{")[0].partition(" ")[0], float(line.rpartition(" ")[2])
+                found[name] = max(found.get(name, value), value)
+        return found
+
+    def metric(self, name: str) -> float:
+        """The value of one metric."""
+        return self.metrics()[name]
 
     @property
     def pid(self) -> int:

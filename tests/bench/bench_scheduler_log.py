@@ -42,7 +42,7 @@ async def through(ground: Ground, clusters: int, standing: int, changes: int) ->
     rest = standing - already
     emit("log_backlog_per_second", rest / (ended - begun), "decisions/s", **about)
     emit("log_backlog_cpu_ms", (ground.cpu() - used) * 1000 / rest, "ms", **about)
-    await _rest(ground)
+    await _settled(ground)
     chosen = rng.sample(range(standing), min(changes, standing))
     position, used, begun = await ground.position(), ground.cpu(), time.perf_counter()
     explained = (await ground.explained.identity()).last_seq
@@ -54,7 +54,7 @@ async def through(ground: Ground, clusters: int, standing: int, changes: int) ->
     async for message in ground.facts.read(["placement.>"], position + 1):
         decided += b'"PlacementDecided.v1"' in message.data
     emit("log_decided", decided, "PlacementDecided", asked=len(chosen), **about)
-    await _rest(ground)
+    await _settled(ground)
     emit("log_decision_and_explanation_cpu_ms", (ground.cpu() - used) * 1000 / len(chosen), "ms", **about)
     sizes = [len(message.data) async for message in ground.explained.read(["explained.>"], explained + 1)]
     emit("log_explained", len(sizes), "explanations", asked=len(chosen), largest=max(sizes, default=0), **about)
@@ -96,9 +96,9 @@ async def scale(ground: Ground, clusters: int, standing: int) -> None:
 
 async def _change(ground: Ground, what: str, fact: Known, about: dict[str, int]) -> None:
     """Append one change of a cluster and follow what it sets off."""
-    decisions, used, position = ground.metric("fleetlog_decisions_total"), ground.cpu(), await ground.position()
     await _settled(ground)
-    begun = time.perf_counter()
+    decisions, position = ground.metric("fleetlog_decisions_total"), await ground.position()
+    used, begun = ground.cpu(), time.perf_counter()
     async with Stalls(ground) as stalls:
         await ground.append([fact])
         # Its heartbeats and its answers are what a standby and a probe judge it by.
@@ -106,32 +106,34 @@ async def _change(ground: Ground, what: str, fact: Known, about: dict[str, int])
     looked = ground.metric("fleetlog_decisions_total") - decisions
     found = {**about, "looked_at": round(looked), "appended": await ground.position() - position - 1}
     emit(f"scale_{what}_change_seconds", ended - begun, "s", **found)
-    emit(f"scale_{what}_change_cpu_seconds", ground.cpu() - used, "s", **found)
+    emit(f"scale_{what}_change_cpu_seconds", used, "s", **found)
     emit(f"scale_{what}_longest_stall_ms", stalls.longest * 1000, "ms", asked=stalls.asked, **found)
 
 
 async def _settled(ground: Ground) -> float:
-    """Wait until the scheduler used no processor time to speak of for a second and owes nothing; when that began."""
+    """Wait until the scheduler is quiet and owes nothing; since when it was quiet."""
     while True:
-        since, used = time.perf_counter(), ground.cpu()
-        while time.perf_counter() - since < QUIET:
-            await asyncio.sleep(0.05)
-            now = ground.cpu()
-            # Heartbeats and the questions of this measure cost a little, too.
-            if now - used > 0.3 * (time.perf_counter() - since) + 0.03:
-                since, used = time.perf_counter(), now
+        since = await _quiet(ground)
         if not await asyncio.to_thread(_owes, ground):
             return since
 
 
+async def _quiet(ground: Ground) -> float:
+    """Wait until the scheduler used no processor time to speak of for a second; when that second began."""
+    since, used = time.perf_counter(), ground.cpu()
+    while time.perf_counter() - since < QUIET:
+        await asyncio.sleep(0.05)
+        now = ground.cpu()
+        # Heartbeats and the questions of this measure cost a little, too.
+        if now - used > 0.3 * (time.perf_counter() - since) + 0.03:
+            since, used = time.perf_counter(), now
+    return since
+
+
 def _owes(ground: Ground) -> bool:
     """Whether anything waits to be folded, decided or stored."""
-    return any(ground.metric(f"fleetlog_{name}") for name in ("dirty_keys", "in_flight_keys", "log_lag"))
-
-
-async def _rest(ground: Ground) -> None:
-    """Wait until nothing is appended and explained any more."""
-    await _settled(ground)
+    found = ground.metrics()
+    return any(found[f"fleetlog_{name}"] for name in ("dirty_keys", "in_flight_keys", "log_lag"))
 
 
 async def measure(asked: argparse.Namespace, directory: Path) -> None:
