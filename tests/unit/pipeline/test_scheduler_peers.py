@@ -61,11 +61,13 @@ class World:
         self.state = SchedulerState()
         self.seq = 0
         self.dirty: set[ObjectKey] = set()
+        self.log: list[tuple[int, Known]] = []
         self.given(*events)
 
     def given(self, *events: Known) -> None:
         for event in events:
             self.seq += 1
+            self.log.append((self.seq, event))
             self.dirty = set(fold(self.state, self.seq, subject_of(event), event))
 
     def decides(self, name: str, namespace: str = "default") -> PlacementEvent | None:
@@ -213,6 +215,23 @@ def test_an_explanation_names_the_plugin_that_kept_a_workload_away() -> None:
     assert considered is not None
     told = explained(event, considered)
     assert [(item.filter, item.names) for item in told.refused] == [("WorkloadAntiAffinity", ("m1",))]
+
+
+def test_a_fresh_start_knows_the_same_peers() -> None:
+    world = World(*FLEET, asked("a", ANYWHERE, "app=x"), asked("b", ANYWHERE, "app=x", "app=y"))
+    world.decides("a")
+    world.decides("b")
+    world.given(asked("b", only("m2"), "app=z", "app=y"), asked("a", only("m1"), "app=x"), cluster("m4"))
+    world.decides("a")
+    world.given(asked("c", ONE, apart="app=y"), BindingReleased(key=key("c"), uid="u1"))
+    # What counts after a start is the last fact of every subject, in the order of the log.
+    last: dict[str, tuple[int, Known]] = {subject_of(event): (seq, event) for seq, event in world.log}
+    fresh = SchedulerState()
+    for subject, (seq, event) in sorted(last.items(), key=lambda item: item[1][0]):
+        fold(fresh, seq, subject, event)
+    assert fresh.peers == world.state.peers
+    assert [fresh.peers.of(key(name)) for name in "abc"] == [world.state.peers.of(key(name)) for name in "abc"]
+    assert world.state.peers.of(key("b")) == Peers()
 
 
 @pytest.mark.parametrize("groups", [None, [], "x", {"affinityGroup": 5}, {"antiAffinityGroup": None}, {}])
