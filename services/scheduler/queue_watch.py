@@ -104,6 +104,7 @@ class _Group:
                 continue
             else:
                 room = Estimator(self.interest.view, options).general(clusters[name])
+            more = more or (room is not None and room > self.base.get(name, 0))
             if room == before:
                 continue
             self.total += (room or 0) - (before or 0)
@@ -111,7 +112,6 @@ class _Group:
                 del now[name]
             else:
                 now[name] = room
-                more = more or room > self.base.get(name, 0)
         helped = [key for key, wanted in self.members.items() if wanted <= self.total] if more else []
         if helped:
             self.base, self.as_of = dict(now), 0

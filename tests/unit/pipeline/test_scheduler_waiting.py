@@ -269,3 +269,25 @@ def test_rooms_of_many_kinds_of_objects_are_counted_little_by_little(monkeypatch
     assert desk.given(member("m1", 3)) == set()
     assert desk.given(ClusterRemoved(name="m2", uid="uid-m2")) == set()
     assert desk.given(member("m1", 50)) == {"web-0"}
+
+
+def test_room_that_another_took_first_is_room_anew_once_it_is_given_back() -> None:
+    desk = Desk(member("m1", 1), member("m2", 0), asked("one", 2), asked("two", 2))
+    assert all(isinstance(event, PlacementFailed) for event in desk.places("one", "two"))
+    assert desk.given(member("m1", 2)) == {"one", "two"}
+    assert isinstance(desk.places("one")[0], PlacementDecided)
+    desk.places("two")
+    desk.state.tried(key("two"))
+    assert desk.given(BindingReleased(key=key("one"), uid="u1")) == {"one", "two"}
+    assert isinstance(desk.places("two")[0], PlacementDecided)
+
+
+def test_room_that_another_took_first_does_not_hide_what_comes_after() -> None:
+    desk = Desk(member("m1", 1), member("m2", 0), asked("one", 2), asked("two", 2))
+    desk.places("one", "two")
+    assert desk.given(member("m1", 2)) == {"one", "two"}
+    desk.places("one", "two")
+    desk.state.tried(key("two"))
+    assert desk.given(member("m1", 3)) == set()
+    assert desk.given(member("m1", 4)) == {"two"}
+    assert isinstance(desk.places("two")[0], PlacementDecided)
