@@ -152,8 +152,10 @@ def handed_over_until(state: SchedulerState, key: ObjectKey, now: float, schedul
         return None
     last = scheduled.placement
     foreign = isinstance(last, PlacementDecided | PlacementFailed) and last.scheduler != scheduler
-    until = scheduled.handed_at + HANDOVER_SECONDS
-    return until if (foreign or scheduled.handed_over) and now < until <= now + HANDOVER_SECONDS else None
+    # Who did not see it change hands takes the last fact for that.
+    at = state.watch.handed.get(key, scheduled.touched if foreign else 0.0)
+    until = at + HANDOVER_SECONDS
+    return until if now < until <= now + HANDOVER_SECONDS else None
 
 
 def _answers_request(view: BindingView, status: Status, now: float) -> bool:

@@ -119,7 +119,10 @@ class _Group:
 
 
 class Watch:
-    """All objects that somebody has to look after when clusters change; a fold of the last facts of each object."""
+    """All objects that somebody has to look after when clusters change: a fold of the last facts of each object.
+
+    Beside it stands what this instance noticed since it began; a fresh start does without.
+    """
 
     def __init__(self) -> None:
         self.active = True
@@ -131,6 +134,14 @@ class Watch:
         """Those that lack room."""
         self._described: set[str] = set()
         self.failed: set[ObjectKey] = set()
+        self.moved = 0
+        """Position of the last fact that may have helped somebody who could not be placed."""
+        self.changes = 1
+        """Number of the last change of any cluster's room."""
+        self.unreviewed: set[str] = set()
+        """Clusters whose room changed since it was compared with what objects lack."""
+        self.handed: dict[ObjectKey, float] = {}
+        """When requests that named another scheduler before came to name the one they name; seconds since 1970."""
 
     def __eq__(self, other: object) -> bool:
         """Whether the same objects are looked after."""

@@ -61,10 +61,6 @@ class Scheduled(Struct):
     compiled: CompiledPlacement | None = None
     """The placement asked for; None where it cannot be read."""
     priority: int = 0
-    handed_at: float = 0.0
-    """When the request came to name the scheduler that it names, or since when that is known; seconds since 1970."""
-    handed_over: bool = False
-    """Whether it named another one before."""
 
     @property
     def placed(self) -> PlacementDecided | PlacementFailed | None:
@@ -114,12 +110,6 @@ class SchedulerState(Struct):
     """Whether an estimator ever led here: where there is none nobody waits for it."""
     watch: Watch = field(default_factory=Watch)
     """Who has to be looked at when clusters change."""
-    moved: int = 0
-    """Position of the last fact that may have helped somebody who could not be placed."""
-    changes: int = 1
-    """Number of the last change of any cluster's room."""
-    unreviewed: set[str] = field(default_factory=set)
-    """Clusters whose room changed since it was compared with what objects lack."""
     peers: PeerIndex = field(default_factory=PeerIndex)
     """Where the workloads of each affinity group run."""
     ledger: Ledger = field(default_factory=lambda: Ledger(SETTLE_SECONDS))
@@ -138,9 +128,9 @@ class SchedulerState(Struct):
         ledger, clusters = self.ledger, self.clusters.by_name
         if ledger.changed:
             names, ledger.changed = ledger.changed, set()
-            self.changes += 1
+            self.watch.changes += 1
             if self.watch.active and self.watch.short:
-                self.unreviewed |= names
+                self.watch.unreviewed |= names
             for name in names - clusters.keys():
                 self.rooms = self.rooms.without(name)
             self.rooms = self.rooms.with_clusters(
@@ -160,7 +150,7 @@ class SchedulerState(Struct):
         if not (self.watch.active and self.watch.short):
             return []
         rooms = self.with_room()
-        names, self.unreviewed = self.unreviewed, set()
+        names, self.watch.unreviewed = self.watch.unreviewed, set()
         return self.watch.roomier(names, self.clusters.by_name, rooms.by_name) if names else []
 
     def regrouped(self, key: ObjectKey, scheduled: Scheduled, seq: int) -> list[ObjectKey]:
@@ -169,20 +159,22 @@ class SchedulerState(Struct):
             return []
         peers = self.peers.follow(key, scheduled.spec, (target.name for target in scheduled.targets))
         if peers:
-            self.moved = seq
+            self.watch.moved = seq
         return [peer for peer in peers if peer in self.watch.failed]
 
     def tried(self, key: ObjectKey, count: bool = True) -> None:
         """An object is tried in vain with all the room that there is; `count` it, if nobody did."""
         if self.watch.active and self.watch.short:
             rooms = self.with_room()
-            self.watch.tried(key, self.clusters.by_name, rooms.by_name, self.unreviewed, self.changes, count)
+            self.watch.tried(
+                key, self.clusters.by_name, rooms.by_name, self.watch.unreviewed, self.watch.changes, count
+            )
 
     def came_free(self, released: bool, seq: int) -> list[ObjectKey]:
         """Who may be placed now that room was given back by a fact at a position."""
         if not released:
             return []
-        self.moved = seq
+        self.watch.moved = seq
         return self.helped()
 
 
@@ -193,7 +185,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             scheduled = state.of(event.key)
             scheduled.binding, scheduled.binding_seq = event, seq
             needed = (scheduled.spec or {}).get("replicaRequirements")
-            _note_scheduler(scheduled, event, stored)
+            _read_request(state, scheduled, event, stored)
             scheduled.by_room = scheduled.spec is not None and divides_by_room(scheduled.spec)
             scheduled.touched = stored
             state.ledger.requested(event.key, event.uid, _needs(scheduled.spec), seq)
@@ -207,7 +199,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             scheduled.placement, scheduled.placement_seq = _slim(event), seq
             state.subjects[subject] = seq
             where, at = ((), stored) if isinstance(event, PlacementReleased) else (event.clusters, event.scheduled_at)
-            missed = isinstance(event, PlacementFailed) and state.moved > event.provenance.as_of
+            missed = isinstance(event, PlacementFailed) and state.watch.moved > event.provenance.as_of
             released = state.ledger.placed(event.key, event.uid, where, at, seq)
             # Room that a move gave back was given back already when the move was decided.
             found = state.came_free(released or _takes_less(before, where), seq)
@@ -243,7 +235,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             else:
                 state.leaving.pop(event.name, None)
                 state.left_at.pop(event.name, None)
-            state.moved = seq
+            state.watch.moved = seq
             return _cluster_changed(state, event, stored)
         case ClusterRemoved():
             state.clusters = state.clusters.without(event.name)
@@ -275,15 +267,16 @@ def _units(target: TargetCluster) -> int:
     return 1 if target.replicas is None else target.replicas
 
 
-def _note_scheduler(scheduled: Scheduled, event: BindingRequested | BindingReleased, stored: float) -> None:
+def _read_request(
+    state: SchedulerState, scheduled: Scheduled, event: BindingRequested | BindingReleased, stored: float
+) -> None:
     """Read the request, and whom it asks to place it."""
     before, named = scheduled.spec, scheduler_of(scheduled.spec)
     spec: Manifest | None = spec_of(event.spec) if isinstance(event, BindingRequested) else None
     scheduled.spec, scheduled.compiled = spec, _compiled(spec)
     scheduled.priority = _priority(spec)
-    if before is None or named != scheduler_of(spec):
-        scheduled.handed_at = stored
-        scheduled.handed_over = before is not None and spec is not None
+    if before is not None and spec is not None and named != scheduler_of(spec):
+        state.watch.handed[event.key] = stored
 
 
 def scheduler_of(spec: Manifest | None) -> str:
@@ -350,6 +343,7 @@ def forget(state: SchedulerState, purged: Purged) -> None:
         if scheduled is not None and over(scheduled.binding, scheduled.placement, scheduled.eviction):
             del state.objects[key]
             state.watch.file(key, None)
+            state.watch.handed.pop(key, None)
             state.ledger.forget(key)
             state.subjects.pop(placement_subject(key), None)
     for name in purged.clusters:

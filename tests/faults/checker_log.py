@@ -40,6 +40,7 @@ from services.override_renderer.state import RendererState
 from services.override_renderer.state import fold as fold_renderer
 from services.registrar.state import RegistrarState
 from services.registrar.state import fold as fold_registrar
+from services.scheduler.queue_watch import Watch
 from services.scheduler.state import SchedulerState
 from services.scheduler.state import fold as fold_scheduler
 from services.status_aggregator.state import AggregatorState
@@ -199,7 +200,8 @@ def difference(first: Any, second: Any, where: str) -> str:
     """Where two values differ, empty when they do not; objects without an equality of their own are looked into.
 
     Functions, private counters and caches are no state. Of a ledger the facts count: what it holds of each object
-    depends on when its clusters told of it, and is told anew after a start.
+    depends on when its clusters told of it, and is told anew after a start. Of those that wait for clusters counts who
+    they are: with what they were tried is found out anew.
     """
     if first is second or callable(first):
         return ""
@@ -207,6 +209,8 @@ def difference(first: Any, second: Any, where: str) -> str:
         return f"{where}: {type(first).__name__} and {type(second).__name__}"
     if isinstance(first, Ledger):
         return difference(_facts(first), _facts(second), f"{where}.facts")
+    if isinstance(first, Watch):
+        return "" if first == second else f"{where}: other objects are looked after"
     if isinstance(first, dict):
         if first.keys() != second.keys():
             return f"{where}: keys {sorted(map(str, first.keys() ^ second.keys()))[:5]}"
