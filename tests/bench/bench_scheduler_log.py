@@ -101,8 +101,10 @@ async def _change(ground: Ground, what: str, fact: Known, about: dict[str, int])
     used, begun = ground.cpu(), time.perf_counter()
     async with Stalls(ground) as stalls:
         await ground.append([fact])
-        # Its heartbeats and its answers are what a standby and a probe judge it by.
-        ended = await _settled(ground)
+        ended = await _quiet(ground)
+    used, asked = ground.cpu() - used, time.perf_counter()
+    owes = await asyncio.to_thread(_owes, ground)
+    emit(f"scale_{what}_scrape_ms", (time.perf_counter() - asked) * 1000, "ms", owes=owes, **about)
     looked = ground.metric("fleetlog_decisions_total") - decisions
     found = {**about, "looked_at": round(looked), "appended": await ground.position() - position - 1}
     emit(f"scale_{what}_change_seconds", ended - begun, "s", **found)
