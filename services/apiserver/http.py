@@ -140,7 +140,7 @@ class HttpFace:
 
     async def _route(self, request: Request) -> Answer | web.StreamResponse:
         parts = split_path(request.path)
-        if not self._authorizer.allows_everything or confined(request.user):
+        if not self._authorizer.allows_everything or (self._open_info and confined(request.user)):
             self._authorize(request, parts)
         for route in self._routes:
             answer = await route(request, parts)

@@ -70,7 +70,7 @@ class ApiServer:
         if self.settings.bootstrap_tokens:
             self.authenticator.bootstrap = BootstrapAuthentication(self.objects).identify
         inner: Authorizer = AlwaysAllow() if self.settings.authorization == "AlwaysAllow" else MastersOnly()
-        authorizer = Confining(inner)
+        authorizer: Authorizer = Confining(inner) if self.settings.bootstrap_tokens else inner
         if self.settings.profile == "current":
             own_kind(registry)
         reviews = Reviews(self.authenticator, authorizer)

@@ -1,6 +1,7 @@
 """Replays recorded conversations with a Kubernetes API server, and kubectl journeys, against the embedded one.
 
-The tool that replays lies beside the recordings. The server runs as the recorded one did: version 1.20, no controllers.
+The tool that replays lies beside the recordings. The server runs as the recorded one did: version 1.20, no controllers,
+no bootstrap tokens.
 """
 
 import json
@@ -34,6 +35,7 @@ def _serve(directory: str) -> tuple[subprocess.Popen[str], str]:
         "FLEETLOG_APISERVER_PORT": str(_free_port()),
         "FLEETLOG_APISERVER_PROFILE": "1.20",
         "FLEETLOG_APISERVER_CONTROLLERS": "0",
+        "FLEETLOG_APISERVER_BOOTSTRAP_TOKENS": "0",
         "FLEETLOG_APISERVER_VERSION": "v1.20.2",
         "FLEETLOG_APISERVER_SERVICE_CIDR": "10.99.0.0/16",
         "FLEETLOG_APISERVER_ADMIN_TOKEN": TOKEN,
