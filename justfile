@@ -43,10 +43,11 @@ golden *ARGS: _setup
 bench *ARGS: _setup
     {{ run }} python -m tests.bench.run "$@"
 
-# Measure scheduling decisions alone on 3, 100 and 1,000 clusters; one JSON line per figure.
+# Measure scheduling decisions alone on 3, 100 and 1,000 clusters, then through the log; one JSON line per figure.
 [group('test')]
 bench-scheduler *ARGS: _setup
-    {{ run }} python tests/bench/bench_scheduler.py "$@"
+    {{ run }} python tests/bench/bench_scheduler.py
+    {{ run }} python -m tests.bench.bench_scheduler_log "$@"
 
 # Check style, types and import directions.
 [group('check')]
