@@ -59,7 +59,10 @@ async def open_log(access: LogAccess) -> AsyncIterator[Connection]:
                 user_credentials=access.creds or None,
             )
     except TimeoutError:
-        why = f": {trouble[-1]}" if trouble and str(trouble[-1]) else ""
+        # What the server said counts more than how a connection ended: it resets those it refuses now and then.
+        said = [error for error in trouble if str(error)]
+        last = next((error for error in reversed(said) if not isinstance(error, OSError)), said[-1] if said else "")
+        why = f": {last}" if last else ""
         raise Failed(
             f"the log at {_without_secret(access.url)} does not answer{why}; is the installation up?"
         ) from None
