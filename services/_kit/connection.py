@@ -74,8 +74,8 @@ class Connection:
         servers = random.sample(servers, len(servers))
         if tls is not None:
             options["tls"] = tls
-        try:
-            await self.nc.connect(
+        connecting = asyncio.create_task(
+            self.nc.connect(
                 servers=servers,
                 dont_randomize=True,
                 name=name,
@@ -91,8 +91,16 @@ class Connection:
                 closed_cb=self._closed,
                 **options,
             )
+        )
+        try:
+            await asyncio.wait({connecting})
+            connecting.result()
         except BaseException:
-            # The client leaves the socket of an attempt that failed open.
+            while not connecting.done():
+                # The client swallows a cancellation that meets the end of what it waits for.
+                connecting.cancel()
+                await asyncio.wait({connecting}, timeout=0.1)
+            # It leaves the socket of an attempt that failed open.
             await self.nc.close()
             raise
         self._prefix = self.nc.new_inbox()

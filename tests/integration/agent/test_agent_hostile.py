@@ -370,21 +370,14 @@ async def test_a_revoked_agent_is_cut_off_and_stays_out_until_it_is_allowed_agai
     await until(after)
 
 
-async def given_up(opening: asyncio.Task[Connection]) -> None:
-    """End an attempt to connect."""
-    while not opening.done():
-        # The client swallows a cancellation that meets the end of what it waits for.
-        opening.cancel()
-        await asyncio.wait({opening}, timeout=1.0)
-
-
 async def test_a_key_nobody_knows_does_not_connect(hub: Hub) -> None:
     errors: list[Exception] = []
     stranger = identity(hub, hub.server.stranger())
     opening = asyncio.create_task(Connection.open(hub.server.url, on_error=errors.append, **stranger))
     await until(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
     assert not opening.done()
-    await given_up(opening)
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
 
 
 async def test_a_restart_of_the_server_changes_nothing_about_who_is_in_and_who_is_out(
@@ -404,7 +397,8 @@ async def test_a_restart_of_the_server_changes_nothing_about_who_is_in_and_who_i
     await until(served, "an answer to the other agent")
     await until(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
     assert not opening.done()
-    await given_up(opening)
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
 
 
 async def test_accounts_that_the_operator_did_not_sign_let_nobody_in_and_delete_nothing(
