@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from msgspec import UnsetType
 
 from schemas.codec import Known, decode
+from schemas.envelope import HEADER_PRODUCER
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.hints import Purged
@@ -56,6 +57,11 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         touched = fold(state, message.seq, message.subject, event)
         if isinstance(event, WorkObserved) and self._reports is not None:
             self._reports.folded(event)
+            if self._acting and self._context is not None:
+                own = f"{self.name}/{self._context.instance}"
+                if event.cluster in self._lanes and message.headers.get(HEADER_PRODUCER) != own:
+                    # A replaced leader may still say what it had begun to say: what is so is said after it.
+                    self._lanes[event.cluster][1].look_at(event.key)
         return touched
 
     def forget(self, state: ExecutorState, purged: Purged) -> None:
