@@ -7,17 +7,25 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
+import structlog
 from nats.aio.msg import Msg
 
-from schemas.codec import Known
+from schemas.codec import Known, decode
+from schemas.envelope import HEADER_PRODUCER
+from schemas.events.observed import WorkObserved
 from schemas.hints import Purged
 from schemas.subjects import SubjectError, unescape
+from schemas.topology import OBSERVED
+from services._kit.append import KeyedEvents
+from services._kit.errors import LogError
 from services._kit.log import Message
 from services._kit.service import BaseService, Context
 from services.registrar.desk import Desk
 from services.registrar.metrics import DeskStats, register
 from services.registrar.settings import RegistrarSettings
 from services.registrar.state import RegistrarState, fold, forget
+
+log = structlog.get_logger("registrar")
 
 FAMILIES: Final = ("hello", "blobs", "reports", "rooms")
 
@@ -34,15 +42,39 @@ class Registrar(BaseService[RegistrarState, str]):
         self._context: Context[RegistrarState, str] | None = None
         self._desks: dict[str, Desk] = {}
         self._subscriptions: list[Any] = []
-        self._forgetting: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
 
     def new_state(self) -> RegistrarState:
         """An empty projection."""
         return RegistrarState()
 
     def fold(self, state: RegistrarState, message: Message, event: Known) -> Iterable[str]:
-        """Apply one event."""
-        return fold(state, message.seq, message.subject, event)
+        """Apply one event; what a replaced registrar said behind its successor is set right."""
+        before = self.last_seq(state, message.subject)
+        touched = fold(state, message.seq, message.subject, event)
+        if isinstance(event, WorkObserved) and event.prev < before and self._is_stray(state, message, event):
+            task = asyncio.create_task(self._say_again(before))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+        return touched
+
+    def _is_stray(self, state: RegistrarState, message: Message, event: WorkObserved) -> bool:
+        """Whether another instance wrote of a pull member while this one leads."""
+        member = state.members.get(event.cluster)
+        if not self._subscriptions or self._context is None or member is None or member.mode != "Pull":
+            return False
+        return message.headers.get(HEADER_PRODUCER) != f"{self.name}/{self._context.instance}"
+
+    async def _say_again(self, position: int) -> None:
+        """Repeat an observation that an older one came behind."""
+        assert self._context is not None
+        try:
+            message = await self._context.logs[OBSERVED.name].get(position)
+            event = decode(message.subject, message.data) if message is not None else None
+            if isinstance(event, WorkObserved):
+                await self._context.appender.append([KeyedEvents(event.cluster, (event,))])
+        except LogError as error:
+            log.warning("report_not_repeated", position=position, error=str(error))
 
     def last_seq(self, state: RegistrarState, subject: str) -> int:
         """Position of the last observation of a subject."""
@@ -74,7 +106,7 @@ class Registrar(BaseService[RegistrarState, str]):
         if connection is not None and not connection.nc.is_closed:
             for subscription in subscriptions:
                 await subscription.unsubscribe()
-        await asyncio.gather(*(desk.close() for desk in desks.values()), *self._forgetting, return_exceptions=True)
+        await asyncio.gather(*(desk.close() for desk in desks.values()), *self._background, return_exceptions=True)
 
     async def stop(self) -> None:
         """Close everything."""
@@ -89,8 +121,8 @@ class Registrar(BaseService[RegistrarState, str]):
             desk = self._desks.get(cluster)
             if desk is not None and (member is None or member.mode != "Pull"):
                 task = asyncio.create_task(desk.forget())
-                self._forgetting.add(task)
-                task.add_done_callback(self._forgetting.discard)
+                self._background.add(task)
+                task.add_done_callback(self._background.discard)
 
     async def _take(self, family: str, message: Msg) -> None:
         """One request; its cluster is what the account it came from may say."""

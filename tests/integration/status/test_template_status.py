@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateChanged
+from schemas.topology import BLOBS
 from services._kit.blobs import Blobs
 from services._kit.clock import SystemClock
 from services._kit.kube import ApiError, KubeClient, resource_path
@@ -62,7 +63,7 @@ class Writer:
         reported = self.state.of(KEY)
         fact: TemplateChanged = replace(template(uid=uid), prev=prev)
         reported.template, reported.binding = fact, binding(uid=uid)
-        self.status = TemplateStatus(client, self.state, Blobs(MemoryLog("BLOBS")), SystemClock())
+        self.status = TemplateStatus(client, self.state, Blobs(MemoryLog(BLOBS)), SystemClock())
 
     async def write(self, ready: int) -> None:
         self.state.of(KEY).rollup = rollup(self.uid, ready)
