@@ -6,11 +6,15 @@ FLEETLOG_NATS_CREDS names the file with its identity where the log's server asks
 import asyncio
 import os
 import signal
+import sys
+from typing import Final
 
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import flag, from_environment
 from services.apiserver.store import Store
+
+LOG_REPLACED: Final = 3
 
 
 async def _main() -> None:
@@ -49,8 +53,16 @@ async def _main() -> None:
         loop.add_signal_handler(number, stopped.set)
     await server.start(host, port)
     print(f"ready {server.url}", flush=True)  # noqa: T201 - callers wait for this line
-    await stopped.wait()
+    code = 0
+    stopping, losing = asyncio.create_task(stopped.wait()), asyncio.create_task(store.lost())
+    await asyncio.wait((stopping, losing), return_when=asyncio.FIRST_COMPLETED)
+    if not stopping.done():
+        # The error is logged; whoever keeps this process running starts it with what is stored now.
+        code = LOG_REPLACED
+    for task in (stopping, losing):
+        task.cancel()
     await server.stop()
+    sys.exit(code)
 
 
 def main() -> None:

@@ -141,6 +141,9 @@ class Store(Protocol):
     def ready(self) -> bool:
         """Whether writes can be expected to succeed."""
 
+    async def lost(self) -> str:
+        """Return, once what is held is not what is stored any more, why; only a new start helps."""
+
     async def put(self, key: Key, obj: Manifest, expected: int) -> Entry:
         """Write an object that is at revision `expected` (0: does not exist).
 

@@ -30,14 +30,15 @@ class Following(Folding):
         super().__init__(stream.name, stream.prefix, history, sealing)
         self._stream = stream
         self._lost = ""
+        self._gone = asyncio.Event()
 
     @property
     def ready(self) -> bool:
         return not self._lost and self._stream.connected
 
-    @property
-    def lost(self) -> str:
-        """Why this store can no longer be trusted (the stream behind it is another one); empty while all is well."""
+    async def lost(self) -> str:
+        """Return why this store cannot be trusted any more, once the stream behind it is another one."""
+        await self._gone.wait()
         return self._lost
 
     def _subject(self, key: Key) -> str:
@@ -57,6 +58,7 @@ class Following(Folding):
                 or info["state"]["last_seq"] < self._state.revision
             ):
                 self._lost = f"stream {self._name} is not the one that was loaded; restart to rebuild"
+                self._gone.set()
                 log.error("the log was replaced", stream=self._name)
                 return
             if info["state"]["last_seq"] == self._state.revision:

@@ -1,5 +1,6 @@
 """A store that keeps everything in this process: for tests and for servers that may forget."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 from services.apiserver.projection import Cursor, Projection
@@ -25,6 +26,11 @@ class MemoryStore:
     @property
     def ready(self) -> bool:
         return True
+
+    async def lost(self) -> str:
+        """Never returns: nothing is stored anywhere else."""
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
 
     def _check(self, key: Key, expected: int) -> int:
         current = self._state.get(key)

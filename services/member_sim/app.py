@@ -14,7 +14,7 @@ from services.apiserver.call import Identity
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store import Store
+from services.apiserver.store import Store, StoreUnavailable
 from services.member_sim.admin import Admin
 from services.member_sim.embedded import Embedded
 from services.member_sim.gate import Gate
@@ -72,7 +72,7 @@ async def run_member(settings: MemberSettings, ready: Callable[[Running], None] 
                     name=settings.name, url=server.url, kubeconfig=kubeconfig, admin_url=admin.url, token=token
                 )
                 ready(running)
-            await _first(stop, playing)
+            await _first(stop, playing, server.store)
         finally:
             loop_stop.set()
             await admin.stop()
@@ -111,13 +111,19 @@ async def _until_settled(loop: Loop, playing: asyncio.Task[None]) -> None:
         await playing
 
 
-async def _first(stop: asyncio.Event, playing: asyncio.Task[None]) -> None:
-    """Wait for the stop signal, or for the loop to break; its error is raised then."""
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait((stopping, playing), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
+async def _first(stop: asyncio.Event, playing: asyncio.Task[None], store: Store) -> None:
+    """Wait for the stop signal, or for the loop to break; its error is raised then.
+
+    Raises StoreUnavailable when the objects held are not those stored any more: only a new start helps.
+    """
+    stopping, losing = asyncio.create_task(stop.wait()), asyncio.create_task(store.lost())
+    await asyncio.wait((stopping, playing, losing), return_when=asyncio.FIRST_COMPLETED)
+    for task in (stopping, losing):
+        task.cancel()
     if playing.done():
         await playing
+    if losing.done() and not losing.cancelled():
+        raise StoreUnavailable(losing.result())
 
 
 def _kept_token(path: Path) -> str:

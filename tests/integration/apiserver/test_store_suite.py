@@ -422,6 +422,6 @@ class TestOnlyOnAStream:
             with pytest.raises(StoreUnavailable):
                 await store.put(key("b"), obj("b"), 0)
             assert not store.ready
-            assert store.lost
+            assert "restart" in await asyncio.wait_for(store.lost(), 5)
         finally:
             await store.stop()
