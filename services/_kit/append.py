@@ -70,7 +70,8 @@ class Appender(Generic[K]):
         """Why appends are not getting through right now; empty when they are."""
         self._logs = logs
         self._service = service
-        self._producer = f"{service}/{instance}" if instance else service
+        self.producer = f"{service}/{instance}" if instance else service
+        """Who the events' headers say wrote them."""
         self._fence = fence
         self._last_seq_of = last_seq_of
         self._clock = clock or SystemClock()
@@ -86,7 +87,7 @@ class Appender(Generic[K]):
         outcome: Outcome[K] = Outcome()
         by_stream: dict[str, list[Piece[K]]] = {}
         for group in groups:
-            for stream, pieces in split(group, self._producer, self._last_seq_of).items():
+            for stream, pieces in split(group, self.producer, self._last_seq_of).items():
                 by_stream.setdefault(stream, []).extend(pieces)
         for stream, pieces in by_stream.items():
             for batch in pack(pieces):
@@ -108,7 +109,7 @@ class Appender(Generic[K]):
             at=self._clock.now(),
         )
         name = event_id(f"{self._service}/{reason}/{position}", 0, f"{subject}/{key}")
-        headers = {HEADER_EVENT_ID: name, HEADER_PRODUCER: self._producer}
+        headers = {HEADER_EVENT_ID: name, HEADER_PRODUCER: self.producer}
         try:
             await log.append([NewMessage(subject_of(event), encode(event), headers)])
         except LogError:

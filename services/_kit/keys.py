@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from services._kit.private_files import private_text
 from services._kit.settings import Settings, SettingsError
 
 KEY_BYTES: Final = 32
@@ -65,14 +65,7 @@ class MasterKeys:
     def save(self, path: Path) -> None:
         """Write the file, readable by its owner only; nobody sees half of it."""
         data = msgspec.json.format(msgspec.json.encode(_File(current=self.current, keys=self._keys)), indent=2)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.new")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        private_text(path, data.decode())
 
 
 def new_master_keys() -> MasterKeys:

@@ -63,7 +63,6 @@ __all__ = [
     "decode",
     "encode",
     "resource_path",
-    "write_private",
 ]
 
 _READ_BUFFER = 1 << 21
@@ -174,9 +173,11 @@ class KubeClient:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
             if client_pem is not None:
-                # The ssl module reads certificates from files only; this one lives for the length of the call.
+                # The ssl module reads certificates from files only; this one lives for the length of the call, in a
+                # directory that nobody else may enter.
                 with tempfile.TemporaryDirectory() as directory:
-                    pair = write_private(Path(directory), "pair.pem", "\n".join(client_pem))
+                    pair = Path(directory) / "pair.pem"
+                    pair.write_text("\n".join(client_pem), encoding="utf-8")
                     context.load_cert_chain(pair)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return cls(server, ssl_context=context, headers=headers, connections=connections)
@@ -397,13 +398,3 @@ def _ssl_of(configuration: Any) -> ssl.SSLContext | None:
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
     return context
-
-
-def write_private(directory: Path, name: str, content: str) -> Path:
-    """Write a file only its owner can read, replacing an old one in one step."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=directory, delete=False, encoding="utf-8") as file:
-        file.write(content)
-    path = Path(file.name)
-    path.chmod(0o600)
-    return path.replace(directory / name)

@@ -7,14 +7,11 @@ import asyncio
 import os
 import signal
 import sys
-from typing import Final
 
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import flag, from_environment
 from services.apiserver.store import Store
-
-LOG_REPLACED: Final = 3
 
 
 async def _main() -> None:
@@ -57,6 +54,8 @@ async def _main() -> None:
     stopping, losing = asyncio.create_task(stopped.wait()), asyncio.create_task(store.lost())
     await asyncio.wait((stopping, losing), return_when=asyncio.FIRST_COMPLETED)
     if not stopping.done():
+        from services._kit.main import LOG_REPLACED
+
         # The error is logged; whoever keeps this process running starts it with what is stored now.
         code = LOG_REPLACED
     for task in (stopping, losing):

@@ -2,59 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import msgspec
 import structlog
 
 from services._kit.vault import Locked, key_id
-from services.apiserver.projection import Cursor, Projection
 from services.apiserver.sealing import ClearSecrets, Sealing
-from services.apiserver.store import Entry, Event, Key, StoreUnavailable
+from services.apiserver.store import Entry, Key, StoreUnavailable
 from services.apiserver.store_names import DELETED, PREV, floor_subject, key_of
+from services.apiserver.store_reading import Reading
 
 log = structlog.get_logger(__name__)
 
 
-class Folding:
-    """What a store knows; no input or output. The reading half of the store port."""
+class Folding(Reading):
+    """What a store knows; no input or output."""
 
     def __init__(self, stream: str, prefix: str, history: int, sealing: Sealing | None) -> None:
+        super().__init__(history)
         self._name = stream
         self._prefix = prefix
         self._sealing = sealing
         self._clear = ClearSecrets()
         self._unreadable: dict[Key, tuple[int, str]] = {}
-        self._state = Projection(history)
         self._tombs: dict[Key, int] = {}
         """Last sequence of every object that is deleted, oldest deletion first."""
-
-    @property
-    def revision(self) -> int:
-        return self._state.revision
-
-    def get(self, key: Key) -> Entry | None:
-        return self._state.get(key)
-
-    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Entry]:
-        return self._state.bucket(group, resource).entries(namespace)
-
-    def list_at(self, group: str, resource: str, namespace: str, revision: int) -> Iterable[Entry]:
-        return self._state.bucket(group, resource).entries_at(namespace, revision)
-
-    def watch(self, group: str, resource: str, revision: int) -> Cursor:
-        return self._state.watch(group, resource, revision)
-
-    def floor(self, group: str, resource: str) -> int:
-        return self._state.bucket(group, resource).floor
-
-    def listen(self, listener: Callable[[Event], None]) -> None:
-        """Call a function with every event from now on."""
-        self._state.listeners.append(listener)
-
-    def count(self, group: str, resource: str) -> int:
-        """How many objects of a resource there are."""
-        return self._state.bucket(group, resource).count
 
     def _fold(self, subject: str, sequence: int, headers: dict[str, str], data: bytes) -> None:
         """Take one message of the stream, in order."""

@@ -1,27 +1,22 @@
 """A store that keeps everything in this process: for tests and for servers that may forget."""
 
 import asyncio
-from collections.abc import Callable, Iterable
 
-from services.apiserver.projection import Cursor, Projection
-from services.apiserver.store import Conflict, Entry, Event, Key, Manifest, encode_value
+from services.apiserver.store import Conflict, Entry, Key, Manifest, encode_value
+from services.apiserver.store_reading import Reading
 
 
-class MemoryStore:
+class MemoryStore(Reading):
     """The store port without a log behind it; `history` is the number of events kept per resource."""
 
     def __init__(self, history: int = 8192) -> None:
-        self._state = Projection(history)
+        super().__init__(history)
 
     async def start(self) -> None:
         """Nothing to load."""
 
     async def stop(self) -> None:
         """Nothing to let go."""
-
-    @property
-    def revision(self) -> int:
-        return self._state.revision
 
     @property
     def ready(self) -> bool:
@@ -48,26 +43,3 @@ class MemoryStore:
         entry = Entry(key, encode_value(obj), self._check(key, expected), obj)
         self._state.apply_delete(entry)
         return entry
-
-    def get(self, key: Key) -> Entry | None:
-        return self._state.get(key)
-
-    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Entry]:
-        return self._state.bucket(group, resource).entries(namespace)
-
-    def list_at(self, group: str, resource: str, namespace: str, revision: int) -> Iterable[Entry]:
-        return self._state.bucket(group, resource).entries_at(namespace, revision)
-
-    def watch(self, group: str, resource: str, revision: int) -> Cursor:
-        return self._state.watch(group, resource, revision)
-
-    def floor(self, group: str, resource: str) -> int:
-        return self._state.bucket(group, resource).floor
-
-    def listen(self, listener: Callable[[Event], None]) -> None:
-        """Call a function with every event from now on."""
-        self._state.listeners.append(listener)
-
-    def count(self, group: str, resource: str) -> int:
-        """How many objects of a resource there are."""
-        return self._state.bucket(group, resource).count

@@ -18,8 +18,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from services._kit.private_files import private_text
 from services._rules import account_tokens as tokens
-from services.cli.layout import private_text
 from services.cli.running import Failed
 
 DIRECTORY: Final = "nats-auth"

@@ -15,13 +15,14 @@ from typing import Final
 
 import msgspec
 
+from services._kit.private_files import private_text
 from services._rules.accounts import AgentIdentity, accounts_config
 from services._rules.constants import NAMESPACE_SYSTEM
 from services.apiserver.certs import Authority
 from services.apiserver.kubeconfig import write as write_kubeconfig
 from services.cli.gateway_setup import GATEWAY_SERVICE, VERSIONS, api_service
 from services.cli.identities import new_seed, public_key
-from services.cli.layout import HUB_USER, private_text
+from services.cli.layout import HUB_USER
 from services.cli.running import Failed
 
 ADMIN: Final = "fleetlog-admin"

@@ -15,10 +15,10 @@ import msgspec
 from schemas.agent import Reported
 from services._kit.connection import Connection
 from services._kit.errors import LogError
+from services._kit.private_files import private_text
 from services._rules.account_tokens import DELETE_SUBJECT, UPDATE_SUBJECT, creds_text
 from services._rules.accounts import reports_subject
 from services.cli.authority import Authority, new_seed
-from services.cli.layout import private_text
 from services.cli.running import Failed
 
 PATIENCE: Final = 15.0

@@ -22,8 +22,9 @@ import msgspec
 from schemas.agent import Reported
 from services._kit.connection import Connection
 from services._kit.errors import LogError
+from services._kit.private_files import private_text
 from services._rules.accounts import HUB, AgentIdentity, accounts_config, reports_subject
-from services.cli.layout import HUB_USER, Installation, Layout, agent_process, private_text
+from services.cli.layout import HUB_USER, Installation, Layout, agent_process
 from services.cli.running import Failed
 
 PATIENCE: Final = 15.0

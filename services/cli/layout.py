@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 from contextlib import suppress
@@ -11,6 +10,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
+
+from services._kit.private_files import private_text
 
 CONTROL = "control"
 _PORTS: Final = range(20_000, 32_000)
@@ -168,23 +169,6 @@ def new_installation(
         control_kubeconfig=control_kubeconfig,
         nats_token=secrets.token_urlsafe(24),
     )
-
-
-def private_text(path: Path, text: str) -> None:
-    """Write a file that only its owner reads; nobody sees half of it, not even after a loss of power."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _free_port(taken: set[int]) -> int:

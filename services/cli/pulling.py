@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from services._kit.private_files import private_text
 from services._rules.accounts import AgentIdentity, accounts_config
 from services._rules.constants import NAMESPACE_CLUSTER
 from services.cli.authority import DIRECTORY, Authority
@@ -21,7 +22,7 @@ from services.cli.claims import admit_here, expel, reachable
 from services.cli.control import Target, kubeconfig_path, open_control
 from services.cli.identities import admit, changed, new_seed, public_key, server_pid, withdraw
 from services.cli.joining import Traits, cluster_id, join, kubeconfig_of, member_identity
-from services.cli.layout import CONTROL, Installation, Layout, private_text
+from services.cli.layout import CONTROL, Installation, Layout
 from services.cli.membership import MemberFile, check_name, check_new, open_member_file
 from services.cli.running import Failed, patience
 

@@ -11,6 +11,20 @@ from services.cli.installation_options import DEFAULT_DIRECTORY, Directory, Kube
 
 app = typer.Typer()
 
+Words = Annotated[list[str], typer.Argument(metavar="KIND NAME | KIND/NAME", help="The object.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Its namespace; the context's if empty.")]
+
+
+def _named(words: list[str]) -> tuple[str, str]:
+    """Kind and name of the object that is asked about; ends the command where they are neither."""
+    from services.cli.kinds import one_object
+    from services.cli.running import Failed, fail
+
+    try:
+        return one_object(words)
+    except Failed as error:
+        fail(str(error))
+
 
 @app.command(
     epilog="""Examples:
@@ -54,8 +68,8 @@ fleetlog history deployment nginx --at 2026-11-21T12:00:00Z -o yaml
 """
 )
 def history(
-    words: Annotated[list[str], typer.Argument(metavar="KIND NAME | KIND/NAME", help="The object.")],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace; the context's if empty.")] = "",
+    words: Words,
+    namespace: Namespace = "",
     directory: Directory = DEFAULT_DIRECTORY,
     nats: Nats = "",
     kubeconfig: Kubeconfig = "",
@@ -63,16 +77,11 @@ def history(
     at: Annotated[str, typer.Option("--at", help="Its state at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
 ) -> None:
     """Tell what happened to one object, in order, with the cause and the time of each step."""
-    from services.cli.kinds import one_object
-    from services.cli.running import Failed, fail, run
+    from services.cli.running import run
     from services.cli.stories import history as tell
 
-    try:
-        kind, name = one_object(words)
-    except Failed as error:
-        fail(str(error))
-    book, target = access(directory, nats), control(directory, kubeconfig)
-    run(tell(book, target, kind, name, namespace, output, at))
+    kind, name = _named(words)
+    run(tell(access(directory, nats), control(directory, kubeconfig), kind, name, namespace, output, at))
 
 
 @app.command(
@@ -86,8 +95,8 @@ fleetlog explain deploy/nginx -o json
 """
 )
 def explain(
-    words: Annotated[list[str], typer.Argument(metavar="KIND NAME | KIND/NAME", help="The object.")],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace; the context's if empty.")] = "",
+    words: Words,
+    namespace: Namespace = "",
     directory: Directory = DEFAULT_DIRECTORY,
     nats: Nats = "",
     kubeconfig: Kubeconfig = "",
@@ -96,15 +105,10 @@ def explain(
 ) -> None:
     """Tell why an object runs where it runs: for every cluster what refused it, or its rank, room, weight and share."""
     from services.cli.explaining import explain as tell
-    from services.cli.kinds import one_object
-    from services.cli.running import Failed, fail, run
+    from services.cli.running import run
 
-    try:
-        kind, name = one_object(words)
-    except Failed as error:
-        fail(str(error))
-    book, target = access(directory, nats), control(directory, kubeconfig)
-    run(tell(book, target, kind, name, namespace, output, at))
+    kind, name = _named(words)
+    run(tell(access(directory, nats), control(directory, kubeconfig), kind, name, namespace, output, at))
 
 
 @app.command(

@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from services._kit.private_files import private_text
 from services._rules import bootstrap_tokens as rules
 from services._rules.account_tokens import creds_text
 from services._rules.constants import NAMESPACE_CLUSTER
@@ -27,7 +28,6 @@ from services.cli.bootstrap_tokens import ca_hashes
 from services.cli.control import kubeconfig_path, read_kubeconfig
 from services.cli.durations import seconds_of
 from services.cli.joining import Traits, cluster_id, kubeconfig_of, member_identity
-from services.cli.layout import private_text
 from services.cli.membership import MemberFile, check_name, open_member_file
 from services.cli.pulling import CREDS, start_agent
 from services.cli.running import Failed, patience

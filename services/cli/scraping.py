@@ -8,7 +8,8 @@ from typing import Final
 
 import yaml
 
-from services.cli.layout import CONTROL, Installation, Layout, agent_process, private_text
+from services._kit.private_files import private_text
+from services.cli.layout import CONTROL, Installation, Layout, agent_process
 
 INTERVAL: Final = "5s"
 

@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.private_files import private_text
 from services.cli.control import read_kubeconfig
 from services.cli.joining import (
     JoinRefused,
@@ -23,7 +24,7 @@ from services.cli.joining import (
     kubeconfig_of,
     member_identity,
 )
-from services.cli.layout import Installation, private_text
+from services.cli.layout import Installation
 from services.cli.running import Failed
 
 Manifest = dict[str, Any]

@@ -58,7 +58,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         if isinstance(event, WorkObserved) and self._reports is not None:
             self._reports.folded(event)
             if self._acting and self._context is not None:
-                own = f"{self.name}/{self._context.instance}"
+                own = self._context.appender.producer
                 if event.cluster in self._lanes and message.headers.get(HEADER_PRODUCER) != own:
                     # A replaced leader may still say what it had begun to say: what is so is said after it.
                     self._lanes[event.cluster][1].look_at(event.key)

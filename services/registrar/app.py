@@ -63,7 +63,7 @@ class Registrar(BaseService[RegistrarState, str]):
         member = state.members.get(event.cluster)
         if not self._subscriptions or self._context is None or member is None or member.mode != "Pull":
             return False
-        return message.headers.get(HEADER_PRODUCER) != f"{self.name}/{self._context.instance}"
+        return message.headers.get(HEADER_PRODUCER) != self._context.appender.producer
 
     async def _say_again(self, position: int) -> None:
         """Repeat an observation that an older one came behind."""

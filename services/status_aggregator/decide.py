@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import msgspec
-from msgspec import Struct, UnsetType
+from msgspec import Struct
 
 from schemas.events.binding import BindingRequested
 from schemas.events.eviction import EvictionRequested
-from schemas.events.observed import WorkObserved
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from schemas.subjects import work as work_subject
 from services._rules.effective import REMOVED_AT_ONCE, effective
+from services._rules.observations import not_looked_at
 from services.status_aggregator.state import AggregatorState, Reported
 
 _NOT_YET = "waiting for the cluster to report"
@@ -25,14 +24,6 @@ class Pace(Struct, frozen=True):
     interval: float
     patience: float
     settle: float = 0.0
-
-
-class _Generations(Struct, rename="camel"):
-    generation: int = 0
-    observed_generation: int = 0
-
-
-_generations = msgspec.json.Decoder(_Generations).decode
 
 
 def due_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> float:
@@ -66,20 +57,9 @@ def _more_will_come(reported: Reported) -> bool:
     """Whether a copy was not reported on yet, or its cluster is about to say what becomes of it."""
     for cluster in reported.works:
         entry = reported.observed.get(cluster)
-        if entry is None or _fresh(entry[0]):
+        if entry is None or not_looked_at(entry[0]):
             return True
     return False
-
-
-def _fresh(event: WorkObserved) -> bool:
-    """Whether nobody in the member has looked at what was written there: the status names an older generation."""
-    if not event.applied or isinstance(event.status, UnsetType):
-        return False
-    try:
-        seen = _generations(event.status)
-    except msgspec.MsgspecError:
-        return False
-    return seen.observed_generation < seen.generation
 
 
 def decide(state: AggregatorState, key: ObjectKey) -> StatusRolledUp | None:

@@ -10,15 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
-import msgspec
 import structlog
-from msgspec import Struct, UnsetType
 
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from services._kit.append import Appender, KeyedEvents
 from services._kit.delivery.parts import instead_of
 from services._kit.errors import FenceLost
+from services._rules.observations import not_looked_at
 
 log = structlog.get_logger("delivery.reports")
 
@@ -29,23 +28,9 @@ _BATCH = 400
 HELD_SECONDS: Final = 0.05
 
 
-class _Generations(Struct, rename="camel"):
-    generation: int = 0
-    observed_generation: int = 0
-
-
-_generations = msgspec.json.Decoder(_Generations).decode
-
-
 def about_to_change(event: WorkObserved) -> bool:
-    """Whether nobody in the cluster has looked yet at what was written: its status names an older generation."""
-    if not event.operation or not event.applied or isinstance(event.status, UnsetType):
-        return False
-    try:
-        seen = _generations(event.status)
-    except msgspec.MsgspecError:
-        return False
-    return seen.observed_generation < seen.generation
+    """Whether the cluster is about to say what becomes of something that was just written."""
+    return bool(event.operation) and not_looked_at(event)
 
 
 class Publisher(Protocol):

@@ -28,6 +28,7 @@ from services._kit.jetstream_log import JetStreamLog
 from services._kit.kube import ApiError, KubeClient, resource_path
 from services._kit.log import NewMessage
 from services._kit.main import serve
+from services._kit.private_files import private_text
 from services._kit.settings import credentials
 from services._rules import constants as const
 from services._rules.account_tokens import creds_text, user_token
@@ -42,7 +43,6 @@ from services.apiserver.settings import Settings as ApiSettings
 from services.apiserver.store_memory import MemoryStore
 from services.cli import claims
 from services.cli.authority import CONFIG, create, new_key
-from services.cli.layout import private_text
 from services.registrar.app import Registrar
 from services.registrar.settings import RegistrarSettings
 from tests.natsserver import ProcessServer, find_binary

@@ -1,4 +1,7 @@
-"""One behaviour suite for every store: what the API server relies on, against memory and against a real stream."""
+"""One behaviour suite for every store: what the API server relies on, against memory and against a real stream.
+
+What holds of a stream alone stands in the same file: both are read together when a store is written.
+"""
 
 import asyncio
 import socket

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from services._kit.private_files import private_text
 from services.cli.identities import adopt_streams, new_seed, prepare_agent, public_key, server_config, withdraw
-from services.cli.layout import Layout, Member, new_installation, private_text
+from services.cli.layout import Layout, Member, new_installation
 from services.cli.logbook import log_access
 from services.cli.running import Failed
 from services.cli.up import Options, Refused, prepare

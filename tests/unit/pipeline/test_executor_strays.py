@@ -36,7 +36,7 @@ def told(by: str, cluster: str = "m1") -> tuple[Message, WorkObserved]:
 def executor() -> tuple[Executor, Lane]:
     made, lane = Executor(ExecutorSettings(control_kubeconfig="none")), Lane()
     inside: Any = made
-    inside._context = SimpleNamespace(instance="e-1")
+    inside._context = SimpleNamespace(appender=SimpleNamespace(producer="executor/e-1"))
     inside._reports = SimpleNamespace(folded=lambda event: None)
     inside._lanes = {"m1": (None, lane)}
     inside._acting = True

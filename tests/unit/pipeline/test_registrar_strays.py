@@ -43,7 +43,7 @@ class Desk:
             instance="r-1",
             last_seq_of=lambda subject: self.registrar.last_seq(self.state, subject),
         )
-        inside._context = SimpleNamespace(instance="r-1", logs={"OBSERVED": self.log}, appender=appender)
+        inside._context = SimpleNamespace(logs={"OBSERVED": self.log}, appender=appender)
         inside._subscriptions = [object()]
 
     async def says(self, event: WorkObserved, by: str) -> None:

@@ -225,7 +225,12 @@ def test_static_weights_decide_again_as_before(fleet: list[Manifest], spec: Mani
     held, before = ({item["name"] for item in found["clusters"]} for found in (again, spec))
     # A cluster that let it stay for running there already may refuse it once it does not.
     if before <= held:
-        assert run(fleet, again, [], PluginSet(STANDARD), None)[0] == decision
+        repeated = run(fleet, again, [], PluginSet(STANDARD), None)[0]
+        if spec["replicas"] <= 0:
+            # Ties go to who runs most, and without replicas everything is a tie.
+            assert (set(repeated.clusters), repeated.error) == (set(decision.clusters), decision.error)
+        else:
+            assert repeated == decision
 
 
 def test_thousands_of_clusters_are_decided_as_few_are() -> None:

@@ -1,0 +1,23 @@
+"""Writes files that only their owner reads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def private_text(path: Path, text: str) -> None:
+    """Write a file that only its owner reads; nobody sees half of it, not even after a loss of power."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,27 @@
+"""Reads what a report says of a copy beyond its fields."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct, UnsetType
+
+from schemas.events.observed import WorkObserved
+
+
+class _Generations(Struct, rename="camel"):
+    generation: int = 0
+    observed_generation: int = 0
+
+
+_generations = msgspec.json.Decoder(_Generations).decode
+
+
+def not_looked_at(event: WorkObserved) -> bool:
+    """Whether nobody in the member has looked at what was written there: the status names an older generation."""
+    if not event.applied or isinstance(event.status, UnsetType):
+        return False
+    try:
+        seen = _generations(event.status)
+    except msgspec.MsgspecError:
+        return False
+    return seen.observed_generation < seen.generation
