@@ -1,0 +1,84 @@
+"""Holds what users configured for interpretation, as the log tells it; says which kinds a change touches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import msgspec
+
+from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
+from schemas.keys import PolicyKey
+from schemas.subjects import escape
+from services._rules.interpreter.base import Manifest
+from services._rules.interpreter.customizations import Customizations
+
+CUSTOMIZATION: Final = "ResourceInterpreterCustomization"
+WEBHOOKS: Final = "ResourceInterpreterWebhookConfiguration"
+KINDS: Final = (CUSTOMIZATION, WEBHOOKS)
+FILTERS: Final = tuple(f"policy.{escape(kind)}.>" for kind in KINDS)
+"""Subjects of what is configured."""
+
+Target: TypeAlias = tuple[str, str]
+"""apiVersion and kind."""
+EVERY: Final[Target] = ("*", "*")
+"""Every kind may be interpreted in another way."""
+
+
+class Configured:
+    """Customizations and webhook configurations by name; `revision` rises with every change that means something."""
+
+    def __init__(self) -> None:
+        self._manifests: dict[PolicyKey, Manifest] = {}
+        self._customizations = Customizations()
+        self.revision = 0
+
+    @property
+    def customizations(self) -> Customizations:
+        """Scripts by kind and operation."""
+        return self._customizations
+
+    @property
+    def webhooks(self) -> Mapping[str, Manifest]:
+        """Webhook configurations by name."""
+        return MappingProxyType({key.name: found for key, found in self._manifests.items() if key.kind == WEBHOOKS})
+
+    def take(self, event: PolicyEvent) -> frozenset[Target]:
+        """Take in a fact; the kinds that are interpreted in another way from now on, empty for facts of other kinds."""
+        if event.key.kind not in KINDS:
+            return frozenset()
+        before = self._manifests.pop(event.key, None)
+        after: Manifest | None = None
+        match event:
+            case PolicyChanged():
+                after = msgspec.json.decode(event.manifest)
+                assert after is not None
+                self._manifests[event.key] = after
+            case PolicyDeleted():
+                pass
+        if (before or {}).get("spec") == (after or {}).get("spec") and _webhooks(before) == _webhooks(after):
+            return frozenset()
+        self.revision += 1
+        if event.key.kind == WEBHOOKS:
+            # Its rules may have wildcards for groups, versions and kinds.
+            return frozenset((EVERY,))
+        self._customizations = Customizations(
+            manifest for key, manifest in self._manifests.items() if key.kind == CUSTOMIZATION
+        )
+        return frozenset(target for target in (_target(before), _target(after)) if target is not None)
+
+
+def _webhooks(manifest: Manifest | None) -> object:
+    return (manifest or {}).get("webhooks")
+
+
+def _target(manifest: Manifest | None) -> Target | None:
+    target = ((manifest or {}).get("spec") or {}).get("target") or {}
+    api_version, kind = target.get("apiVersion"), target.get("kind")
+    return (api_version, kind) if api_version and kind else None
+
+
+def concerns(targets: frozenset[Target], api_version: str, kind: str) -> bool:
+    """Whether a kind is among those that `take` named."""
+    return (api_version, kind) in targets or EVERY in targets

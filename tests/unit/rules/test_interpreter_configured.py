@@ -1,0 +1,73 @@
+"""What users configured for interpretation, as it is folded from the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from schemas.events.policy import PolicyChanged, PolicyDeleted
+from schemas.keys import PolicyKey
+from services._rules.interpreter import INTERPRET_REPLICA
+from services._rules.interpreter.configured import CUSTOMIZATION, EVERY, FILTERS, WEBHOOKS, Configured, concerns
+
+WIDGET = ("example.io/v1", "Widget")
+GADGET = ("example.io/v1", "Gadget")
+
+
+def changed(kind: str, name: str, **members: Any) -> PolicyChanged:
+    manifest = {"metadata": {"name": name}, **members}
+    return PolicyChanged(key=PolicyKey(kind, "", name), uid="u", manifest=Raw(msgspec.json.encode(manifest)))
+
+
+def custom(name: str, target: tuple[str, str], script: str) -> PolicyChanged:
+    rules = {"replicaResource": {"luaScript": script}}
+    spec = {"target": {"apiVersion": target[0], "kind": target[1]}, "customizations": rules}
+    return changed(CUSTOMIZATION, name, spec=spec)
+
+
+def test_a_customization_touches_its_target_and_the_first_by_name_answers() -> None:
+    configured = Configured()
+    assert configured.take(custom("b", WIDGET, "b")) == {WIDGET}
+    assert configured.take(custom("a", WIDGET, "a")) == {WIDGET}
+    assert configured.customizations.scripts(*WIDGET, INTERPRET_REPLICA) == ("a",)
+    assert configured.take(PolicyDeleted(key=PolicyKey(CUSTOMIZATION, "", "a"), uid="u")) == {WIDGET}
+    assert configured.customizations.scripts(*WIDGET, INTERPRET_REPLICA) == ("b",)
+
+
+def test_another_target_touches_the_old_and_the_new_kind() -> None:
+    configured = Configured()
+    configured.take(custom("a", WIDGET, "a"))
+    assert configured.take(custom("a", GADGET, "a")) == {WIDGET, GADGET}
+
+
+def test_saying_the_same_again_touches_nothing() -> None:
+    configured = Configured()
+    configured.take(custom("a", WIDGET, "a"))
+    revision = configured.revision
+    assert configured.take(custom("a", WIDGET, "a")) == frozenset()
+    assert configured.revision == revision
+
+
+def test_a_webhook_configuration_touches_every_kind() -> None:
+    configured = Configured()
+    touched = configured.take(changed(WEBHOOKS, "hooks", webhooks=[{"name": "one"}]))
+    assert touched == {EVERY}
+    assert concerns(touched, *GADGET)
+    assert list(configured.webhooks) == ["hooks"]
+    assert not configured.take(changed(WEBHOOKS, "hooks", webhooks=[{"name": "one"}]))
+
+
+def test_other_policies_and_targets_that_say_nothing_are_passed_over() -> None:
+    configured = Configured()
+    assert configured.take(changed("PropagationPolicy", "p", spec={})) == frozenset()
+    assert configured.take(changed(CUSTOMIZATION, "empty", spec={"target": {}})) == frozenset()
+    assert not concerns(frozenset({WIDGET}), *GADGET)
+
+
+def test_what_is_configured_has_subjects_of_its_own() -> None:
+    assert FILTERS == (
+        "policy.ResourceInterpreterCustomization.>",
+        "policy.ResourceInterpreterWebhookConfiguration.>",
+    )
