@@ -102,6 +102,13 @@ class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
             self._direct.pop(sid, None)
             raise
 
+    async def close(self) -> None:
+        """Close; whatever was not sent by now is dropped."""
+        # The library would write it, and a transport that broke a moment ago raises for that, with all left open.
+        self._pending.clear()
+        self._pending_data_size = 0
+        await super().close()
+
     def take(self, sid: int, subject: bytes, reply: bytes, data: bytes, head: bytes) -> bool:
         """Hand a message to its direct handler; false when it has none."""
         handler = self._direct.get(sid)

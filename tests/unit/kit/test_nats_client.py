@@ -169,3 +169,32 @@ async def test_answers_come_in_the_order_of_arrival() -> None:
     await client._ps.parse(frame(1, "a", b"0") + frame(2, "b", b"1") + frame(1, "a", b"2"))
     await asyncio.sleep(0)
     assert order == [(1, b"0"), (2, b"1"), (1, b"2")]
+
+
+class _Broken:
+    """A transport that the kernel took away a moment ago."""
+
+    closed = False
+
+    def writelines(self, data: list[bytes]) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    async def drain(self) -> None:
+        raise RuntimeError("closed")
+
+    def close(self) -> None:
+        self.closed = True
+
+    async def wait_closed(self) -> None:
+        pass
+
+
+async def test_a_connection_that_broke_with_something_to_send_can_be_closed() -> None:
+    client = QuickClient()
+    transport = _Broken()
+    client._transport, client._current_server = transport, object()
+    client._status, client._flush_queue = Client.CONNECTED, asyncio.Queue()
+    client._pending, client._pending_data_size = [b"PUB a 1\r\nx\r\n"], 14
+    await client.close()
+    assert client.is_closed
+    assert transport.closed
