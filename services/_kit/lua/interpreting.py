@@ -85,9 +85,11 @@ class Interpreting:
 
     def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
         """Whether any level answers an operation for a kind."""
-        return any(level.hook_enabled(api_version, kind, operation) for level in self._levels) or (
-            self._native.hook_enabled(api_version, kind, operation)
-        )
+        return self.customized(api_version, kind, operation) or self._native.hook_enabled(api_version, kind, operation)
+
+    def customized(self, api_version: str, kind: str, operation: str) -> bool:
+        """Whether a level above the built-in one answers, so that the answer has to be awaited."""
+        return any(level.hook_enabled(api_version, kind, operation) for level in self._levels)
 
     async def get_replicas(self, obj: Manifest, *, quota: bool = False) -> Replicas:
         """Replicas and what each of them requires; `quota` adds namespace and priority class."""

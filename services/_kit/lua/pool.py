@@ -15,7 +15,7 @@ import structlog
 
 from services._kit.lua.messages import LuaCall
 from services._kit.lua.process import LuaProcess, WorkerEnded, WorkerUnavailable
-from services._rules.interpreter.base import InterpretError
+from services._rules.interpreter.base import InterpretError, InterpretLater
 
 _BATCH: Final = 16
 _REMEMBERED: Final = 256
@@ -86,7 +86,7 @@ class LuaPool:
         left = until - self._clock()
         if left > 0:
             often = "once" if count == 1 else f"{count} times"
-            raise InterpretError(f"the script was stopped {often} and is not run for another {left:.0f} s; mend it")
+            raise InterpretLater(f"the script was stopped {often} and is not run for another {left:.0f} s; mend it")
 
     async def _lane(self) -> None:
         worker: LuaProcess | None = None

@@ -10,6 +10,7 @@ from services._rules.interpreter.base import (
     RETAIN,
     REVISE_REPLICA,
     InterpretError,
+    InterpretLater,
     Manifest,
 )
 from services._rules.interpreter.chain import Interpreter, InterpreterChain, interpret_chain
@@ -25,6 +26,7 @@ __all__ = [
     "RETAIN",
     "REVISE_REPLICA",
     "InterpretError",
+    "InterpretLater",
     "Interpreter",
     "InterpreterChain",
     "Manifest",

@@ -27,6 +27,10 @@ class InterpretError(Exception):
         self.field = field
 
 
+class InterpretLater(InterpretError):
+    """No answer this time, perhaps the next: the same question is worth asking again after a pause."""
+
+
 def describe(value: object) -> str:
     """The type of a JSON value in the words of JSON, for error texts."""
     names = {
