@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from schemas.envelope import Event
 from schemas.keys import ObjectKey
+
+
+class Drift(Struct, frozen=True, omit_defaults=True):
+    """One field that was changed in a member and put back; values are not told.
+
+    `field` is spelled as in messages of API servers (`.spec.replicas`), `.` for an object that was gone. `manager`,
+    `operation` (Apply, Update) and `at` (seconds since 1970) are of the last writer by the member's managed fields;
+    empty where those do not say.
+    """
+
+    field: str
+    manager: str = ""
+    operation: str = ""
+    at: float = 0.0
 
 
 class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="WorkObserved.v1"):
@@ -13,6 +27,7 @@ class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
 
     `work_seq` is the position of the work fact acted upon; `applied` tells whether the member holds its manifest;
     `absent` that the member holds nothing (or nothing of ours). `reason` and `message` explain a failure.
+    `drift` names what was changed in the member and put back by this operation.
     `status` is the reflected status, `health` one of Healthy, Unhealthy, Unknown.
     """
 
@@ -30,6 +45,7 @@ class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     member_uid: str = ""
     member_generation: int = 0
     operation: str = ""
+    drift: tuple[Drift, ...] = ()
     at: float = 0.0
 
 

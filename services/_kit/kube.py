@@ -23,7 +23,7 @@ import aiohttp
 import msgspec
 from aiohttp.abc import AbstractStreamWriter
 
-from services._kit import fault_points
+from services._kit import fault_points, kube_api
 from services._kit.errors import FenceLost
 from services._kit.guard import Guard
 from services._kit.kube_api import (
@@ -124,7 +124,7 @@ class KubeClient:
     ) -> None:
         self.server = server.rstrip("/")
         self._ssl = ssl_context
-        self._headers = dict(headers)
+        self._headers = {"User-Agent": kube_api.MANAGER, **headers}
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None

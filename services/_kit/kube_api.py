@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
 Manifest = dict[str, Any]
 
+MANAGER: Final = "fleetlog"
+"""What we are called in `metadata.managedFields` and in audit logs."""
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

@@ -72,7 +72,7 @@ def needs_update(desired: Manifest, live: Manifest, previously_applied: Manifest
     previous = previously_applied or {}
     if _metadata_differs(desired, live, previous):
         return True
-    compare = _Comparison(desired)
+    compare = Comparison(desired)
     if desired.get("kind") == "Secret" and desired.get("stringData"):
         desired = _with_encoded(desired)
         previous = _with_encoded(previous)
@@ -114,7 +114,7 @@ def _with_encoded(secret: Manifest) -> Manifest:
     return copy
 
 
-class _Comparison:
+class Comparison:
     """The rules that depend on the kind of object, and the walk through both objects."""
 
     __slots__ = ("is_content", "native", "pod")
@@ -135,6 +135,10 @@ class _Comparison:
         if found is None:
             return not self._is_dropped(name, value)
         return value != found and self._differs(name, value, found, previous.get(name))
+
+    def is_whole(self, name: str, found: Manifest) -> bool:
+        """Whether a member more in a live map is a difference: no server fills this one in."""
+        return self.native and (name in _WHOLE_MAPS or (name == "selector" and not found.keys() & _SELECTOR_MEMBERS))
 
     def _is_dropped(self, name: str, value: Any) -> bool:
         """Whether a server may leave a value out when it stores the object."""
@@ -165,8 +169,7 @@ class _Comparison:
         if self.native:
             if name in _QUANTITY_MAPS:
                 return self._amounts_differ(value, found, previous)
-            whole = name in _WHOLE_MAPS or (name == "selector" and not found.keys() & _SELECTOR_MEMBERS)
-            if whole and found.keys() - value.keys():
+            if self.is_whole(name, found) and found.keys() - value.keys():
                 return True
         if any(self.member_differs(member, value, found, previous) for member in value):
             return True

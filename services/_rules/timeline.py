@@ -178,7 +178,7 @@ def _causes(
 ) -> tuple[Cause, ...]:
     if isinstance(event, WorkObserved):
         # A report that follows a write names the work it acted upon; any other follows a change in the member.
-        if not event.work_seq or not (event.operation or event.absent or not event.applied):
+        if not event.work_seq or event.drift or not (event.operation or event.absent or not event.applied):
             return ()
         return (_cause(fact, event.work_seq, FACTS, known),)
     facts = (_cause(fact, seq, FACTS, known) for seq in provenance.causes)

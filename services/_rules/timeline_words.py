@@ -22,6 +22,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
+from services._rules.drift import drift_words
 from services._rules.timeline_room import room
 
 LONGEST: Final = 160
@@ -178,6 +179,10 @@ def _observed(event: WorkObserved, before: Known | None) -> str:
         if event.reason == "Terminating":
             return f"{event.cluster} is deleting it: {_short(event.message)}"
         return f"{event.cluster} refused: {_short(event.message or event.reason)}"
+    if event.drift:
+        return _joined(
+            f"{event.cluster}: {_short(drift_words(event.drift))}", "" if event.health == "Unknown" else event.health
+        )
     known = isinstance(before, WorkObserved) and before.uid == event.uid and before.applied
     health = "" if event.health == "Unknown" else event.health
     if known and isinstance(before, WorkObserved) and before.work_seq == event.work_seq:

@@ -16,6 +16,7 @@ from schemas.keys import ObjectKey
 from services._kit.delivery.reports import LEAVING
 from services._rules.descheduling import descheduled_words
 from services._rules.division import TargetCluster as Share
+from services._rules.drift import drift_words
 from services._rules.kube_events import Note
 from services._rules.names import binding_name
 from services._rules.scheduling.outcome import success_event
@@ -91,6 +92,9 @@ def _observed(state: AggregatorState, event: WorkObserved) -> Note | None:
     if event.applied:
         if not event.operation:
             return None
+        if event.drift:
+            message = f"cluster {event.cluster}: {drift_words(event.drift)}"
+            return _note(binding, "DriftRepaired", message, "execution-controller", warning=True)
         message = f"Successfully applied resource({name}) to cluster {event.cluster}"
         return _note(binding, "SyncSucceed", message, "execution-controller")
     message = f"Failed to create or update resource({name}) in member cluster({event.cluster}): {event.message}"

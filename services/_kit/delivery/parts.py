@@ -74,9 +74,12 @@ class Settled(Struct, frozen=True):
 def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:
     """Whether an observation repeats the one before it; positions and times do not count.
 
-    But each withdrawal is confirmed on its own: what was gone before it was asked for again proves nothing afterwards.
+    But each withdrawal is confirmed on its own: what was gone before it was asked for again proves nothing afterwards;
+    and each repair is told, though the object then is as it was.
     """
     if event.absent and before.work_seq < event.work_seq:
+        return False
+    if event.drift:
         return False
     return (
         before.uid == event.uid
@@ -95,7 +98,7 @@ def instead_of(unsent: WorkObserved | None, event: WorkObserved) -> WorkObserved
     """The observation to send for an unsent one and the next: what is seen now, and what was done before it."""
     if unsent is None or event.operation or not event.applied or unsent.uid != event.uid:
         return event
-    return replace(event, operation=unsent.operation)
+    return replace(event, operation=unsent.operation, drift=unsent.drift)
 
 
 def summary(error: str) -> str:

@@ -1,0 +1,136 @@
+"""What a repair puts back is named by field and by who had changed it, and never by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schemas.events.observed import Drift
+from services._rules.drift import MOST, bounded, drift_words, removed, repaired
+
+Manifest = dict[str, Any]
+OURS = "fleetlog"
+AT = "2026-01-02T03:04:05Z"
+SECONDS = 1767323045.0
+
+
+def deployment(**spec: Any) -> Manifest:
+    container = {
+        "name": "web",
+        "image": "web:1",
+        "ports": [{"containerPort": 80}],
+        "env": [{"name": "A", "value": "1"}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
+            **spec,
+        },
+    }
+
+
+def entry(manager: str, fields: Manifest, time: str = AT, **more: Any) -> Manifest:
+    return {"manager": manager, "operation": "Update", "time": time, "fieldsV1": fields, **more}
+
+
+def managed(live: Manifest, *entries: Manifest) -> Manifest:
+    return {**live, "metadata": {**live["metadata"], "managedFields": list(entries)}}
+
+
+def test_a_field_is_told_with_its_last_writer_and_when() -> None:
+    live = managed(
+        deployment(replicas=5),
+        entry("old", {"f:spec": {"f:replicas": {}}}, "2020-01-01T00:00:00Z"),
+        entry("kubectl-scale", {"f:spec": {"f:replicas": {}}}, subresource="scale"),
+        entry("kube-controller-manager", {"f:spec": {"f:replicas": {}}}, "2027-01-01T00:00:00Z", subresource="status"),
+    )
+    assert repaired(deployment(), live, OURS) == (Drift(".spec.replicas", "kubectl-scale", "Update", SECONDS),)
+
+
+def test_items_of_lists_are_told_by_what_identifies_them() -> None:
+    live = deployment()
+    container = live["spec"]["template"]["spec"]["containers"][0]
+    container["image"] = "evil:1"
+    container["ports"][0]["protocol"] = "TCP"
+    container["env"][0]["value"] = "2"
+    fields = {
+        "f:spec": {
+            "f:template": {"f:spec": {"f:containers": {'k:{"name":"web"}': {".": {}, "f:image": {}, "f:env": {}}}}}
+        }
+    }
+    found = repaired(deployment(), managed(live, entry("intruder", fields)), OURS)
+    place = '.spec.template.spec.containers[name="web"]'
+    assert [(item.field, item.manager) for item in found] == [
+        (f"{place}.image", "intruder"),
+        (f'{place}.env[name="A"].value', "intruder"),
+    ]
+
+
+def test_what_was_added_to_a_map_of_ours_is_told_by_its_key() -> None:
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
+    live = managed({**wanted, "data": {"a": "1", "b": "2"}}, entry("kubectl-edit", {"f:data": {"f:b": {}}}))
+    assert repaired(wanted, live, OURS) == (Drift(".data.b", "kubectl-edit", "Update", SECONDS),)
+
+
+def test_a_label_that_was_taken_away_has_no_author() -> None:
+    live = deployment()
+    live["metadata"]["labels"] = {"other": "x"}
+    found = repaired(deployment(), managed(live, entry("someone", {"f:metadata": {"f:labels": {"f:other": {}}}})), OURS)
+    assert found == (Drift(".metadata.labels.app"),)
+
+
+def test_of_a_secret_nothing_below_its_fields_is_told() -> None:
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "data": {"password": "b2xk", "pin": "MQ=="},
+    }
+    live = {**wanted, "data": {"password": "bmV3", "pin": "Mg=="}}
+    found = repaired(wanted, managed(live, entry("kubectl-edit", {"f:data": {"f:password": {}, "f:pin": {}}})), OURS)
+    assert found == (Drift(".data", "kubectl-edit", "Update", SECONDS),)
+
+
+def test_what_we_wrote_ourselves_is_no_drift() -> None:
+    live = managed(deployment(replicas=5), entry(OURS, {"f:spec": {"f:replicas": {}}}))
+    assert repaired(deployment(), live, OURS) == ()
+
+
+def test_what_belongs_to_the_member_is_no_drift() -> None:
+    live = deployment(revisionHistoryLimit=10)
+    live["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "1"}
+    live["status"] = {"replicas": 1}
+    assert repaired(deployment(), live, OURS) == ()
+
+
+@pytest.mark.parametrize("broken", [None, "text", 7, [None], ["x"], [{"fieldsV1": "x"}], [{"fieldsV1": {"f:spec": 3}}]])
+def test_managed_fields_of_any_shape_only_cost_the_author(broken: Any) -> None:
+    live = deployment(replicas=5)
+    live["metadata"]["managedFields"] = broken
+    assert [item.field for item in repaired(deployment(), live, OURS)] == [".spec.replicas"]
+
+
+def test_drift_is_bounded_in_number_and_length() -> None:
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {}}
+    live = {**wanted, "data": {f"{n}{'k' * 300}": "x" for n in range(MOST + 9)}}
+    found = repaired({**wanted, "data": {"other": "x"}}, live, OURS)
+    assert len(found) == MOST
+    assert all(len(item.field) <= 256 for item in found)
+    assert len(bounded(Drift(f".f{n}", "m" * 999) for n in range(99))) == MOST
+
+
+def test_words_say_who_changed_what() -> None:
+    drift = (Drift(".spec.replicas", "hpa"), Drift(".spec.paused", "hpa"), Drift(".metadata.labels.app"))
+    assert drift_words(drift) == (
+        ".spec.replicas, .spec.paused were changed by hpa; "
+        ".metadata.labels.app was changed by an unknown writer; put back"
+    )
+    assert drift_words(removed()) == "it was deleted in the cluster; created again"
+    assert drift_words(()) == ""
+    assert drift_words(tuple(Drift(f".f{n}", "m") for n in range(7))).endswith("; 2 more fields; put back")
