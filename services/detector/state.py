@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from uuid import uuid5
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Raw, Struct, field
 
 from schemas.codec import Known
 from schemas.envelope import NAMESPACE
@@ -22,6 +23,8 @@ from services._rules import constants as const
 from services._rules.claims import read_claim
 from services._rules.end_of_life import over
 from services._rules.interpreter import Interpreter
+from services._rules.interpreter.configured import KINDS as INTERPRETERS
+from services._rules.interpreter.configured import Target, concerns
 from services._rules.policy_match import Policy, compile_policy, template_of
 from services._rules.secrecy import DigestKey
 from services._rules.skip_rules import SkipRules, compile_skip_rules
@@ -33,12 +36,18 @@ Key = ObjectKey | PolicyKey
 PROPAGATION_KINDS: Final = ("PropagationPolicy", "ClusterPropagationPolicy")
 OVERRIDE_KINDS: Final = ("OverridePolicy", "ClusterOverridePolicy")
 POLICY_KINDS: Final = (*PROPAGATION_KINDS, *OVERRIDE_KINDS)
+Reinterpret = Callable[[PolicyEvent], frozenset[Target]]
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 _SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "selfLink")
 
 
+def _not_interpreted(event: PolicyEvent) -> frozenset[Target]:
+    del event
+    return frozenset()
+
+
 class PolicyView(Struct, frozen=True):
-    """A policy as it stands in the control plane; `match` is None for override policies."""
+    """A policy as it stands in the control plane; `match` is None for all but propagation policies."""
 
     key: PolicyKey
     manifest: Manifest
@@ -74,7 +83,8 @@ def id_label(key: PolicyKey) -> str:
 class DetectorState(Struct):
     """Objects and policies of the control plane by key, and the last fact about each.
 
-    `listed` names the kinds of which a complete list was seen; only for them does absence mean anything.
+    `listed` names the kinds of which a complete list was seen; only for them does absence mean anything. `unlisted` are
+    kinds of interpreters that cannot be listed: what was last recorded of them is in force.
     `waiting` are templates that no policy matched; `claimed` the templates of each policy.
     """
 
@@ -82,6 +92,7 @@ class DetectorState(Struct):
     templates: dict[ObjectKey, Manifest] = field(default_factory=dict)
     policies: dict[PolicyKey, PolicyView] = field(default_factory=dict)
     listed: set[str] = field(default_factory=set)
+    unlisted: set[str] = field(default_factory=set)
     waiting: set[ObjectKey] = field(default_factory=set)
     claimed: dict[PolicyKey, set[ObjectKey]] = field(default_factory=dict)
     template_facts: dict[ObjectKey, TemplateEvent] = field(default_factory=dict)
@@ -93,6 +104,8 @@ class DetectorState(Struct):
     """What names the Secrets of a namespace; filled before a decision needs it."""
     options: Options = Options()
     interpreter: Interpreter = NATIVE
+    reinterpret: Reinterpret = _not_interpreted
+    """Takes in what users configured for interpretation; the kinds that it touches."""
     ranked: dict[str, set[ObjectKey]] = field(default_factory=dict)
     """Templates by the PriorityClass that their policy names: they are decided again when it changes."""
 
@@ -104,8 +117,10 @@ class DetectorState(Struct):
 
     @property
     def policies_listed(self) -> bool:
-        """Whether every policy is known; before that nothing can be matched and no claim is stale."""
-        return all(kind in self.listed for kind in POLICY_KINDS)
+        """Whether every policy is known, and how objects are interpreted; before that nothing can be matched."""
+        return all(kind in self.listed for kind in POLICY_KINDS) and all(
+            kind in self.listed or kind in self.unlisted for kind in INTERPRETERS
+        )
 
     def candidates(self, api_version: str, kind: str) -> list[PolicyView]:
         """Propagation policies with a selector for a kind."""
@@ -127,9 +142,23 @@ def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable
                 state.claimed.setdefault(event.policy.key, set()).add(event.key)
         case PolicyChanged() | PolicyDeleted():
             state.policy_facts[event.key] = event
+            if event.key.kind in INTERPRETERS and event.key.kind not in state.listed:
+                return _reinterpreted(state, event)
         case _:
             return ()
     return ()
+
+
+def _reinterpreted(state: DetectorState, event: PolicyEvent) -> list[Key]:
+    """The objects that a change of what users configured concerns."""
+    touched = state.reinterpret(event)
+    if not touched:
+        return []
+    return [
+        key
+        for key, manifest in state.templates.items()
+        if concerns(touched, str(manifest.get("apiVersion")), str(manifest.get("kind")))
+    ]
 
 
 def _forget_claim(state: DetectorState, policy: PolicyKey, key: ObjectKey) -> None:
@@ -216,7 +245,10 @@ def take_policy(state: DetectorState, key: PolicyKey, manifest: Manifest | None)
     """Take in a policy of the control plane (None: it is gone); the keys to decide."""
     before = state.policies.get(key)
     if manifest is None:
-        if state.policies.pop(key, None) is None:
+        known = state.policies.pop(key, None)
+        if key.kind in INTERPRETERS:
+            return [key, *_reinterpreted(state, PolicyDeleted(key=key, uid=""))]
+        if known is None:
             return ()
         _index(state)
         return [key, *state.claimed.get(key, ())]
@@ -230,6 +262,10 @@ def take_policy(state: DetectorState, key: PolicyKey, manifest: Manifest | None)
     state.policies[key] = view
     if before is not None and _unchanged(before.manifest, manifest):
         return ()
+    if key.kind in INTERPRETERS:
+        # In force at once; other services follow when it is on the log.
+        changed = PolicyChanged(key=key, uid=view.uid, manifest=Raw(msgspec.json.encode(stripped(manifest))))
+        return [key, *_reinterpreted(state, changed)]
     _index(state)
     if view.match is None:
         # Templates wait for the overrides their policy depends on.
@@ -255,15 +291,26 @@ def take_policy_list(state: DetectorState, kind: str, found: dict[PolicyKey, Man
         dirty.extend(take_policy(state, key, None))
         dirty.extend(state.claimed.get(key, ()))
     state.listed.add(kind)
+    state.unlisted.discard(kind)
     for key, manifest in found.items():
         dirty.extend(take_policy(state, key, manifest))
     if state.policies_listed and not complete_before:
-        # Only now can templates be matched at all.
-        dirty.extend(state.templates)
-        dirty.extend(state.template_facts)
-        dirty.extend(state.policies)
-        dirty.extend(state.policy_facts)
+        dirty.extend(_everything(state))
     return dirty
+
+
+def take_absence(state: DetectorState, kind: str) -> list[Key]:
+    """Take in that a kind of interpreters cannot be listed, if it never was: objects wait for it no longer."""
+    if kind in state.listed or kind in state.unlisted:
+        return []
+    complete_before = state.policies_listed
+    state.unlisted.add(kind)
+    return _everything(state) if state.policies_listed and not complete_before else []
+
+
+def _everything(state: DetectorState) -> list[Key]:
+    """Only now can templates be matched at all."""
+    return [*state.templates, *state.template_facts, *state.policies, *state.policy_facts]
 
 
 def _index(state: DetectorState) -> None:

@@ -11,11 +11,13 @@ import structlog
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable, resource_path
 from services._kit.kube_watch import Reflector
+from services._rules.interpreter.configured import KINDS as INTERPRETERS
 from services.detector.state import (
     PRIORITY_CLASSES,
     DetectorState,
     Key,
     Manifest,
+    take_absence,
     take_list,
     take_policy,
     take_policy_list,
@@ -30,6 +32,9 @@ PLURALS: Final = {
     "OverridePolicy": "overridepolicies",
     "ClusterOverridePolicy": "clusteroverridepolicies",
 }
+_POLICIES: Final = {"policy.karmada.io": frozenset(PLURALS), "config.karmada.io": frozenset(INTERPRETERS)}
+"""Kinds that say how objects are treated, by group."""
+_PATIENCE: Final = 5.0
 _NEEDED_VERBS: Final = frozenset({"list", "watch", "delete"})
 _CRD: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _NEW_KIND_PATIENCE: Final = 20
@@ -95,6 +100,7 @@ class Watching:
         self._followed: dict[str, asyncio.Task[None]] = {}
         self._again = asyncio.Event()
         self._finder: asyncio.Task[None] | None = None
+        self._patience: set[asyncio.Task[None]] = set()
         self._expected = 0
 
     def start(self) -> None:
@@ -104,7 +110,7 @@ class Watching:
 
     async def stop(self) -> None:
         """End every watch."""
-        tasks = [*self._followed.values(), *([self._finder] if self._finder is not None else [])]
+        tasks = [*self._followed.values(), *self._patience, *([self._finder] if self._finder is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -123,6 +129,8 @@ class Watching:
                 await asyncio.sleep(1.0)
                 continue
             new = [resource for resource in found if self._follow(resource)]
+            for kind in set(INTERPRETERS) - {resource.kind for resource in found if _is_policy(resource)}:
+                self.mark(take_absence(self.state, kind))
             if new:
                 log.info("kinds_followed", kinds=[f"{resource.name}.{resource.group}" for resource in new])
             pause = self._period
@@ -145,7 +153,7 @@ class Watching:
         if name in self._followed:
             return False
         follower: _Templates | _Policies
-        if resource.group == "policy.karmada.io" and resource.kind in PLURALS:
+        if _is_policy(resource):
             follower = _Policies(self, resource.kind)
         elif self.state.skip.skips_kind(resource.api_version, resource.kind) and name != PRIORITY_CLASSES:
             return False
@@ -163,4 +171,22 @@ class Watching:
             self._client, path, follower, api_version=resource.api_version, kind=resource.kind, on_gone=gone
         )
         self._followed[name] = asyncio.create_task(reflector.run())
+        if resource.kind in INTERPRETERS and _is_policy(resource):
+            waiting = asyncio.create_task(self._listed(resource.kind, reflector))
+            self._patience.add(waiting)
+            waiting.add_done_callback(self._patience.discard)
         return True
+
+    async def _listed(self, kind: str, reflector: Reflector) -> None:
+        """Objects wait for the list of what interprets them, but not for ever: it may be forbidden to us."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await reflector.synced.wait()
+        except TimeoutError:
+            log.warning("interpreters_not_listed", kind=kind, until="what was last recorded of them is in force")
+            self.mark(take_absence(self.state, kind))
+
+
+def _is_policy(resource: ApiResource) -> bool:
+    """Whether a kind says how others are treated, instead of being propagated itself."""
+    return resource.kind in _POLICIES.get(resource.group, ())

@@ -13,6 +13,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules import constants as const
+from services._rules.interpreter.configured import KINDS as INTERPRETERS
 from services._rules.secrecy import DigestKey
 from services.detector import state as det
 from services.detector.decide import Verdict, WriteClaim, WritePolicyId, decide_policy, decide_template
@@ -43,7 +44,7 @@ class World:
         self.state = det.DetectorState()
         self.seq = 0
         if listed:
-            for kind in det.POLICY_KINDS:
+            for kind in (*det.POLICY_KINDS, *INTERPRETERS):
                 found = {self.key_of(item): item for item in policies if item["kind"] == kind}
                 det.take_policy_list(self.state, kind, found)
             det.take_list(self.state, "deployments.apps", {})
