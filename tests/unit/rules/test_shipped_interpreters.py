@@ -1,0 +1,133 @@
+"""Scripts that come with the product answer as worked examples say; one data file per kind in `thirdparty`.
+
+A file has a `target` and `cases`. A case has a `name`, an `operation`, its inputs (`object`, `replicas`, `items`,
+`desired`, `observed`) and what comes out: `expected`, the whole answer; `status`, for AggregateStatus, where the answer
+is the object with this status and nothing else changed; or `error`, a part of the error's text. apiVersion and kind
+are added to objects from the target. Members that begin with `x-` are for anchors.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from services._kit.lua.machine import LuaMachine
+from services._rules.admission.lua_syntax import problem
+from services._rules.interpreter import (
+    AGGREGATE_STATUS,
+    INTERPRET_STATUS,
+    RETAIN,
+    REVISE_REPLICA,
+    InterpretError,
+    NativeInterpreter,
+)
+from services._rules.interpreter.customizations import MEMBERS
+from services._rules.interpreter.shipped import Shipped, files, manifest
+
+Case = dict[str, Any]
+DATA = Path(__file__).with_name("thirdparty")
+WHOLE = (AGGREGATE_STATUS, RETAIN, REVISE_REPLICA)
+
+
+def _cases() -> list[Any]:
+    found = []
+    for path in sorted(DATA.glob("*.yaml")):
+        data = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
+        assert all(name in ("target", "cases") or name.startswith("x-") for name in data), path
+        for case in data["cases"]:
+            name = f"{path.stem}-{case['operation']}-{case['name']}"
+            found.append(pytest.param(data["target"], case, id=name.replace(" ", "_")))
+    return found
+
+
+CASES = _cases()
+
+
+@pytest.fixture(scope="module")
+def machine() -> LuaMachine:
+    return LuaMachine(16 << 20)
+
+
+def _arguments(target: Case, case: Case) -> list[Any]:
+    if case["operation"] == RETAIN:
+        return [{**target, **case["desired"]}, {**target, **case["observed"]}]
+    obj = {**target, **case["object"]}
+    if case["operation"] == AGGREGATE_STATUS:
+        return [obj, case["items"]]
+    return [obj, case["replicas"]] if case["operation"] == REVISE_REPLICA else [obj]
+
+
+@pytest.mark.parametrize(("target", "case"), CASES)
+def test_a_shipped_script_answers_as_written_down(machine: LuaMachine, target: Case, case: Case) -> None:
+    operation = case["operation"]
+    scripts = Shipped().scripts(target["apiVersion"], target["kind"], operation)
+    arguments = _arguments(target, case)
+    if "error" in case:
+        with pytest.raises(InterpretError) as raised:
+            machine.evaluate(operation, scripts[0], arguments)
+        assert case["error"] in str(raised.value)
+        return
+    answer = machine.evaluate(operation, scripts[0], arguments)
+    if "status" in case:
+        assert answer == {**arguments[0], "status": case["status"]}
+    else:
+        expected = case["expected"]
+        assert answer == ({**target, **expected} if operation in WHOLE else expected)
+    assert isinstance(answer, bool) == isinstance(case.get("expected"), bool)
+
+
+def _operations() -> list[Any]:
+    offered = []
+    for api_version, kind in files():
+        rules = manifest(api_version, kind)["spec"]["customizations"]
+        for member in rules:
+            offered.append(pytest.param(api_version, kind, member, id=f"{api_version}-{kind}-{member}"))
+    return offered
+
+
+@pytest.mark.parametrize(("api_version", "kind", "member"), _operations())
+def test_every_shipped_script_is_sound_and_has_an_example(api_version: str, kind: str, member: str) -> None:
+    rule = manifest(api_version, kind)["spec"]["customizations"][member]
+    assert problem(rule["luaScript"]) is None
+    target = {"apiVersion": api_version, "kind": kind}
+    examples = [case.values for case in CASES]
+    assert any(target == about and case["operation"] == MEMBERS[member] for about, case in examples)
+
+
+@pytest.mark.parametrize("target", files(), ids="_".join)
+def test_a_shipped_file_is_a_customization_of_the_kind_in_its_path(target: tuple[str, str]) -> None:
+    api_version, kind = target
+    found = manifest(api_version, kind)
+    assert found["apiVersion"] == "config.karmada.io/v1alpha1"
+    assert found["kind"] == "ResourceInterpreterCustomization"
+    assert found["metadata"] == {"name": f"{kind}.{api_version.split('/')[0]}".lower()}
+    assert found["spec"]["target"] == {"apiVersion": api_version, "kind": kind}
+    assert found["spec"]["customizations"].keys() <= MEMBERS.keys()
+
+
+def test_what_is_built_in_has_no_scripts() -> None:
+    native = NativeInterpreter()
+    # The status of any kind is collected.
+    operations = [operation for operation in MEMBERS.values() if operation != INTERPRET_STATUS]
+    for api_version, kind in files():
+        assert not any(native.hook_enabled(api_version, kind, operation) for operation in operations)
+
+
+def test_only_files_of_the_kinds_asked_for_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    original = Path.read_text
+
+    def reading(path: Path, *arguments: Any, **options: Any) -> str:
+        read.append(path)
+        return original(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", reading)
+    shipped = Shipped()
+    assert not shipped.hook_enabled("apps/v1", "Deployment", RETAIN)
+    assert not shipped.hook_enabled("apps.kruise.io/../v1alpha1", "../CloneSet", RETAIN)
+    assert read == []
+    for _ in range(2):
+        assert shipped.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", REVISE_REPLICA)
+        assert not shipped.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", RETAIN)
+    assert [path.name for path in read] == ["CloneSet.yaml"]
