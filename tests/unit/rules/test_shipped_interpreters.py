@@ -77,16 +77,14 @@ def test_a_shipped_script_answers_as_written_down(machine: LuaMachine, target: C
     assert isinstance(answer, bool) == isinstance(case.get("expected"), bool)
 
 
-def _operations() -> list[Any]:
-    offered = []
-    for api_version, kind in files():
-        rules = manifest(api_version, kind)["spec"]["customizations"]
-        for member in rules:
-            offered.append(pytest.param(api_version, kind, member, id=f"{api_version}-{kind}-{member}"))
-    return offered
+OFFERED = [
+    pytest.param(api_version, kind, member, id=f"{api_version}-{kind}-{member}")
+    for api_version, kind in files()
+    for member in manifest(api_version, kind)["spec"]["customizations"]
+]
 
 
-@pytest.mark.parametrize(("api_version", "kind", "member"), _operations())
+@pytest.mark.parametrize(("api_version", "kind", "member"), OFFERED)
 def test_every_shipped_script_is_sound_and_has_an_example(api_version: str, kind: str, member: str) -> None:
     rule = manifest(api_version, kind)["spec"]["customizations"][member]
     assert problem(rule["luaScript"]) is None
