@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from services._rules import constants as const
 from services._rules.interpreter import INTERPRET_HEALTH, RETAIN, InterpretError, NativeInterpreter
+from services._rules.interpreter.base import describe, set_at
 from services._rules.semantic_equal import needs_update
 from services._rules.status_retain import retain_annotations, retain_labels
 
 Manifest = dict[str, Any]
 
 _INTERPRETER = NativeInterpreter()
+_LONGEST = 4096
+LARGEST_STATUS: Final = 1 << 20
+"""Bytes of a status that are collected at most."""
 _BINDING_MARKS = (
     const.RESOURCE_BINDING_ID_LABEL,
     const.WORK_ID_LABEL,
@@ -67,17 +72,30 @@ def is_managed(live: Manifest) -> bool:
     return bool((live["metadata"].get("labels") or {}).get(const.MANAGED_LABEL) == const.LABEL_TRUE)
 
 
-def apply_action(desired: Manifest, live: Manifest | None, cluster: str, previous: Manifest | None = None) -> Action:
+def may_write(desired: Manifest, live: Manifest) -> bool:
+    """Whether the live object is ours, or to be taken over."""
+    annotations = desired["metadata"].get("annotations") or {}
+    return is_managed(live) or annotations.get(const.CONFLICT_RESOLUTION_ANNOTATION) == const.CONFLICT_OVERWRITE
+
+
+def apply_action(
+    desired: Manifest,
+    live: Manifest | None,
+    cluster: str,
+    previous: Manifest | None = None,
+    wanted: Manifest | None = None,
+) -> Action:
     """What to do so that a member holds the desired manifest (§3.3, §3.4); raises InterpretError.
 
     `previous` is the manifest applied before, where another one was: what it had and the desired one lacks has to go.
+    `wanted` is what to write over the live object where a level above the built-in one says so (see `retained`).
     """
     if live is None:
         return Create(desired)
-    annotations = desired["metadata"].get("annotations") or {}
-    if not is_managed(live) and annotations.get(const.CONFLICT_RESOLUTION_ANNOTATION) != const.CONFLICT_OVERWRITE:
+    if not may_write(desired, live):
         return Refuse(_foreign(desired, cluster))
-    wanted = _over(desired, live)
+    if wanted is None:
+        wanted = _retain(merge(desired, live), live)
     if is_managed(live) and not needs_update(wanted, live, previous):
         return Leave()
     return Replace(wanted)
@@ -93,8 +111,8 @@ def _foreign(desired: Manifest, cluster: str) -> str:
     )
 
 
-def _over(desired: Manifest, live: Manifest) -> Manifest:
-    """The desired object as it is to be written over the live one: what belongs to the member is kept."""
+def merge(desired: Manifest, live: Manifest) -> Manifest:
+    """The desired object over the live one before retention: whatever its kind, this belongs to the member."""
     wanted = retain_labels(retain_annotations(desired, live), live)
     metadata = dict(wanted["metadata"])
     observed = live["metadata"]
@@ -103,10 +121,41 @@ def _over(desired: Manifest, live: Manifest) -> Manifest:
             metadata[name] = observed[name]
         else:
             metadata.pop(name, None)
-    wanted = {**wanted, "metadata": metadata}
-    if _INTERPRETER.hook_enabled(wanted["apiVersion"], wanted["kind"], RETAIN):
-        wanted = _INTERPRETER.retain(wanted, live)
-    return wanted
+    return {**wanted, "metadata": metadata}
+
+
+def _retain(merged: Manifest, live: Manifest) -> Manifest:
+    if _INTERPRETER.hook_enabled(merged["apiVersion"], merged["kind"], RETAIN):
+        return _INTERPRETER.retain(merged, live)
+    return merged
+
+
+def retained(answer: Manifest, merged: Manifest) -> Manifest:
+    """What a level above the built-in one wants to write, bound to the live object's version; raises InterpretError.
+
+    It must be the same object, and still bear our mark: otherwise it would be lost to us with the write.
+    """
+    metadata = answer.get("metadata")
+    if type(metadata) is not dict:
+        raise InterpretError(f"the returned object has {describe(metadata)}, expected an object", "metadata")
+    for name in ("apiVersion", "kind"):
+        if answer.get(name) != merged[name]:
+            raise InterpretError(f"the returned object has {answer.get(name)!r}, expected {merged[name]!r}", name)
+    for name in ("namespace", "name"):
+        if (metadata.get(name) or "") != (merged["metadata"].get(name) or ""):
+            wanted = merged["metadata"].get(name)
+            raise InterpretError(
+                f"the returned object has {metadata.get(name)!r}, expected {wanted!r}", f"metadata.{name}"
+            )
+    labels = metadata.get("labels")
+    if type(labels) is not dict or labels.get(const.MANAGED_LABEL) != const.LABEL_TRUE:
+        raise InterpretError(f"the returned object lacks {const.MANAGED_LABEL}={const.LABEL_TRUE}", "metadata.labels")
+    version = merged["metadata"].get("resourceVersion")
+    return (
+        answer
+        if metadata.get("resourceVersion") == version
+        else set_at(answer, ("metadata", "resourceVersion"), version)
+    )
 
 
 def withdraw_action(live: Manifest | None, *, keep: bool) -> Action:
@@ -138,26 +187,73 @@ def _less(pairs: dict[str, str] | None, names: tuple[str, ...]) -> dict[str, str
     return {name: value for name, value in (pairs or {}).items() if name not in names}
 
 
+class Told(Struct, frozen=True):
+    """What a level above the built-in one said: a value, or the problem why there is none.
+
+    `passing` problems may be gone the next time.
+    """
+
+    value: Any = None
+    problem: str = ""
+    passing: bool = False
+
+
 class Reflection(Struct, frozen=True):
-    """What a member object reports: status to collect (None: nothing) and health; `problem` when it is unreadable."""
+    """What a member object reports: status to collect (None: nothing) and health; `problem` when it is unreadable.
+
+    `unread`: the status could not be read, what was collected last stands. `passing`: worth asking again.
+    """
 
     status: Any = None
     health: str = "Unknown"
     problem: str = ""
+    unread: bool = False
+    passing: bool = False
 
 
-def reflect(live: Manifest) -> Reflection:
-    """Status and health of a member object (§4.2)."""
+def collectable(status: Any) -> Raw:
+    """A status from a level above the built-in one as it is reported: names in order; raises InterpretError."""
+    if type(status) is not dict:
+        raise InterpretError(f"the returned status is {describe(status)}, expected an object")
+    # Scripts know no order of names: without one, the same status would be reported again and again.
+    data = msgspec.json.encode(status, order="deterministic")
+    if len(data) > LARGEST_STATUS:
+        raise InterpretError(f"the returned status has {len(data)} bytes, at most {LARGEST_STATUS} are collected")
+    return Raw(data)
+
+
+def reflect(live: Manifest, status: Told | None = None, health: Told | None = None) -> Reflection:
+    """Status and health of a member object (§4.2); `status` and `health` where a level above the built-in answers."""
     problem = ""
-    status = None
-    try:
-        status = _INTERPRETER.reflect_status(live)
-    except InterpretError as error:
-        problem = str(error)
+    found = None
+    if status is not None:
+        found, problem = status.value, status.problem
+    else:
+        try:
+            found = _INTERPRETER.reflect_status(live)
+        except InterpretError as error:
+            problem = str(error)
+    unread = bool(problem)
+    passing = (status is not None and status.passing) or (health is not None and health.passing)
+    if health is not None:
+        if health.problem:
+            return Reflection(found, "Unknown", problem or health.problem, unread, passing)
+        return Reflection(found, "Healthy" if health.value else "Unhealthy", problem, unread, passing)
     if not _INTERPRETER.hook_enabled(live["apiVersion"], live["kind"], INTERPRET_HEALTH):
-        return Reflection(status, "Healthy", problem)
+        return Reflection(found, "Healthy", problem, unread, passing)
     try:
-        health = "Healthy" if _INTERPRETER.interpret_health(live) else "Unhealthy"
+        healthy = _INTERPRETER.interpret_health(live)
     except InterpretError as error:
-        return Reflection(status, "Unknown", problem or str(error))
-    return Reflection(status, health, problem)
+        return Reflection(found, "Unknown", problem or str(error), unread, passing)
+    return Reflection(found, "Healthy" if healthy else "Unhealthy", problem, unread, passing)
+
+
+def not_interpreted(operation: str, live: Manifest, cluster: str, why: str) -> str:
+    """Why a level above the built-in one gave no answer, and what to do about it."""
+    if len(why) > _LONGEST:
+        why = f"{why[:_LONGEST]}…"
+    left = "; the object was left as it is" if operation == RETAIN else ""
+    return (
+        f"{operation} for {live['apiVersion']} {live['kind']} in cluster {cluster}: {why}{left}; correct what answers "
+        "it, a ResourceInterpreterCustomization or ResourceInterpreterWebhookConfiguration"
+    )

@@ -1,8 +1,7 @@
 """Brings one cluster to what its works say and reports what it holds; independent of every other cluster.
 
-A lane keeps the keys to look at, works on a bounded number at once, backs off per object, and pauses as a whole while
-the cluster does not answer. It never gives up and never deletes without a withdrawn work. A few lines over 400, so that
-the whole way of one object through a lane is read in one place.
+A lane gives objects their turns (turns.py), compares and reports, has written what differs (acting.py), and pauses as a
+whole while the cluster does not answer. It never gives up and never deletes without a withdrawn work.
 """
 
 from __future__ import annotations
@@ -20,31 +19,22 @@ from msgspec import UNSET, Raw, UnsetType
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
-from services._kit.delivery.kinds import Kind, Kinds, UnknownKind
+from services._kit.delivery.acting import Acting
+from services._kit.delivery.interpreted import Interpretation, Offered
+from services._kit.delivery.kinds import Kinds, UnknownKind
 from services._kit.delivery.parts import (
     LaneSettings,
     LaneStats,
     Settled,
     WorkSource,
-    holders,
     says_the_same,
     summary,
     told,
-    uid_of,
 )
-from services._kit.delivery.reports import LEAVING
+from services._kit.delivery.turns import Turns
 from services._kit.errors import LogError
-from services._kit.kube import ApiError, KubeClient, Unreachable, decode, encode
-from services._rules.delivery import (
-    Create,
-    Leave,
-    Refuse,
-    Remove,
-    Replace,
-    apply_action,
-    reflect,
-    withdraw_action,
-)
+from services._kit.kube import ApiError, KubeClient, Unreachable, decode
+from services._rules.delivery import Reflection, reflect
 from services._rules.interpreter import InterpretError
 from services._rules.marking import with_marks
 from services._rules.secrecy import is_secret
@@ -53,11 +43,10 @@ log = structlog.get_logger("delivery.lane")
 
 Manifest = dict[str, Any]
 FAILED: Final = "AppliedFailed"
-_CONFLICT_TRIES: Final = 5
 
 
 class Lane:
-    """One cluster's deliveries."""
+    """One cluster's deliveries; `interpretation` is shared by all lanes of a service."""
 
     def __init__(
         self,
@@ -65,6 +54,7 @@ class Lane:
         open_client: Callable[[], Awaitable[KubeClient]],
         source: WorkSource,
         settings: LaneSettings,
+        interpretation: Interpretation | None = None,
     ) -> None:
         self.cluster = cluster
         self.stats = LaneStats()
@@ -73,52 +63,54 @@ class Lane:
         self._open_client = open_client
         self._source = source
         self._settings = settings
-        self._queue: dict[ObjectKey, None] = {}
-        self._running: set[ObjectKey] = set()
+        self._interpretation = interpretation or Interpretation()
         self._settled: dict[ObjectKey, Settled] = {}
-        self._again: set[ObjectKey] = set()
-        self._failures: dict[ObjectKey, int] = {}
-        self._timers: dict[ObjectKey, asyncio.TimerHandle] = {}
-        self._work = asyncio.Event()
         self._up = asyncio.Event()
+        self._turns = Turns(self._look, self._is_slow, self._up, settings)
         self._client: KubeClient | None = None
         self._kinds: Kinds | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._acting: Acting | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._waiting_for_kind: dict[tuple[str, str], set[ObjectKey]] = {}
         self._waiting_for_namespace: dict[str, set[ObjectKey]] = {}
 
     @property
     def backlog(self) -> int:
         """Objects not yet brought in line."""
-        return len(self._queue) + len(self._running) + len(self._timers)
+        return self._turns.backlog
 
     def start(self) -> None:
         """Connect and work until closed."""
-        self._tasks = [asyncio.create_task(self._connect())]
-        self._tasks += [asyncio.create_task(self._worker()) for _ in range(self._settings.concurrency)]
+        self._connecting = asyncio.create_task(self._connect())
+        self._turns.start()
 
     async def close(self) -> None:
         """Stop at once; whatever was under way is looked at again after the next start."""
-        for task in self._tasks:
-            task.cancel()
-        for timer in self._timers.values():
-            timer.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
         if self._kinds is not None:
             self._kinds.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._turns.close()
+        if self._connecting is not None:
+            await asyncio.gather(self._connecting, return_exceptions=True)
         if self._client is not None:
             await self._client.close()
 
     def look_at(self, key: ObjectKey) -> None:
         """Bring one object in line as soon as there is room."""
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-        if key in self._running:
-            self._again.add(key)
-            return
-        self._queue[key] = None
-        self._work.set()
+        self._turns.look_at(key)
+
+    def look_afresh(self, key: ObjectKey) -> None:
+        """The same after a change of what made it fail, perhaps: from here on its pauses are short again."""
+        self._turns.forgive(key)
+        self._turns.look_at(key)
+
+    def _is_slow(self, key: ObjectKey) -> bool:
+        """Whether a look at an object waits for answers from other processes."""
+        found = self._source.work(key)
+        if found is None or not isinstance(found[0], WorkRendered):
+            return False
+        return self._interpretation.offered(found[0].api_version, found[0].kind).anything
 
     def _changed(self, key: ObjectKey) -> None:
         if self._source.work(key) is not None:
@@ -132,6 +124,7 @@ class Lane:
                 if self._client is None:
                     self._client = await self._open_client()
                     self._kinds = Kinds(self._client, self._changed)
+                    self._acting = Acting(self.cluster, self._client, self.stats, self._interpretation)
                 await self._client.request("GET", "/version", timeout=5.0)
             except (ApiError, Unreachable, LogError, OSError, ValueError) as error:
                 if str(error) != self.trouble:
@@ -162,33 +155,16 @@ class Lane:
             self._up.clear()
             self._down.set()
 
-    async def _worker(self) -> None:
-        while True:
-            await self._up.wait()
-            while not self._queue:
-                self._work.clear()
-                await self._work.wait()
-                await self._up.wait()
-            key = next(iter(self._queue))
-            del self._queue[key]
-            self._running.add(key)
-            try:
-                await self._look(key)
-            finally:
-                self._running.discard(key)
-            if key in self._again:
-                self._again.discard(key)
-                self.look_at(key)
-
     async def _look(self, key: ObjectKey) -> None:
         found = self._source.work(key)
         if found is None:
             return
         work, seq = found
+        done = True
         try:
             match work:
                 case WorkRendered():
-                    await self._deliver(key, work, seq)
+                    done = await self._deliver(key, work, seq)
                 case WorkWithdrawn():
                     self._settled.pop(key, None)
                     await self._withdraw(key, work, seq)
@@ -196,8 +172,7 @@ class Lane:
                     assert_never(work)
         except Unreachable as error:
             self._went_down(error)
-            self._queue[key] = None
-            self._work.set()
+            self._turns.look_at(key)
         except (ApiError, UnknownKind, InterpretError, LogError, ValueError) as error:
             self._failed(key, work, seq, error)
         except Exception as error:
@@ -211,144 +186,80 @@ class Lane:
                 log.exception("delivery_failed", cluster=self.cluster, key=str(key))
             self._failed(key, work, seq, error)
         else:
-            self._failures.pop(key, None)
+            if done:
+                self._turns.forgive(key)
+            else:
+                self._turns.retry(key)
 
-    async def _deliver(self, key: ObjectKey, work: WorkRendered, seq: int) -> None:
+    async def _deliver(self, key: ObjectKey, work: WorkRendered, seq: int) -> bool:
+        """Bring an object in line and report; false when it has to be tried again."""
         if not work.digest:
             self._report(key, work, seq, reason=FAILED, message=work.problem)
-            return
+            return True
         assert self._kinds is not None
+        assert self._acting is not None
         kind = await self._kinds.of(work.api_version, work.kind)
         live = kind.live.get((key.namespace, key.name))
+        offered = self._interpretation.offered(work.api_version, work.kind)
         operation = ""
-        if not work.suspended and not self._in_line(key, seq, live):
+        if not work.suspended and not self._in_line(key, seq, offered, live):
             data = work.manifest if not isinstance(work.manifest, UnsetType) else await self._source.blob(work.digest)
             before = await self._source.previous(key, work) if live is not None else None
             # What went to several clusters alike lacks this one's marks.
             previous = with_marks(decode(before), self.cluster, key, work.uid) if before is not None else None
             desired = with_marks(decode(data), self.cluster, key, work.uid) if work.shared else decode(data)
-            live, operation, refusal = await self._bring(kind, key, desired, live, previous)
+            live, operation, refusal = await self._acting.bring(kind, key, desired, live, previous, offered)
             if refusal:
                 self.stats.failed += 1
                 self._report(key, work, seq, reason=FAILED, message=summary(refusal))
-                self._retry(key)
-                return
+                return False
             if live is not None:
-                self._settled[key] = Settled.of(live, seq)
-        if live is not None:
-            self._seen(key, work, seq, live, operation)
+                self._settled[key] = Settled.of(live, seq, offered.since)
         if operation:
             self._release(work)
+        if live is None:
+            return True
+        if offered.status or offered.health:
+            reflection = await self._interpretation.reflect(live, offered, self.cluster)
+        else:
+            reflection = reflect(live)
+        self._seen(key, work, seq, live, operation, reflection)
+        return not reflection.passing
 
-    def _in_line(self, key: ObjectKey, seq: int, live: Manifest | None) -> bool:
+    def _in_line(self, key: ObjectKey, seq: int, offered: Offered, live: Manifest | None) -> bool:
         """Whether an object has only changed its status since it was last compared with this work."""
         settled = self._settled.get(key)
-        if settled is None or live is None or not settled.generation or settled != Settled.of(live, seq):
+        if settled is None or live is None or not settled.generation or settled != Settled.of(live, seq, offered.since):
             return False
         self.stats.unchanged += 1
         return True
 
-    async def _bring(
-        self, kind: Kind, key: ObjectKey, desired: Manifest, live: Manifest | None, previous: Manifest | None
-    ) -> tuple[Manifest | None, str, str]:
-        """Make the live object what is desired; the object now, what was done, or why it was refused."""
-        assert self._client is not None
-        for _ in range(_CONFLICT_TRIES):
-            action = apply_action(desired, live, self.cluster, previous)
-            match action:
-                case Leave():
-                    self.stats.unchanged += 1
-                    return live, "", ""
-                case Refuse():
-                    return live, "", action.message
-                case Create():
-                    try:
-                        live = await self._client.create(kind.path(key.namespace), encode(action.manifest))
-                    except ApiError as error:
-                        if error.reason != "AlreadyExists":
-                            raise
-                        live = await self._read(kind, key)
-                        continue
-                    self.stats.created += 1
-                    kind.written(live)
-                    return live, "created", ""
-                case Replace():
-                    before = (live or {}).get("metadata", {}).get("resourceVersion")
-                    try:
-                        live = await self._client.update(kind.path(key.namespace, key.name), encode(action.manifest))
-                    except ApiError as error:
-                        if error.status == 404:
-                            live = None
-                        elif error.reason == "Conflict":
-                            live = await self._read(kind, key)
-                        else:
-                            raise
-                        continue
-                    kind.written(live)
-                    if live["metadata"].get("resourceVersion") == before:
-                        return live, "", ""
-                    self.stats.updated += 1
-                    return live, "updated", ""
-                case Remove():
-                    raise AssertionError("a rendered work never removes")
-                case _:
-                    assert_never(action)
-        return live, "", "the object keeps changing under our hands; it is tried again"
-
-    async def _read(self, kind: Kind, key: ObjectKey) -> Manifest | None:
-        assert self._client is not None
-        try:
-            return await self._client.get(kind.path(key.namespace, key.name))
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
-
     async def _withdraw(self, key: ObjectKey, work: WorkWithdrawn, seq: int) -> None:
         assert self._kinds is not None
-        assert self._client is not None
+        assert self._acting is not None
         try:
             kind = await self._kinds.of(work.api_version, work.kind)
         except UnknownKind:
             # A kind that is not served has no objects.
             self._report(key, work, seq, absent=True)
             return
-        live = kind.live.get((key.namespace, key.name))
-        action = withdraw_action(live, keep=work.keep)
-        match action:
-            case Remove():
-                try:
-                    await self._client.delete(
-                        kind.path(key.namespace, key.name), propagation="Background", uid=action.uid
-                    )
-                    self.stats.deleted += 1
-                except ApiError as error:
-                    if error.status == 404:
-                        kind.live.pop((key.namespace, key.name), None)
-                        self._report(key, work, seq, absent=True)
-                    elif error.reason != "Conflict":
-                        raise
-                    # A conflict means another object of this name: the watch brings it.
-            case Replace():
-                answer = await self._client.update(kind.path(key.namespace, key.name), encode(action.manifest))
-                kind.live.pop((key.namespace, key.name), None)
-                self._report(key, work, seq, absent=True, operation="kept", member_uid=uid_of(answer))
-            case Leave():
-                if live is None:
-                    self._report(key, work, seq, absent=True)
-                else:
-                    # Only something in the member can let it go; whether it ever does is not for us to wait for.
-                    held = ", ".join(holders(live)) or "its grace period"
-                    message = f"deleted, and held in the cluster by {held}"
-                    self._report(key, work, seq, reason=LEAVING, message=message, member_uid=uid_of(live))
-            case Create() | Refuse():
-                raise AssertionError("a withdrawn work never creates")
-            case _:
-                assert_never(action)
+        ended = await self._acting.withdraw(kind, key, keep=work.keep)
+        if ended is not None:
+            self._report(key, work, seq, **msgspec.structs.asdict(ended))
 
-    def _seen(self, key: ObjectKey, work: WorkRendered, seq: int, live: Manifest, operation: str) -> None:
-        reflection = reflect(live)
+    def _seen(
+        self, key: ObjectKey, work: WorkRendered, seq: int, live: Manifest, operation: str, reflection: Reflection
+    ) -> None:
         metadata = live["metadata"]
+        status: Raw | UnsetType = UNSET
+        if reflection.unread:
+            before = self._source.observed(key)
+            if before is not None and before.uid == work.uid:
+                status = before.status
+        elif isinstance(reflection.status, Raw):
+            status = reflection.status
+        elif reflection.status is not None:
+            status = Raw(msgspec.json.encode(reflection.status))
         self._report(
             key,
             work,
@@ -357,7 +268,7 @@ class Lane:
             operation=operation,
             health=reflection.health,
             message=reflection.problem,
-            status=Raw(msgspec.json.encode(reflection.status)) if reflection.status is not None else UNSET,
+            status=status,
             member_uid=str(metadata.get("uid", "")),
             member_generation=int(metadata.get("generation", 0)),
         )
@@ -388,19 +299,7 @@ class Lane:
             elif isinstance(error, ApiError) and error.status == 404 and key.namespace:
                 self._waiting_for_namespace.setdefault(key.namespace, set()).add(key)
         after = error.retry_after if isinstance(error, ApiError) else 0.0
-        self._retry(key, at_least=after)
-
-    def _retry(self, key: ObjectKey, at_least: float = 0.0) -> None:
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = min(self._settings.backoff * 2.0 ** min(failures - 1, 12), self._settings.longest_backoff)
-        pause = max(pause * (0.75 + random.random() / 2), at_least)
-        if key in self._timers:
-            return
-        self._timers[key] = asyncio.get_running_loop().call_later(pause, self._due, key)
-
-    def _due(self, key: ObjectKey) -> None:
-        self._timers.pop(key, None)
-        self.look_at(key)
+        self._turns.retry(key, at_least=after)
 
     def _release(self, work: WorkRendered) -> None:
         """A namespace or a definition of a kind was written: what waited for it is tried again at once."""
@@ -411,6 +310,5 @@ class Lane:
             for keys in self._waiting_for_kind.values():
                 for key in keys:
                     # The kind is served a moment later: start over with short pauses.
-                    self._failures.pop(key, None)
-                    self.look_at(key)
+                    self.look_afresh(key)
             self._waiting_for_kind.clear()

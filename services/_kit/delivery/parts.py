@@ -24,6 +24,8 @@ class LaneSettings(Struct, frozen=True, kw_only=True):
     """How much at once and how patiently; times in seconds."""
 
     concurrency: int = 24
+    scripted_concurrency: int = 8
+    """Objects under way at once whose interpretation takes a script or webhook; beside the others."""
     backoff: float = 0.1
     longest_backoff: float = 30.0
     longest_pause: float = 5.0
@@ -55,20 +57,25 @@ class LaneStats(Struct):
 
 
 class Settled(Struct, frozen=True):
-    """What a comparison with the work at a position was based on: everything of an object but its status."""
+    """What a comparison with the work at a position was based on: everything of an object but its status.
+
+    `interpreted` is since when its kind is interpreted as it was then.
+    """
 
     seq: int
     uid: str
     generation: int
     labels: dict[str, str] | None
     annotations: dict[str, str] | None
+    interpreted: int = 0
 
     @classmethod
-    def of(cls, live: Manifest, seq: int) -> Settled:
+    def of(cls, live: Manifest, seq: int, interpreted: int = 0) -> Settled:
         """The marks of a live object; kinds without a generation have 0."""
         metadata = live["metadata"]
         generation = int(metadata.get("generation", 0))
-        return cls(seq, str(metadata.get("uid", "")), generation, metadata.get("labels"), metadata.get("annotations"))
+        uid, labels, annotations = str(metadata.get("uid", "")), metadata.get("labels"), metadata.get("annotations")
+        return cls(seq, uid, generation, labels, annotations, interpreted)
 
 
 def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:

@@ -1,0 +1,126 @@
+"""Gives objects their turns: one look per object at a time, again after failures, and slow objects in a line apart."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from schemas.keys import ObjectKey
+from services._kit.delivery.parts import LaneSettings
+
+
+class _Line:
+    """Objects that wait for one of a bounded number of workers."""
+
+    __slots__ = ("keys", "some")
+
+    def __init__(self) -> None:
+        self.keys: dict[ObjectKey, None] = {}
+        self.some = asyncio.Event()
+
+
+class Turns:
+    """The order of one lane. `look` is awaited for one object at a time each, and only while `up` is set.
+
+    Objects that `is_slow` names wait for processes of scripts; they have workers of their own, so that all others
+    never wait behind them.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[ObjectKey], Awaitable[None]],
+        is_slow: Callable[[ObjectKey], bool],
+        up: asyncio.Event,
+        settings: LaneSettings,
+    ) -> None:
+        self._look = look
+        self._is_slow = is_slow
+        self._up = up
+        self._settings = settings
+        self._quick = _Line()
+        self._slow = _Line()
+        self._running: set[ObjectKey] = set()
+        self._again: set[ObjectKey] = set()
+        self._failures: dict[ObjectKey, int] = {}
+        self._timers: dict[ObjectKey, asyncio.TimerHandle] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._has_slow_workers = False
+
+    @property
+    def backlog(self) -> int:
+        """Objects that wait for a turn or have one."""
+        return len(self._quick.keys) + len(self._slow.keys) + len(self._running) + len(self._timers)
+
+    def start(self) -> None:
+        """Work until closed."""
+        self._tasks += [asyncio.create_task(self._work(self._quick)) for _ in range(self._settings.concurrency)]
+
+    async def close(self) -> None:
+        """Stop at once."""
+        for task in self._tasks:
+            task.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def look_at(self, key: ObjectKey) -> None:
+        """Give an object a turn as soon as there is room; after the present one if it has one."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        if key in self._running:
+            self._again.add(key)
+            return
+        line = self._quick
+        if self._is_slow(key):
+            line = self._slow
+            self._want_slow_workers()
+        line.keys[key] = None
+        line.some.set()
+
+    def retry(self, key: ObjectKey, at_least: float = 0.0) -> None:
+        """Give an object another turn after a pause (seconds) that grows with every failure in a row."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        pause = min(self._settings.backoff * 2.0 ** min(failures - 1, 12), self._settings.longest_backoff)
+        pause = max(pause * (0.75 + random.random() / 2), at_least)
+        if key in self._timers:
+            return
+        self._timers[key] = asyncio.get_running_loop().call_later(pause, self._due, key)
+
+    def forgive(self, key: ObjectKey) -> None:
+        """Forget the failures of an object: the next pause is a short one."""
+        self._failures.pop(key, None)
+
+    def _due(self, key: ObjectKey) -> None:
+        self._timers.pop(key, None)
+        self.look_at(key)
+
+    def _want_slow_workers(self) -> None:
+        """Most clusters never need them."""
+        if not self._has_slow_workers:
+            self._has_slow_workers = True
+            count = self._settings.scripted_concurrency
+            self._tasks += [asyncio.create_task(self._work(self._slow)) for _ in range(count)]
+
+    async def _work(self, line: _Line) -> None:
+        while True:
+            await self._up.wait()
+            while not line.keys:
+                line.some.clear()
+                await line.some.wait()
+                await self._up.wait()
+            key = next(iter(line.keys))
+            del line.keys[key]
+            if key in self._running:
+                # It changed lines while it waited in the other one.
+                self._again.add(key)
+                continue
+            self._running.add(key)
+            try:
+                await self._look(key)
+            finally:
+                self._running.discard(key)
+            if key in self._again:
+                self._again.discard(key)
+                self.look_at(key)
