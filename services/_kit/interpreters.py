@@ -1,11 +1,17 @@
-"""All levels of interpretation of one service, fed with what users configured: scripts before what is built in."""
+"""All levels of interpretation of one service, fed with what users configured.
+
+The levels: scripts of users, webhooks, scripts that come with the product, what is built in.
+"""
 
 from __future__ import annotations
 
 from schemas.events.policy import PolicyEvent
+from services._kit.interpreter_webhooks import WebhookLevel
+from services._kit.kube import KubeClient
 from services._kit.lua.interpreting import Interpreting, ScriptLevel
 from services._kit.lua.pool import LuaPool
-from services._rules.interpreter.configured import Configured, Target
+from services._rules.interpreter.configured import WEBHOOKS, Configured, Target
+from services._rules.interpreter.shipped import Shipped
 
 
 class Interpreters:
@@ -15,16 +21,24 @@ class Interpreters:
         self.configured = Configured()
         self._pool = pool or LuaPool()
         self._scripts = ScriptLevel(self._pool)
-        self.ask = Interpreting((self._scripts,))
+        self._webhooks = WebhookLevel()
+        self.ask = Interpreting((self._scripts, self._webhooks, ScriptLevel(self._pool, Shipped())))
         """Answers, level by level (reference 03 §5.2)."""
+
+    def reach_services(self, client: KubeClient) -> None:
+        """Find webhooks that are Services through this control plane; else by their names within the cluster."""
+        self._webhooks.reach_services(client)
 
     def take(self, event: PolicyEvent) -> frozenset[Target]:
         """Take in a fact about a policy; the kinds that are interpreted in another way from now on."""
         touched = self.configured.take(event)
-        if touched:
+        if touched and event.key.kind == WEBHOOKS:
+            self._webhooks.replace(self.configured.webhooks)
+        elif touched:
             self._scripts.replace(self.configured.customizations)
         return touched
 
     async def close(self) -> None:
-        """End the processes for scripts; calls that wait fail with WorkerUnavailable."""
+        """End the processes for scripts and close the connections to webhooks; calls that wait fail."""
         await self._pool.close()
+        await self._webhooks.close()

@@ -10,9 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 Manifest = dict[str, Any]
 
 MAX_OPERATIONS: Final = 10_000
+MAX_COPIED: Final = 3 << 20
+"""Bytes of JSON that all `copy` operations of one patch may add: each of them can double the object."""
 _INDEX: Final = re.compile(r"[+-]?[0-9]+")
 _REJECTED: Final = "the server rejected our request due to an error in our request"
 
@@ -161,6 +165,7 @@ class _Document:
     def __init__(self, root: Any) -> None:
         self.root = root
         self._own: dict[int, Any] = {}
+        self._copied = 0
 
     def parent(self, path: str, *, change: bool) -> tuple[Any, str]:
         """Return the container that holds the last segment of `path`, and that segment; raises if there is none."""
@@ -198,6 +203,15 @@ class _Document:
         """Take away and return the value at `path`."""
         node, key = self.parent(path, change=True)
         return node.pop(_index(key, len(node)) if isinstance(node, list) else key)
+
+    def copy(self, source: str, path: str) -> None:
+        """Add what is at `source` at `path`, too; raises PatchError once a patch copies too much."""
+        value = self.get(source)
+        self._copied += len(msgspec.json.encode(value))
+        if self._copied > MAX_COPIED:
+            raise PatchError.rejected()
+        # A real copy: two places sharing one container would change together.
+        self.add(path, _clone(value))
 
     def replace(self, path: str, value: Any) -> None:
         """Put another value in place of the one at `path`."""
@@ -251,8 +265,7 @@ def _move(document: _Document, operation: Manifest) -> None:
 
 
 def _copy(document: _Document, operation: Manifest) -> None:
-    # A real copy: two places sharing one container would change together.
-    document.add(operation["path"], _clone(document.get(operation["from"])))
+    document.copy(operation["from"], operation["path"])
 
 
 def _test(document: _Document, operation: Manifest) -> None:

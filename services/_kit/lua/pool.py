@@ -82,11 +82,13 @@ class LuaPool:
         self._waiting.clear()
 
     def _refuse_aside(self, script: str) -> None:
-        count, until = self._stopped.get(script, (0, 0.0))
-        left = until - self._clock()
-        if left > 0:
-            often = "once" if count == 1 else f"{count} times"
-            raise InterpretLater(f"the script was stopped {often} and is not run for another {left:.0f} s; mend it")
+        if self._stopped.get(script, (0, 0.0))[1] > self._clock():
+            raise self._aside()
+
+    def _aside(self) -> InterpretLater:
+        # The same words every time: whoever reports a problem says it once.
+        often = "once" if self._strikes == 1 else f"{self._strikes} times"
+        return InterpretLater(f"the script was stopped {often} and is not run for {self._pause:g} s at a time; mend it")
 
     async def _lane(self) -> None:
         worker: LuaProcess | None = None
@@ -141,6 +143,7 @@ class LuaPool:
                 batch.pop(0)
                 _fail([job], InterpretError(str(problem)))
                 self._waiting.extendleft(reversed(batch))
+                self._fail_aside(job.call.script)
                 return False
             batch.pop(0)
             if answer.wrong:
@@ -148,6 +151,12 @@ class LuaPool:
             elif not job.future.done():
                 job.future.set_result(answer.result)
         return True
+
+    def _fail_aside(self, script: str) -> None:
+        """Answer the calls that wait for a script that is put aside: each would only stop another process."""
+        if self._stopped[script][1] > self._clock():
+            _fail([job for job in self._waiting if job.call.script == script], self._aside())
+            self._waiting = deque(job for job in self._waiting if not job.future.done())
 
     def _strike(self, call: LuaCall, why: str) -> None:
         count = min(self._stopped.pop(call.script, (0, 0.0))[0] + 1, self._strikes)

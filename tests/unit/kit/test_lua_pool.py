@@ -14,6 +14,7 @@ from services._rules.interpreter import (
     INTERPRET_REPLICA,
     RETAIN,
     InterpretError,
+    InterpretLater,
 )
 from services._rules.interpreter.customizations import Customizations
 
@@ -40,12 +41,32 @@ async def test_an_endless_script_is_stopped_and_those_behind_it_are_answered() -
         assert [other["replicas"] for other in others if isinstance(other, dict)] == list(range(40))
 
         clock.now = 10
-        with pytest.raises(InterpretError, match="stopped once and is not run for another 50 s"):
+        with pytest.raises(InterpretError, match="stopped once and is not run for 60 s at a time"):
             await pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}])
         clock.now = 60
         with pytest.raises(InterpretError, match="processor time"):
             await pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}])
         assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 7}]))["replicas"] == 7
+    finally:
+        await pool.close()
+
+
+async def test_calls_that_wait_for_a_script_are_answered_when_it_is_put_aside() -> None:
+    pool = LuaPool(1, seconds=0.1, strikes=2, pause=60)
+    try:
+        calls = [pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{"n": n}]) for n in range(20)]
+        answers = await asyncio.gather(
+            *calls, pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 7}]), return_exceptions=True
+        )
+        stopped = [answer for answer in answers[:-1] if "processor time" in str(answer)]
+        later = [answer for answer in answers[:-1] if isinstance(answer, InterpretLater)]
+        assert (len(stopped), len(later)) == (2, 18)
+        assert isinstance(answers[-1], dict)
+        assert answers[-1]["replicas"] == 7
+        # The same words for every call and every time.
+        assert {str(answer) for answer in later} == {
+            "the script was stopped 2 times and is not run for 60 s at a time; mend it"
+        }
     finally:
         await pool.close()
 
