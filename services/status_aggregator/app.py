@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from schemas.codec import Known
 from schemas.events.binding import BindingRequested
 from schemas.events.observed import WorkObserved
+from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
-from services._kit.background import Background
+from services._kit.interpreters import Interpreters
 from services._kit.kube import ApiError, KubeClient, Unreachable
 from services._kit.log import Message
+from services._kit.lua.process import WorkerUnavailable
 from services._kit.service import NOTHING, BaseService, Context, Decision
+from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
+from services._rules.interpreter.configured import FILTERS, Target
 from services._rules.kube_events import Note
 from services.status_aggregator.announce import announce, bound
 from services.status_aggregator.catching_up import remember_present
@@ -27,10 +31,13 @@ from services.status_aggregator.decide import Pace, decide, due_at
 from services.status_aggregator.early import Early
 from services.status_aggregator.metrics import register
 from services.status_aggregator.settings import AggregatorSettings
-from services.status_aggregator.state import AggregatorState, fold, forget
+from services.status_aggregator.state import AggregatorState, fold, forget, of_kinds
 from services.status_aggregator.telling import Telling
-from services.status_aggregator.template_status import TemplateStatus, offers_status
+from services.status_aggregator.template_status import TemplateStatus
+from services.status_aggregator.unsummed import refused, unsummed
+from services.status_aggregator.writing import Writes
 
+E = TypeVar("E", bound=Exception)
 _UNTOLD: Final = 2000
 _RUSH: Final = 10
 _MOST_SUMS: Final = 200
@@ -60,6 +67,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         "cluster.*",
         "rollup.>",
         "observed.>",
+        *FILTERS,
     )
 
     def __init__(self, settings: AggregatorSettings) -> None:
@@ -71,15 +79,13 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         self._client: KubeClient | None = None
         self._status: TemplateStatus | None = None
         self._telling: Telling | None = None
-        self._writes: Background[ObjectKey] = self._background()
+        self._interpreters = Interpreters()
+        self._writes = Writes(settings.concurrent_writes, (Retry, Unreachable))
         self._leading = False
         self._early = Early()
         self._untold: deque[tuple[int, Note]] = deque(maxlen=_UNTOLD)
         self._rolled_up = 0
         self._summed: deque[float] = deque(maxlen=_MOST_SUMS)
-
-    def _background(self) -> Background[ObjectKey]:
-        return Background(concurrency=self._settings.concurrent_writes, retry=(Retry, Unreachable))
 
     def new_state(self) -> AggregatorState:
         """An empty projection."""
@@ -87,6 +93,9 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
 
     def fold(self, state: AggregatorState, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one event, and tell of it when it is news."""
+        if isinstance(event, PolicyChanged | PolicyDeleted):
+            # What is summed in another way from now on is summed again.
+            return of_kinds(state, self._interpreters.take(event))
         touched = fold(state, message.seq, message.subject, event)
         if self._settings.events:
             self._announce(state, message, event)
@@ -133,9 +142,12 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
             self._summed.append(now)
             return Decision(events=(rollup,))
         template = reported.template if reported is not None else None
-        if isinstance(template, TemplateChanged) and offers_status(template.api_version, template.kind):
+        if isinstance(template, TemplateChanged) and self._offered(template):
             return Decision(effects=(WriteStatus(key),))
         return NOTHING
+
+    def _offered(self, template: TemplateChanged) -> bool:
+        return self._interpreters.ask.hook_enabled(template.api_version, template.kind, AGGREGATE_STATUS)
 
     def _patience(self, now: float) -> float:
         """How much longer than usual objects wait for their next sum: in a rush fewer sums say more each."""
@@ -148,7 +160,10 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         self._context = context
         self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
         self._client.guard = context.guard
-        self._status = TemplateStatus(self._client, context.projection.state, context.blobs, context.clock)
+        self._interpreters.reach_services(self._client)
+        self._status = TemplateStatus(
+            self._client, context.projection.state, context.blobs, context.clock, self._interpreters.ask
+        )
         self._telling = Telling(self._client, context.clock)
         register(context.metrics.reads, context.projection.state, lambda: self._writes.pending)
 
@@ -169,7 +184,6 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         """Another instance writes now."""
         self._leading = False
         await self._writes.close()
-        self._writes = self._background()
         if self._telling is not None:
             await self._telling.drop()
 
@@ -179,6 +193,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         await self._writes.close()
         if self._telling is not None:
             await self._telling.close()
+        await self._interpreters.close()
         if self._client is not None:
             await self._client.close()
 
@@ -187,7 +202,21 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         for effect in effects:
             if not isinstance(effect, WriteStatus):
                 raise TypeError(f"the aggregator has no effect {effect!r}")
-            self._writes.submit(effect.key, partial(self._write, effect.key))
+            self._writes.submit(effect.key, self._apart(effect.key), partial(self._write, effect.key))
+
+    def _apart(self, key: ObjectKey) -> Target | None:
+        """The kind of an object that a script or webhook sums."""
+        template = self._template(key)
+        if template is None:
+            return None
+        kind = (template.api_version, template.kind)
+        return kind if self._interpreters.ask.customized(*kind, AGGREGATE_STATUS) else None
+
+    def _template(self, key: ObjectKey) -> TemplateChanged | None:
+        assert self._context is not None
+        reported = self._context.projection.state.objects.get(key)
+        template = reported.template if reported is not None else None
+        return template if isinstance(template, TemplateChanged) else None
 
     async def _write(self, key: ObjectKey) -> None:
         assert self._status is not None
@@ -196,7 +225,19 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         except ApiError as error:
             if error.status in (429, 500, 502, 503, 504):
                 raise Retry(str(error)) from error
+            self._complain(key, refused, error)
             raise
+        except InterpretError as problem:
+            self._complain(key, unsummed, problem)
+            if isinstance(problem, InterpretLater):
+                raise Retry(str(problem)) from problem
+        except WorkerUnavailable as problem:
+            raise Retry(str(problem)) from problem
+
+    def _complain(self, key: ObjectKey, note: Callable[[TemplateChanged, E], Note], problem: E) -> None:
+        template = self._template(key)
+        if template is not None and self._telling is not None and self._settings.events:
+            self._telling.tell(note(template, problem))
 
 
 def _closed(rollup: StatusRolledUp | None) -> bool:

@@ -8,7 +8,7 @@ from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services.status_aggregator.state import AggregatorState
-from services.status_aggregator.template_status import TemplateStatus, offers_status
+from services.status_aggregator.template_status import TemplateStatus
 
 log = structlog.get_logger("status_aggregator")
 
@@ -21,7 +21,7 @@ async def remember_present(client: KubeClient, state: AggregatorState, status: T
         (key.group, template.api_version.rpartition("/")[2], key.resource)
         for key, reported in state.objects.items()
         if isinstance(template := reported.template, TemplateChanged)
-        and offers_status(template.api_version, template.kind)
+        and status.offered(template.api_version, template.kind)
     }
     for group, version, resource in sorted(kinds):
         params = {"limit": _PAGE}

@@ -19,6 +19,7 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import facets, observed, work
 from services._rules.end_of_life import over
+from services._rules.interpreter.configured import Target, concerns
 
 
 class Reported(Struct):
@@ -88,6 +89,18 @@ def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterab
             return _touching(state, event.name)
         case _:
             return ()
+
+
+def of_kinds(state: AggregatorState, targets: frozenset[Target]) -> list[ObjectKey]:
+    """The objects of kinds, all of them where nobody can say which."""
+    if not targets:
+        return []
+    return [
+        key
+        for key, reported in state.objects.items()
+        if isinstance(template := reported.template, TemplateChanged)
+        and concerns(targets, template.api_version, template.kind)
+    ]
 
 
 def _touching(state: AggregatorState, cluster: str) -> list[ObjectKey]:

@@ -16,6 +16,7 @@ from schemas.topology import BLOBS
 from services._kit.blobs import Blobs
 from services._kit.clock import SystemClock
 from services._kit.kube import ApiError, KubeClient, resource_path
+from services._kit.lua.interpreting import Interpreting
 from services._kit.memory_log import MemoryLog
 from services.apiserver.call import Identity
 from services.apiserver.kinds.registry import Registry
@@ -63,7 +64,7 @@ class Writer:
         reported = self.state.of(KEY)
         fact: TemplateChanged = replace(template(uid=uid), prev=prev)
         reported.template, reported.binding = fact, binding(uid=uid)
-        self.status = TemplateStatus(client, self.state, Blobs(MemoryLog(BLOBS)), SystemClock())
+        self.status = TemplateStatus(client, self.state, Blobs(MemoryLog(BLOBS)), SystemClock(), Interpreting())
 
     async def write(self, ready: int) -> None:
         self.state.of(KEY).rollup = rollup(self.uid, ready)
