@@ -6,12 +6,14 @@ from typing import Any, Final, assert_never
 
 from msgspec import Struct
 
+from schemas.events.observed import Drift
 from schemas.keys import ObjectKey
 from services._kit.delivery.interpreted import Interpretation, Offered
 from services._kit.delivery.kinds import Kind
+from services._kit.delivery.pace import Paced
 from services._kit.delivery.parts import LaneStats, holders, uid_of
 from services._kit.delivery.reports import LEAVING
-from services._kit.kube import ApiError, KubeClient, encode
+from services._kit.kube_api import MANAGER, ApiError, encode
 from services._rules.delivery import (
     Create,
     Leave,
@@ -22,9 +24,19 @@ from services._rules.delivery import (
     may_write,
     withdraw_action,
 )
+from services._rules.drift import removed, repaired
 
 Manifest = dict[str, Any]
 _CONFLICT_TRIES: Final = 5
+
+
+class Brought(Struct, frozen=True):
+    """How bringing an object in line went: the object now, what was done, whose changes were undone, or a refusal."""
+
+    live: Manifest | None
+    operation: str = ""
+    drift: tuple[Drift, ...] = ()
+    refusal: str = ""
 
 
 class Ended(Struct, frozen=True):
@@ -40,7 +52,7 @@ class Ended(Struct, frozen=True):
 class Acting:
     """The writes of one lane."""
 
-    def __init__(self, cluster: str, client: KubeClient, stats: LaneStats, interpretation: Interpretation) -> None:
+    def __init__(self, cluster: str, client: Paced, stats: LaneStats, interpretation: Interpretation) -> None:
         self._cluster = cluster
         self._client = client
         self._stats = stats
@@ -54,11 +66,14 @@ class Acting:
         live: Manifest | None,
         previous: Manifest | None,
         offered: Offered,
-    ) -> tuple[Manifest | None, str, str]:
-        """Make the live object what is desired; the object now, what was done, or why it was refused.
+        *,
+        held: bool,
+    ) -> Brought:
+        """Make the live object what is desired; `held` where it was so before, so that a difference is drift.
 
         Raises ApiError, Unreachable and InterpretError.
         """
+        read = False
         for _ in range(_CONFLICT_TRIES):
             wanted = None
             if offered.retain and live is not None and may_write(desired, live):
@@ -67,9 +82,9 @@ class Acting:
             match action:
                 case Leave():
                     self._stats.unchanged += 1
-                    return live, "", ""
+                    return Brought(live)
                 case Refuse():
-                    return live, "", action.message
+                    return Brought(live, refusal=action.message)
                 case Create():
                     try:
                         live = await self._client.create(kind.path(key.namespace), encode(action.manifest))
@@ -80,9 +95,15 @@ class Acting:
                         continue
                     self._stats.created += 1
                     kind.written(live)
-                    return live, "created", ""
+                    return Brought(live, "created", removed() if held else ())
                 case Replace():
-                    before = (live or {}).get("metadata", {}).get("resourceVersion")
+                    before = _version(live)
+                    if held and not read:
+                        # The watch leaves out who manages which field; it is asked for only where that is to be told.
+                        live, read = await self._read(kind, key), True
+                        if _version(live) != before:
+                            continue
+                    drift = repaired(action.manifest, live or {}, MANAGER) if held else ()
                     try:
                         live = await self._client.update(kind.path(key.namespace, key.name), encode(action.manifest))
                     except ApiError as error:
@@ -94,15 +115,15 @@ class Acting:
                             raise
                         continue
                     kind.written(live)
-                    if live["metadata"].get("resourceVersion") == before:
-                        return live, "", ""
+                    if _version(live) == before:
+                        return Brought(live)
                     self._stats.updated += 1
-                    return live, "updated", ""
+                    return Brought(live, "updated", drift)
                 case Remove():
                     raise AssertionError("a rendered work never removes")
                 case _:
                     assert_never(action)
-        return live, "", "the object keeps changing under our hands; it is tried again"
+        return Brought(live, refusal="the object keeps changing under our hands; it is tried again")
 
     async def _read(self, kind: Kind, key: ObjectKey) -> Manifest | None:
         try:
@@ -149,3 +170,7 @@ class Acting:
             case _:
                 assert_never(action)
         return None
+
+
+def _version(manifest: Manifest | None) -> str:
+    return str(((manifest or {}).get("metadata") or {}).get("resourceVersion", ""))

@@ -19,12 +19,14 @@ from msgspec import UNSET, Raw, UnsetType
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
-from services._kit.delivery.acting import Acting
+from services._kit.delivery.acting import Acting, Brought
 from services._kit.delivery.interpreted import Interpretation, Offered
 from services._kit.delivery.kinds import Kinds, UnknownKind
+from services._kit.delivery.pace import Pace, Paced, too_much
 from services._kit.delivery.parts import (
     LaneSettings,
     LaneStats,
+    Repairs,
     Settled,
     WorkSource,
     says_the_same,
@@ -34,6 +36,7 @@ from services._kit.delivery.parts import (
 from services._kit.delivery.turns import Turns
 from services._kit.errors import LogError
 from services._kit.kube import ApiError, KubeClient, Unreachable, decode
+from services._rules.cluster_works import holds
 from services._rules.delivery import Reflection, reflect
 from services._rules.interpreter import InterpretError
 from services._rules.marking import with_marks
@@ -43,6 +46,8 @@ log = structlog.get_logger("delivery.lane")
 
 Manifest = dict[str, Any]
 FAILED: Final = "AppliedFailed"
+_QUIETLY: Final = 4
+"""How often in a row a cluster may say that it has too much before that is told as a failure."""
 
 
 class Lane:
@@ -66,6 +71,10 @@ class Lane:
         self._interpretation = interpretation or Interpretation()
         self._settled: dict[ObjectKey, Settled] = {}
         self._up = asyncio.Event()
+        self.pace = Pace(settings.concurrency, longest_pause=settings.longest_backoff)
+        self._repairs = Repairs(settings.longest_backoff)
+        self._silent: set[ObjectKey] = set()
+        """Objects whose last request was not answered in time, by a cluster that answers."""
         self._turns = Turns(self._look, self._is_slow, self._up, settings)
         self._client: KubeClient | None = None
         self._kinds: Kinds | None = None
@@ -91,6 +100,7 @@ class Lane:
         if self._kinds is not None:
             self._kinds.close()
         await self._turns.close()
+        self.pace.close()
         if self._connecting is not None:
             await asyncio.gather(self._connecting, return_exceptions=True)
         if self._client is not None:
@@ -124,7 +134,8 @@ class Lane:
                 if self._client is None:
                     self._client = await self._open_client()
                     self._kinds = Kinds(self._client, self._changed)
-                    self._acting = Acting(self.cluster, self._client, self.stats, self._interpretation)
+                    paced = Paced(self._client, self.pace)
+                    self._acting = Acting(self.cluster, paced, self.stats, self._interpretation)
                 await self._client.request("GET", "/version", timeout=5.0)
             except (ApiError, Unreachable, LogError, OSError, ValueError) as error:
                 if str(error) != self.trouble:
@@ -172,7 +183,13 @@ class Lane:
                     assert_never(work)
         except Unreachable as error:
             self._went_down(error)
-            self._turns.look_at(key)
+            if isinstance(error.__cause__, TimeoutError) and key in self._silent:
+                # The cluster answered in between: it is this object that gets no answer.
+                self._failed(key, work, seq, error)
+            else:
+                self._turns.look_at(key)
+            if isinstance(error.__cause__, TimeoutError):
+                self._silent.add(key)
         except (ApiError, UnknownKind, InterpretError, LogError, ValueError) as error:
             self._failed(key, work, seq, error)
         except Exception as error:
@@ -186,6 +203,7 @@ class Lane:
                 log.exception("delivery_failed", cluster=self.cluster, key=str(key))
             self._failed(key, work, seq, error)
         else:
+            self._silent.discard(key)
             if done:
                 self._turns.forgive(key)
             else:
@@ -201,21 +219,26 @@ class Lane:
         kind = await self._kinds.of(work.api_version, work.kind)
         live = kind.live.get((key.namespace, key.name))
         offered = self._interpretation.offered(work.api_version, work.kind)
-        operation = ""
-        if not work.suspended and not self._in_line(key, seq, offered, live):
+        brought = Brought(live)
+        if not work.suspended and not self._in_line(key, seq, offered, live) and not self._rests(key, work, seq):
             data = work.manifest if not isinstance(work.manifest, UnsetType) else await self._source.blob(work.digest)
             before = await self._source.previous(key, work) if live is not None else None
             # What went to several clusters alike lacks this one's marks.
             previous = with_marks(decode(before), self.cluster, key, work.uid) if before is not None else None
             desired = with_marks(decode(data), self.cluster, key, work.uid) if work.shared else decode(data)
-            live, operation, refusal = await self._acting.bring(kind, key, desired, live, previous, offered)
-            if refusal:
+            held = self._held(key, work, seq)
+            brought = await self._acting.bring(kind, key, desired, live, previous, offered, held=held)
+            if brought.refusal:
                 self.stats.failed += 1
-                self._report(key, work, seq, reason=FAILED, message=summary(refusal))
+                self._report(key, work, seq, reason=FAILED, message=summary(brought.refusal))
                 return False
+            live = brought.live
+            if brought.drift:
+                self.stats.repaired += 1
+                self._repairs.repaired(key, asyncio.get_running_loop().time())
             if live is not None:
                 self._settled[key] = Settled.of(live, seq, offered.since)
-        if operation:
+        if brought.operation:
             self._release(work)
         if live is None:
             return True
@@ -223,7 +246,7 @@ class Lane:
             reflection = await self._interpretation.reflect(live, offered, self.cluster)
         else:
             reflection = reflect(live)
-        self._seen(key, work, seq, live, operation, reflection)
+        self._seen(key, work, seq, live, brought, reflection)
         return not reflection.passing
 
     def _in_line(self, key: ObjectKey, seq: int, offered: Offered, live: Manifest | None) -> bool:
@@ -232,6 +255,22 @@ class Lane:
         if settled is None or live is None or not settled.generation or settled != Settled.of(live, seq, offered.since):
             return False
         self.stats.unchanged += 1
+        return True
+
+    def _held(self, key: ObjectKey, work: WorkRendered, seq: int) -> bool:
+        """Whether the cluster was said to hold just this manifest: what differs now was changed there."""
+        seen = self._source.observed(key)
+        if seen is None or seen.uid != work.uid or not holds(work, seen):
+            return False
+        settled = self._settled.get(key)
+        return seen.work_seq == seq or (settled is not None and settled.seq == seq)
+
+    def _rests(self, key: ObjectKey, work: WorkRendered, seq: int) -> bool:
+        """Whether an object was repaired so often of late that it is left as it is for a while."""
+        pause = self._repairs.wait(key, asyncio.get_running_loop().time())
+        if not pause or not self._held(key, work, seq):
+            return False
+        self._turns.retry(key, at_least=pause)
         return True
 
     async def _withdraw(self, key: ObjectKey, work: WorkWithdrawn, seq: int) -> None:
@@ -248,7 +287,7 @@ class Lane:
             self._report(key, work, seq, **msgspec.structs.asdict(ended))
 
     def _seen(
-        self, key: ObjectKey, work: WorkRendered, seq: int, live: Manifest, operation: str, reflection: Reflection
+        self, key: ObjectKey, work: WorkRendered, seq: int, live: Manifest, brought: Brought, reflection: Reflection
     ) -> None:
         metadata = live["metadata"]
         status: Raw | UnsetType = UNSET
@@ -265,7 +304,8 @@ class Lane:
             work,
             seq,
             applied=True,
-            operation=operation,
+            operation=brought.operation,
+            drift=brought.drift,
             health=reflection.health,
             message=reflection.problem,
             status=status,
@@ -292,7 +332,8 @@ class Lane:
 
     def _failed(self, key: ObjectKey, work: WorkEvent, seq: int, error: Exception) -> None:
         self.stats.failed += 1
-        if isinstance(work, WorkRendered):
+        quietly = too_much(error) and self._turns.failures(key) < _QUIETLY
+        if isinstance(work, WorkRendered) and not quietly:
             self._report(key, work, seq, reason=FAILED, message=summary(told(work, error)))
             if isinstance(error, UnknownKind):
                 self._waiting_for_kind.setdefault((work.api_version, work.kind), set()).add(key)

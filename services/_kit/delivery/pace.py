@@ -11,10 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from services._kit.kube_api import ApiError, NotLeading, Unreachable
 
+Manifest = dict[str, Any]
 T = TypeVar("T")
 
 TOO_MUCH: Final = frozenset({429, 503, 504})
@@ -162,3 +163,43 @@ class Pace:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class Client(Protocol):
+    """The requests about single objects that count: those that a lane makes for its works."""
+
+    async def get(self, path: str) -> Manifest:
+        """Read one object."""
+
+    async def create(self, path: str, body: bytes) -> Manifest:
+        """POST an object to its collection."""
+
+    async def update(self, path: str, body: bytes) -> Manifest:
+        """PUT an object."""
+
+    async def delete(self, path: str, *, propagation: str = "", uid: str = "") -> bytes:
+        """DELETE an object, optionally only if it still has this uid."""
+
+
+class Paced:
+    """A client whose requests wait for their turn; raises what the client raises."""
+
+    def __init__(self, client: Client, pace: Pace) -> None:
+        self._client = client
+        self._pace = pace
+
+    async def get(self, path: str) -> Manifest:
+        """Read one object."""
+        return await self._pace.send(lambda: self._client.get(path))
+
+    async def create(self, path: str, body: bytes) -> Manifest:
+        """POST an object to its collection."""
+        return await self._pace.send(lambda: self._client.create(path, body))
+
+    async def update(self, path: str, body: bytes) -> Manifest:
+        """PUT an object."""
+        return await self._pace.send(lambda: self._client.update(path, body))
+
+    async def delete(self, path: str, *, propagation: str = "", uid: str = "") -> bytes:
+        """DELETE an object, optionally only if it still has this uid."""
+        return await self._pace.send(lambda: self._client.delete(path, propagation=propagation, uid=uid))

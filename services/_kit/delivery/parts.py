@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,10 +14,18 @@ from schemas.keys import ObjectKey
 from services._kit.delivery.kinds import UnknownKind
 from services._kit.errors import LogError
 from services._kit.kube import ApiError
+from services._rules.remedies import remedy_of
 from services._rules.secrecy import is_secret
 from services._rules.withholding import failure_of_secret, refusal_of_secret
 
 Manifest = dict[str, Any]
+
+
+_AT_ONCE: Final = 3
+"""Repairs of one object that do not wait."""
+_QUIET: Final = 60.0
+"""Seconds without a change after which an object counts as quiet again."""
+_REMEMBERED: Final = 20_000
 
 
 class LaneSettings(Struct, frozen=True, kw_only=True):
@@ -51,6 +59,8 @@ class LaneStats(Struct):
     created: int = 0
     updated: int = 0
     deleted: int = 0
+    repaired: int = 0
+    """Of those created and updated: what had been changed in the cluster."""
     unchanged: int = 0
     failed: int = 0
     unreachable: int = 0
@@ -114,7 +124,16 @@ def summary(error: str) -> str:
 
 
 def told(work: WorkEvent, error: Exception) -> str:
-    """What may be told of a failure: all of it, but of a Secret nothing that could quote it."""
+    """What may be told of a failure: cluster, reason and remedy; of a Secret nothing that could quote it."""
+    what = _told(work, error)
+    if not isinstance(error, ApiError):
+        return what
+    what = f"cluster {work.cluster}: {what}"
+    remedy = remedy_of(error.status, error.reason, error.message)
+    return f"{what}; {remedy}" if remedy else what
+
+
+def _told(work: WorkEvent, error: Exception) -> str:
     if not is_secret(work.api_version, work.kind) or isinstance(error, LogError | UnknownKind):
         return str(error)
     if isinstance(error, ApiError):
@@ -133,3 +152,29 @@ def holders(live: Manifest) -> list[str]:
 def uid_of(manifest: Manifest) -> str:
     """Uid of an object."""
     return str(manifest["metadata"].get("uid", ""))
+
+
+class Repairs:
+    """How soon an object may be repaired again: somebody who keeps changing it back is met ever more seldom."""
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._done: dict[ObjectKey, tuple[int, float]] = {}
+
+    def wait(self, key: ObjectKey, now: float) -> float:
+        """Seconds from now until an object may be repaired."""
+        count, at = self._done.get(key, (0, 0.0))
+        if count < _AT_ONCE:
+            return 0.0
+        return min(max(0.0, at + self._pause(count) - now), self._longest)
+
+    def repaired(self, key: ObjectKey, now: float) -> None:
+        """An object was repaired."""
+        count, at = self._done.pop(key, (0, 0.0))
+        quiet = now - at > self._pause(count) + _QUIET
+        self._done[key] = (1 if quiet else count + 1, now)
+        if len(self._done) > _REMEMBERED:
+            del self._done[next(iter(self._done))]
+
+    def _pause(self, count: int) -> float:
+        return min(2.0 ** min(count - _AT_ONCE, 12), self._longest) if count >= _AT_ONCE else 0.0

@@ -88,6 +88,10 @@ class Turns:
             return
         self._timers[key] = asyncio.get_running_loop().call_later(pause, self._due, key)
 
+    def failures(self, key: ObjectKey) -> int:
+        """How often in a row an object has failed."""
+        return self._failures.get(key, 0)
+
     def forgive(self, key: ObjectKey) -> None:
         """Forget the failures of an object: the next pause is a short one."""
         self._failures.pop(key, None)
