@@ -160,7 +160,7 @@ async def execute(manifests: Sequence[Manifest], operation: str, given: Sequence
     target = str(given[0].get("apiVersion")), str(given[0].get("kind"))
     scripts = Customizations(manifests).scripts(*target, operation)
     if not scripts:
-        raise Failed(f"no customization in -f defines {operation} for {' '.join(target)}")
+        raise Failed(f"no customization defines {operation} for {' '.join(target)}; name files that do with -f")
     pool = LuaPool(1)
     try:
         results = [await pool.evaluate(operation, script, given) for script in scripts]

@@ -19,13 +19,16 @@ karmadactl interpret -f widgets.yaml --operation InterpretReplica --observed-fil
 karmadactl interpret -f widgets.yaml --operation ReviseReplica --observed-file widget.yaml --desired-replica 3
 karmadactl interpret -f widgets.yaml --operation Retain --desired-file widget.yaml --observed-file observed.yaml
 karmadactl interpret -f widgets.yaml --operation AggregateStatus --desired-file widget.yaml --status-file items.yaml
+karmadactl interpret --list-shipped
+karmadactl interpret --show CloneSet
+karmadactl interpret --operation InterpretHealth --observed-file cloneset.yaml
 """
 )
 def interpret(
     filename: Annotated[
-        list[Path],
-        typer.Option("--filename", "-f", help="Files or directories with customizations."),
-    ],
+        list[Path] | None,
+        typer.Option("--filename", "-f", help="Files or directories with customizations; without: those shipped."),
+    ] = None,
     recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Read directories in directories, too.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Say which scripts compile.")] = False,
     operation: Annotated[str, typer.Option("--operation", help="Operation to carry out, in any case.")] = "",
@@ -42,24 +45,35 @@ def interpret(
         int | None, typer.Option("--desired-replica", help="Replicas to set, for ReviseReplica.")
     ] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="yaml or json.")] = "yaml",
+    list_shipped: Annotated[
+        bool, typer.Option("--list-shipped", help="List the kinds that this product brings scripts for.")
+    ] = False,
+    show: Annotated[
+        str, typer.Option("--show", help="Print the scripts for a kind: Kind, Kind.group or group/version/Kind.")
+    ] = "",
 ) -> None:
     """Check interpreter scripts, or carry out one operation with them; no cluster is contacted."""
     from services._kit.logs import configure
     from services.cli import interpreting as work
+    from services.cli import shipped_scripts as shipped
     from services.cli.running import Failed, run
 
     async def interpreted() -> int:
-        found = work.customizations_in(work.files_in(filename, recursive))
+        if list_shipped or show:
+            print(shipped.written(show) if show else shipped.listing(), end="")
+            return 0
+        found = work.customizations_in(work.files_in(filename, recursive)) if filename else None
         if check:
-            text, sound = work.check(found)
+            text, sound = work.check(found if found is not None else shipped.every())
             print(text)
             return 0 if sound else 1
         if output not in work.WRITERS:
             raise Failed(f"--output {output!r} is none of {', '.join(work.WRITERS)}")
         chosen = work.operation_named(operation)
         inputs = work.Inputs(desired_file, observed_file, status_file, desired_replica)
-        manifests = [manifest for _, manifest in found]
-        print(await work.execute(manifests, chosen, work.arguments(chosen, inputs), output), end="")
+        given = work.arguments(chosen, inputs)
+        manifests = [shipped.customization_of(given[0])] if found is None else [manifest for _, manifest in found]
+        print(await work.execute(manifests, chosen, given, output), end="")
         return 0
 
     # A script that had to be stopped is told as the operation's error; the pool's warning would say it twice.
