@@ -27,6 +27,17 @@ from services._rules.interpreter.shipped import Shipped, files, manifest
 
 Case = dict[str, Any]
 DATA = Path(__file__).with_name("thirdparty")
+# The columns of the table in docs/interpreters.md.
+COLUMNS = (
+    "replicaResource",
+    "componentResource",
+    "replicaRevision",
+    "retention",
+    "statusReflection",
+    "statusAggregation",
+    "healthInterpretation",
+    "dependencyInterpretation",
+)
 WHOLE = (AGGREGATE_STATUS, RETAIN, REVISE_REPLICA)
 
 
@@ -129,3 +140,15 @@ def test_only_files_of_the_kinds_asked_for_are_read(monkeypatch: pytest.MonkeyPa
         assert shipped.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", REVISE_REPLICA)
         assert not shipped.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", RETAIN)
     assert [path.name for path in read] == ["CloneSet.yaml"]
+
+
+def test_the_documented_table_says_which_operations_are_shipped() -> None:
+    lines = (Path(__file__).parents[3] / "docs" / "interpreters.md").read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("| apiVersion | Kind |"))
+    documented = {}
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        api_version, kind, *marks = (cell.strip() for cell in line.strip("|").split("|"))
+        documented[api_version, kind] = {member for member, mark in zip(COLUMNS, marks, strict=True) if mark == "✔"}
+    assert documented == {target: set(manifest(*target)["spec"]["customizations"]) for target in files()}
