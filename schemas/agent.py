@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.events.observed import WorkObserved
+from schemas.keys import PolicyKey
 
 HEARTBEAT_SECONDS: Final = 10.0
 """How often an agent says hello when nothing else happens."""
@@ -75,7 +76,8 @@ class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the hub answers: `problem` says why there is no consumer, and what to do; empty when all is well.
 
     `uid` is the Cluster's, `log` the identity of the log, `start` the position the consumer begins at (0: the last fact
-    of every work), `models` the resource models that a sample's modelings are counted by.
+    of every work), `models` the resource models that a sample's modelings are counted by. `configured` names what says
+    how to interpret objects as of position `as_of`; None where nobody was asked.
     """
 
     problem: str = ""
@@ -86,6 +88,8 @@ class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: int = 0
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     models: tuple[dict[str, Any], ...] = ()
+    configured: tuple[PolicyKey, ...] | None = None
+    as_of: int = 0
 
 
 class BlobsWanted(Struct, frozen=True, kw_only=True, omit_defaults=True):

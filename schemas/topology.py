@@ -144,7 +144,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         pattern="policy.<kind>.<namespace>.<name>",
         stream="FACTS",
         writer="detector",
-        readers=("detector", "override_renderer", "gateway", "janitor"),
+        readers=("detector", "override_renderer", "executor", "registrar", "status_aggregator", "gateway", "janitor"),
         events=("PolicyChanged", "PolicyDeleted"),
     ),
     Subject(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct, field
 
 from schemas.events.observed import WorkObserved
@@ -39,6 +41,14 @@ class ClusterWorks(Struct):
             if not (gone and isinstance(work, WorkWithdrawn)):
                 found.append(key)
         return found
+
+    def of_kinds(self, kinds: Collection[tuple[str, str]]) -> list[ObjectKey]:
+        """Objects of some kinds (apiVersion, kind) that the cluster shall hold."""
+        return [
+            key
+            for key, (work, _) in self.works.items()
+            if (work.api_version, work.kind) in kinds and isinstance(work, WorkRendered)
+        ]
 
     def forget(self, key: ObjectKey, position: int) -> bool:
         """Drop what is known of an object whose works are gone up to a position; whether anything was.

@@ -1,4 +1,4 @@
-"""Reads the works of the agent's cluster: says hello, reads from the consumer it is given, and says hello again.
+"""Reads the works of the agent's cluster and how to interpret objects: hello, a consumer, and hello again.
 
 The consumer is the hub's. Its numbering must be without gaps; a gap, silence or the consumer's end lead to a new one
 that starts behind what was read. Nothing is acknowledged: the agent's own position is what counts.
@@ -19,6 +19,7 @@ from nats.aio.msg import Msg
 
 from schemas.agent import HelloAnswer
 from schemas.codec import DecodeError, decode
+from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from services._kit.errors import LogError
@@ -51,6 +52,7 @@ class FollowStats(Struct):
 class Follower:
     """The reader; `greet` asks for a consumer and takes the answer in, `take` is called with every object touched.
 
+    `configure` is called with every fact about interpretation.
     A consumer is asked for only while `may_ask` says so: it takes the one of a second agent away.
     """
 
@@ -60,6 +62,7 @@ class Follower:
         state: AgentState,
         greet: Callable[[], Any],
         take: Callable[[ObjectKey], None],
+        configure: Callable[[PolicyEvent], None],
         may_ask: Callable[[], bool],
     ) -> None:
         self.stats = FollowStats()
@@ -71,6 +74,7 @@ class Follower:
         self._state = state
         self._greet = greet
         self._take = take
+        self._configure = configure
         self._may_ask = may_ask
         self._again = asyncio.Event()
         self._inbox = ""
@@ -190,6 +194,8 @@ class Follower:
             key = self._state.fold(event, seq)
             if key is not None:
                 self._take(key)
+        elif isinstance(event, PolicyChanged | PolicyDeleted) and self._state.configure(event, seq):
+            self._configure(event)
 
     def _status(self, message: Msg) -> None:
         headers = message.headers or {}

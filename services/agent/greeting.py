@@ -10,13 +10,14 @@ import msgspec
 import structlog
 
 from schemas.agent import HEARTBEAT_SECONDS, Hello, HelloAnswer, Sample
+from schemas.events.policy import PolicyDeleted
 from services._kit.clock import Clock
 from services._kit.errors import LogError
 from services._kit.kube import KubeClient
 from services._kit.member_sample import look
 from services._rules.accounts import hello_subject
 from services.agent.link import Hub
-from services.agent.state import AgentState, take_answer
+from services.agent.state import AgentState, not_configured, take_answer
 
 log = structlog.get_logger("agent.greeting")
 
@@ -25,7 +26,10 @@ LONGEST_RESTLESS_SECONDS: Final = 5.0
 
 
 class Greeter:
-    """The one who says hello; `on_other_log` is called when the hub's log or the membership is another one."""
+    """The one who says hello; `on_other_log` is called when the hub's log or the membership is another one.
+
+    `on_gone` is called with the end of what no longer says how to interpret objects, where the log tells nothing of it.
+    """
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class Greeter:
         member: KubeClient,
         clock: Clock,
         on_other_log: Callable[[], None],
+        on_gone: Callable[[PolicyDeleted], None],
     ) -> None:
         self.hellos = 0
         self.problem = ""
@@ -45,6 +50,7 @@ class Greeter:
         self._member = member
         self._clock = clock
         self._on_other_log = on_other_log
+        self._on_gone = on_gone
         self._interval = HEARTBEAT_SECONDS
         self._models: tuple[dict[str, object], ...] = ()
         self._sample: Sample | None = None
@@ -57,6 +63,10 @@ class Greeter:
         if self._sample is None:
             await self._look()
         answer = await self._say(fresh=True)
+        gone = not_configured(self._state, answer) if not answer.problem else []
+        for event in gone:
+            self._state.configure(event, 0)
+            self._on_gone(event)
         if not answer.problem and take_answer(self._state, answer):
             log.warning("joined_anew", cluster=self._state.cluster, uid=answer.uid)
         return answer

@@ -1,4 +1,4 @@
-"""What an agent knows: the works of its cluster, how far it read them, and what it said of each; all of it is saved."""
+"""What an agent knows: its cluster's works, how far it read, what it said of each, how to interpret; all is saved."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ from msgspec import Struct, field
 
 from schemas.agent import HelloAnswer
 from schemas.events.observed import WorkObserved
+from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
-from schemas.keys import ObjectKey
+from schemas.keys import ObjectKey, PolicyKey
 from services._rules.cluster_works import ClusterWorks
+from services._rules.interpreter.configured import KINDS
 
 FORMAT: Final = 1
 
 
 class AgentState(Struct, kw_only=True):
-    """Works and reports; `log` and `position` name what was read, `uid` the Cluster they belong to."""
+    """Works and reports; `log` and `position` name what was read, `uid` the Cluster they belong to.
+
+    `configured` holds what users configured for interpretation, each with its position.
+    """
 
     cluster: str
     uid: str = ""
     log: str = ""
     position: int = 0
     works: ClusterWorks = field(default_factory=ClusterWorks)
+    configured: dict[PolicyKey, tuple[PolicyChanged, int]] = field(default_factory=dict)
 
     def fold(self, event: WorkEvent, seq: int) -> ObjectKey | None:
         """Apply one work; its object, None when it is of another cluster."""
@@ -32,6 +38,17 @@ class AgentState(Struct, kw_only=True):
             return None
         self.works.take_work(event, seq)
         return event.key
+
+    def configure(self, event: PolicyEvent, seq: int) -> bool:
+        """Apply a fact about interpretation; false when it is about something else."""
+        self.position = max(self.position, seq)
+        if event.key.kind not in KINDS:
+            return False
+        if isinstance(event, PolicyChanged):
+            self.configured[event.key] = (event, seq)
+        else:
+            self.configured.pop(event.key, None)
+        return True
 
     def forget_ended(self) -> None:
         """Drop withdrawn works whose end the hub knows of: nothing is left to be done about them."""
@@ -45,6 +62,21 @@ class AgentState(Struct, kw_only=True):
         """Digests of all manifests that are in force, and of those that objects were made from before."""
         rendered = [work for work, _ in self.works.works.values() if isinstance(work, WorkRendered)]
         return {work.digest for work in (*rendered, *self.works.applied.values()) if work.digest}
+
+
+def not_configured(state: AgentState, answer: HelloAnswer) -> list[PolicyDeleted]:
+    """What is known of interpretation and was deleted so long ago that no fact is left of it; ask before `take_answer`.
+
+    What was said later than the hub knew when it answered stays.
+    """
+    if answer.configured is None:
+        return []
+    there, same_log = set(answer.configured), state.log == answer.log
+    return [
+        PolicyDeleted(key=key, uid=event.uid)
+        for key, (event, seq) in state.configured.items()
+        if key not in there and not (same_log and seq > answer.as_of)
+    ]
 
 
 def take_answer(state: AgentState, answer: HelloAnswer) -> bool:
@@ -70,6 +102,7 @@ class _Saved(Struct, kw_only=True):
     works: list[tuple[int, WorkEvent]]
     observed: list[WorkObserved]
     applied: list[WorkRendered]
+    configured: list[tuple[int, PolicyChanged]] | None = None
 
 
 class NotOurs(ValueError):
@@ -92,6 +125,7 @@ def save(state: AgentState) -> bytes:
             works=[(seq, work) for work, seq in works.works.values()],
             observed=list(works.observed.values()),
             applied=list(works.applied.values()),
+            configured=[(seq, event) for event, seq in state.configured.values()],
         )
     )
 
@@ -109,4 +143,12 @@ def load(cluster: str, data: bytes) -> AgentState:
         observed={event.key: event for event in saved.observed},
         applied={work.key: work for work in saved.applied},
     )
-    return AgentState(cluster=cluster, uid=saved.uid, log=saved.log, position=saved.position, works=works)
+    return AgentState(
+        cluster=cluster,
+        uid=saved.uid,
+        log=saved.log,
+        # A version that knew nothing of interpretation passed the facts about it by: all are read anew.
+        position=saved.position if saved.configured is not None else 0,
+        works=works,
+        configured={event.key: (event, seq) for seq, event in saved.configured or ()},
+    )

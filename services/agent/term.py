@@ -9,9 +9,11 @@ from pathlib import Path
 from msgspec import UnsetType
 
 from schemas.events.observed import WorkObserved
+from schemas.events.policy import PolicyEvent
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
 from services._kit.clock import Clock
+from services._kit.delivery.interpreted import Interpretation
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Reports
@@ -46,10 +48,14 @@ class Term:
         self.manifests = Manifests(hub, cluster, directory / "manifests", lambda: self.state.position)
         self.publisher = HubPublisher(hub, cluster, self._stored)
         self.reports = Reports(self.publisher)
-        self.greeter = Greeter(hub, self.state, instance, member, clock, self._other_log)
-        self.follower = Follower(hub, self.state, self.greeter.for_consumer, self._touched, may_ask)
+        self.greeter = Greeter(hub, self.state, instance, member, clock, self._other_log, self._configured)
+        greet = self.greeter.for_consumer
+        self.follower = Follower(hub, self.state, greet, self._touched, self._configured, may_ask)
+        self.interpretation = Interpretation()
+        for event, _ in self.state.configured.values():
+            self.interpretation.take(event)
         lane = LaneSettings(concurrency=settings.cluster_concurrency, longest_backoff=settings.longest_backoff)
-        self.lane = Lane(cluster, open_member, self._source(clock), lane)
+        self.lane = Lane(cluster, open_member, self._source(clock), lane, self.interpretation)
         self.estimating = Estimating(hub, cluster, open_member, clock)
 
     async def run(self) -> None:
@@ -70,10 +76,17 @@ class Term:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self.interpretation.close()
 
     def _touched(self, key: ObjectKey) -> None:
         self.storage.changed()
         self.lane.look_at(key)
+
+    def _configured(self, event: PolicyEvent) -> None:
+        """Objects of some kinds are interpreted in another way from now on."""
+        self.storage.changed()
+        for key in self.state.works.of_kinds(self.interpretation.take(event)):
+            self.lane.look_afresh(key)
 
     def _stored(self, event: WorkObserved) -> None:
         """The hub has an observation: it counts as said."""

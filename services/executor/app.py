@@ -10,10 +10,12 @@ from msgspec import UnsetType
 from schemas.codec import Known, decode
 from schemas.envelope import HEADER_PRODUCER
 from schemas.events.observed import WorkObserved
+from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import activity
+from services._kit.delivery.interpreted import Interpretation
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Appending, Reports
@@ -22,6 +24,7 @@ from services._kit.kube import KubeClient
 from services._kit.log import Message
 from services._kit.member_access import open_member
 from services._kit.service import BaseService, Context
+from services._rules.interpreter.configured import FILTERS, Target
 from services._rules.member_address import Access
 from services.executor.metrics import Deliveries, register_lane
 from services.executor.settings import ExecutorSettings
@@ -34,7 +37,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
     """Works in, objects in members and observations out."""
 
     name = "executor"
-    filters = ("work.>", "cluster.*", "observed.>")
+    filters = ("work.>", "cluster.*", "observed.>", *FILTERS)
 
     def __init__(self, settings: ExecutorSettings) -> None:
         self._settings = settings
@@ -45,6 +48,9 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._deliveries: Deliveries | None = None
         self._acting = False
         self._closing: set[asyncio.Task[None]] = set()
+        self._interpretation = Interpretation()
+        self._reinterpreted: set[Target] = set()
+        self._looking: asyncio.Task[None] | None = None
 
     def new_state(self) -> ExecutorState:
         """An empty projection."""
@@ -54,6 +60,9 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         """Apply one event."""
         if self._acting and self._deliveries is not None:
             self._deliveries.take(message, event, state)
+        if isinstance(event, PolicyChanged | PolicyDeleted):
+            self._look_afresh(state, self._interpretation.take(event))
+            return ()
         touched = fold(state, message.seq, message.subject, event)
         if isinstance(event, WorkObserved) and self._reports is not None:
             self._reports.folded(event)
@@ -63,6 +72,25 @@ class Executor(BaseService[ExecutorState, LaneKey]):
                     # A replaced leader may still say what it had begun to say: what is so is said after it.
                     self._lanes[event.cluster][1].look_at(event.key)
         return touched
+
+    def _look_afresh(self, state: ExecutorState, kinds: frozenset[Target]) -> None:
+        """Have all lanes look at the objects of kinds that are interpreted in another way from now on."""
+        if not kinds or not self._acting:
+            return
+        self._reinterpreted |= kinds
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_afresh_at_all(state))
+
+    async def _look_afresh_at_all(self, state: ExecutorState) -> None:
+        while self._reinterpreted:
+            kinds, self._reinterpreted = self._reinterpreted, set()
+            for cluster in list(self._lanes):
+                if cluster in self._lanes:
+                    lane = self._lanes[cluster][1]
+                    for key in state.of(cluster).of_kinds(kinds):
+                        lane.look_afresh(key)
+                # One cluster's works are many: others have a turn in between.
+                await asyncio.sleep(0)
 
     def forget(self, state: ExecutorState, purged: Purged) -> None:
         """Drop the tombstones of what is gone."""
@@ -76,6 +104,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         """Open the control plane, which holds the members' credentials."""
         self._context = context
         self._control = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig, connections=4)
+        self._interpretation.reach_services(self._control)
         self._deliveries = Deliveries(context.metrics)
         self._reports = Reports(Appending(context.appender, self._hint))
 
@@ -101,6 +130,10 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         """Another instance delivers now."""
         self._acting = False
         lanes, self._lanes = self._lanes, {}
+        self._reinterpreted.clear()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         for cluster in lanes:
             assert self._context is not None
             self._context.metrics.reads.forget(cluster=cluster)
@@ -112,6 +145,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         """Close everything."""
         await self.on_following()
         await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._interpretation.close()
         if self._control is not None:
             await self._control.close()
 
@@ -144,7 +178,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         settings = LaneSettings(
             concurrency=self._settings.cluster_concurrency, longest_backoff=self._settings.longest_backoff
         )
-        lane = Lane(cluster, self._opener(access), self._source(cluster), settings)
+        lane = Lane(cluster, self._opener(access), self._source(cluster), settings, self._interpretation)
         self._lanes[cluster] = (access, lane)
         register_lane(self._context.metrics.reads, lane)
         lane.start()

@@ -20,6 +20,7 @@ from services._kit.append import KeyedEvents
 from services._kit.errors import LogError
 from services._kit.log import Message
 from services._kit.service import BaseService, Context
+from services._rules.interpreter.configured import FILTERS
 from services.registrar.desk import Desk
 from services.registrar.metrics import DeskStats, register
 from services.registrar.settings import RegistrarSettings
@@ -34,7 +35,7 @@ class Registrar(BaseService[RegistrarState, str]):
     """Agents' requests in, consumers, bytes and observations out; keys are cluster names."""
 
     name = "registrar"
-    filters = ("work.>", "cluster.*", "observed.>")
+    filters = ("work.>", "cluster.*", "observed.>", *FILTERS)
 
     def __init__(self, settings: RegistrarSettings) -> None:
         self.stats = DeskStats()

@@ -13,6 +13,8 @@ from schemas.envelope import Provenance
 from schemas.events.observed import WorkObserved
 from schemas.subjects import escape, observed
 from services._rules.accounts import agent_consumer
+from services._rules.drift import bounded
+from services._rules.interpreter.configured import FILTERS
 from services.registrar.state import RegistrarState
 
 NANOSECOND: Final = 1_000_000_000
@@ -48,11 +50,14 @@ def welcome(state: RegistrarState, cluster: str, hello: Hello, log: str, last: i
 
 
 def consumer_config(cluster: str, start: int) -> dict[str, Any]:
-    """The one consumer of an agent: works of its cluster, no acknowledgements, in the server's memory."""
+    """The one consumer of an agent, without acknowledgements and in the server's memory.
+
+    It holds the works of its cluster, and what users configured about the interpretation of objects: that is for all.
+    """
     config: dict[str, Any] = {
         "durable_name": agent_consumer(cluster),
         "description": "made by the registrar for the agent of this cluster",
-        "filter_subject": f"work.{escape(cluster)}.>",
+        "filter_subjects": [f"work.{escape(cluster)}.>", *FILTERS],
         "ack_policy": "none",
         "replay_policy": "instant",
         "deliver_policy": "by_start_sequence" if start else "last_per_subject",
@@ -96,7 +101,7 @@ def examine(state: RegistrarState, cluster: str, event: WorkObserved, position: 
             msgspec.json.decode(event.status, type=dict[str, Any])
         except (msgspec.MsgspecError, RecursionError):
             return "the status is no JSON object"
-    return replace(event, at=min(event.at, now), prev=0, provenance=Provenance())
+    return replace(event, at=min(event.at, now), drift=bounded(event.drift), prev=0, provenance=Provenance())
 
 
 def is_stored(state: RegistrarState, event: WorkObserved) -> bool:

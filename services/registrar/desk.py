@@ -154,6 +154,8 @@ class Desk:
             start=found.start,
             heartbeat_seconds=self._settings.agent_heartbeat,
             models=member.models,
+            configured=tuple(self._state.configured) if hello.fresh else None,
+            as_of=self._context.projection.position[_FACTS],
         )
 
     async def _make_consumer(self, start: int) -> None:
@@ -161,7 +163,7 @@ class Desk:
         await self.forget()
         config = consumer_config(self._cluster, start)
         body = msgspec.json.encode({"stream_name": _FACTS, "config": config, "action": "create"})
-        await self._call(f"CREATE.{_FACTS}.{config['durable_name']}.{config['filter_subject']}", body)
+        await self._call(f"CREATE.{_FACTS}.{config['durable_name']}", body)
         self._stats.consumers += 1
 
     async def _call(self, call: str, body: bytes) -> None:

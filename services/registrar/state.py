@@ -1,4 +1,4 @@
-"""What the registrar knows: which clusters are pull members, which manifests their works name, what they reported."""
+"""What the registrar knows: pull members, the manifests that their works name, reports, how objects are interpreted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from msgspec import Struct, field
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
+from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
-from schemas.keys import ObjectKey
+from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import escape, observed
+from services._rules.interpreter.configured import KINDS
 
 Manifest = dict[str, Any]
 
@@ -57,11 +59,15 @@ class Works(Struct):
 
 
 class RegistrarState(Struct):
-    """The projection; `observed` holds position and time of the last report on every subject."""
+    """The projection; `observed` holds position and time of the last report on every subject.
+
+    `configured` names what users configured about the interpretation of objects.
+    """
 
     members: dict[str, Member] = field(default_factory=dict)
     works: dict[str, Works] = field(default_factory=dict)
     observed: dict[str, tuple[int, float]] = field(default_factory=dict)
+    configured: set[PolicyKey] = field(default_factory=set)
 
     def of(self, cluster: str) -> Works:
         """Works of one cluster, made on first mention."""
@@ -102,6 +108,10 @@ def fold(state: RegistrarState, seq: int, subject: str, event: Known) -> Iterabl
             # Its works end by events of their own, which a fresh start sees as well.
             if state.members.pop(event.name, None) is not None:
                 return (event.name,)
+        case PolicyChanged() if event.key.kind in KINDS:
+            state.configured.add(event.key)
+        case PolicyDeleted():
+            state.configured.discard(event.key)
         case _:
             pass
     return ()

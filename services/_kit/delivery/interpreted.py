@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from schemas.events.policy import PolicyEvent
 from services._kit.interpreters import Interpreters
+from services._kit.kube import KubeClient
 from services._kit.lua.process import WorkerUnavailable
 from services._rules.delivery import Reflection, Told, collectable, merge, not_interpreted, reflect, retained
 from services._rules.interpreter import (
@@ -47,6 +48,10 @@ class Interpretation:
         self._interpreters = interpreters or Interpreters()
         self._offered: dict[Target, Offered] = {}
         self._changes = 0
+
+    def reach_services(self, client: KubeClient) -> None:
+        """Find webhooks that are Services through this control plane."""
+        self._interpreters.reach_services(client)
 
     async def close(self) -> None:
         """End the processes for scripts."""

@@ -226,7 +226,7 @@ class Lane:
             # What went to several clusters alike lacks this one's marks.
             previous = with_marks(decode(before), self.cluster, key, work.uid) if before is not None else None
             desired = with_marks(decode(data), self.cluster, key, work.uid) if work.shared else decode(data)
-            held = self._held(key, work, seq)
+            held = self._held(key, work, seq) and not self._interpreted_anew(key, offered)
             brought = await self._acting.bring(kind, key, desired, live, previous, offered, held=held)
             if brought.refusal:
                 self.stats.failed += 1
@@ -264,6 +264,11 @@ class Lane:
             return False
         settled = self._settled.get(key)
         return seen.work_seq == seq or (settled is not None and settled.seq == seq)
+
+    def _interpreted_anew(self, key: ObjectKey, offered: Offered) -> bool:
+        """Whether what differs now may do so because its kind is interpreted in another way: nobody changed it."""
+        settled = self._settled.get(key)
+        return settled is not None and settled.interpreted != offered.since
 
     def _rests(self, key: ObjectKey, work: WorkRendered, seq: int) -> bool:
         """Whether an object was repaired so often of late that it is left as it is for a while."""

@@ -15,7 +15,7 @@ from services.agent.storage import LONGEST_PAUSE, PAUSE, pause_after
 
 def greeter() -> Greeter:
     nobody = cast("Any", None)
-    return Greeter(nobody, AgentState(cluster="m"), "agent-0", nobody, ManualClock(), lambda: None)
+    return Greeter(nobody, AgentState(cluster="m"), "agent-0", nobody, ManualClock(), lambda: None, lambda _: None)
 
 
 def due_of(greeter: Greeter) -> float:
