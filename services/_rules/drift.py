@@ -50,19 +50,19 @@ class Owner(Struct, frozen=True):
 
 
 def repaired(wanted: Manifest, live: Manifest, ours: str) -> tuple[Drift, ...]:
-    """What writing `wanted` over `live` puts back; fields whose last writer is `ours` are our own and left out.
+    """What writing `wanted` over `live` puts back.
 
-    `wanted` is the manifest after retention, `live` the object as read, with its managed fields. A change that no API
-    server tells the author of (a field that was taken away) is named without one.
+    `wanted` is the manifest after retention, `live` the object as read, with its managed fields. A change of unknown
+    author is named without one: a field that was taken away has no owner left, and one that still counts as `ours`
+    was changed by something that the API server does not record.
     """
     found = []
     secret = is_secret(str(wanted.get("apiVersion")), str(wanted.get("kind")))
     entries = _entries(live)
     for path in _differences(wanted, live):
-        owner = _owner(entries, path)
-        if owner.manager != ours:
-            shown = path_text(path[:1] if secret else path)[:LONGEST]
-            found.append(Drift(shown, owner.manager[:LONGEST], owner.operation, owner.at))
+        owner = _owner(entries, path, ours)
+        shown = path_text(path[:1] if secret else path)
+        found.append(Drift(shown, owner.manager, owner.operation, owner.at))
     return bounded(dict.fromkeys(found))
 
 
@@ -192,15 +192,21 @@ def _seconds(text: object) -> float:
         return 0.0
 
 
-def _owner(entries: list[tuple[Owner, Manifest]], path: Path) -> Owner:
-    """The latest owner of a field or of something in it; of a list or map that is owned as one, its owner."""
+def _owner(entries: list[tuple[Owner, Manifest]], path: Path, ours: str) -> Owner:
+    """The latest owner of a field or of something in it; else somebody else who owns what it lies in as a whole.
+
+    A map without members in managed fields may be one that is owned as a whole, or what is left of one: ours says
+    nothing.
+    """
+    whole = Owner()
     for owner, fields in entries:
         node: Any = fields
         for element in path:
-            node = node.get(element) if isinstance(node, dict) else None
-            if not node:
-                # An empty object is a leaf: what lies below it is owned with it.
+            above, node = node, node.get(element) if isinstance(node, dict) else None
+            if node is None:
+                if not above and not whole.manager and owner.manager != ours:
+                    whole = owner
                 break
         if node is not None:
-            return owner
-    return Owner()
+            return owner if owner.manager != ours else Owner()
+    return whole

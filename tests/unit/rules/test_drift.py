@@ -78,6 +78,20 @@ def test_what_was_added_to_a_map_of_ours_is_told_by_its_key() -> None:
     assert repaired(wanted, live, OURS) == (Drift(".data.b", "kubectl-edit", "Update", SECONDS),)
 
 
+def test_the_rest_of_a_map_of_ours_does_not_make_its_members_ours() -> None:
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
+    rest = entry(OURS, {"f:data": {}})
+    changed = managed({**wanted, "data": {"a": "2"}}, rest, entry("kubectl-edit", {"f:data": {"f:a": {}}}))
+    assert [item.manager for item in repaired(wanted, changed, OURS)] == ["kubectl-edit"]
+    emptied = managed({**wanted, "data": {}}, rest)
+    assert repaired(wanted, emptied, OURS) == (Drift(".data.a"),)
+
+
+def test_a_member_of_what_is_owned_as_a_whole_has_its_owner() -> None:
+    live = managed(deployment(replicas=5), entry("kubectl-edit", {"f:spec": {}}))
+    assert [item.manager for item in repaired(deployment(), live, OURS)] == ["kubectl-edit"]
+
+
 def test_a_label_that_was_taken_away_has_no_author() -> None:
     live = deployment()
     live["metadata"]["labels"] = {"other": "x"}
@@ -97,9 +111,9 @@ def test_of_a_secret_nothing_below_its_fields_is_told() -> None:
     assert found == (Drift(".data", "kubectl-edit", "Update", SECONDS),)
 
 
-def test_what_we_wrote_ourselves_is_no_drift() -> None:
+def test_what_still_counts_as_ours_was_changed_by_nobody_known() -> None:
     live = managed(deployment(replicas=5), entry(OURS, {"f:spec": {"f:replicas": {}}}))
-    assert repaired(deployment(), live, OURS) == ()
+    assert repaired(deployment(), live, OURS) == (Drift(".spec.replicas"),)
 
 
 def test_what_belongs_to_the_member_is_no_drift() -> None:

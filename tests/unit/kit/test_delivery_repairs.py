@@ -1,0 +1,28 @@
+"""An object that is changed back again and again is repaired ever more seldom, until it was quiet for a while."""
+
+from __future__ import annotations
+
+from services._kit.delivery.parts import Repairs
+from tests.support.facts import KEY
+
+
+def test_repairs_wait_longer_while_they_are_undone_and_not_at_all_after_quiet() -> None:
+    repairs, now = Repairs(30.0), 100.0
+    waits = []
+    for _ in range(10):
+        wait = repairs.wait(KEY, now)
+        waits.append(wait)
+        now += wait
+        repairs.repaired(KEY, now)
+    assert waits == [0, 0, 0, 1, 2, 4, 8, 16, 30, 30]
+    now += 200
+    assert repairs.wait(KEY, now) == 0
+    repairs.repaired(KEY, now)
+    assert repairs.wait(KEY, now) == 0
+
+
+def test_a_clock_that_was_set_back_makes_nobody_wait_longer_than_the_longest() -> None:
+    repairs = Repairs(30.0)
+    for _ in range(9):
+        repairs.repaired(KEY, 1000.0)
+    assert repairs.wait(KEY, 0.0) == 30.0
