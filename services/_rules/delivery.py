@@ -252,7 +252,7 @@ def not_interpreted(operation: str, live: Manifest, cluster: str, why: str) -> s
     """Why a level above the built-in one gave no answer, and what to do about it."""
     if len(why) > _LONGEST:
         why = f"{why[:_LONGEST]}…"
-    left = "; the object was left as it is" if operation == RETAIN else ""
+    left = "; the object is left as it is" if operation == RETAIN else ""
     return (
         f"{operation} for {live['apiVersion']} {live['kind']} in cluster {cluster}: {why}{left}; correct what answers "
         "it, a ResourceInterpreterCustomization or ResourceInterpreterWebhookConfiguration"

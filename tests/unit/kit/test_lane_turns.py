@@ -1,0 +1,139 @@
+"""Objects of a lane have their turns: one look each at a time, and those that wait for scripts keep nobody waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from schemas.keys import ObjectKey
+from services._kit.delivery.parts import LaneSettings
+from services._kit.delivery.turns import Turns
+
+A, B, C = (ObjectKey("", "configmaps", "default", name) for name in "abc")
+SLOW = [ObjectKey("example.io", "widgets", "default", f"w{number}") for number in range(40)]
+
+
+class Looks:
+    """Looks that last until they are let go; slow objects are those of another group."""
+
+    def __init__(self) -> None:
+        self.under_way: list[ObjectKey] = []
+        self.most: dict[ObjectKey, int] = {}
+        self.done: list[ObjectKey] = []
+        self.held: set[ObjectKey] = set()
+        self._moved = asyncio.Condition()
+
+    async def look(self, key: ObjectKey) -> None:
+        async with self._moved:
+            self.under_way.append(key)
+            self.most[key] = max(self.most.get(key, 0), self.under_way.count(key))
+            self._moved.notify_all()
+            await self._moved.wait_for(lambda: key not in self.held)
+            self.under_way.remove(key)
+            self.done.append(key)
+            self._moved.notify_all()
+
+    async def release(self, *keys: ObjectKey) -> None:
+        async with self._moved:
+            self.held.difference_update(keys)
+            self._moved.notify_all()
+
+    async def started(self, key: ObjectKey) -> None:
+        await self.until(lambda: key in self.under_way)
+
+    async def ended(self, key: ObjectKey, times: int) -> None:
+        await self.until(lambda: self.done.count(key) == times)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20), self._moved:
+            await self._moved.wait_for(condition)
+
+
+@pytest.fixture
+def looks() -> Looks:
+    return Looks()
+
+
+@pytest.fixture
+async def turns(looks: Looks) -> AsyncIterator[Turns]:
+    up = asyncio.Event()
+    up.set()
+    settings = LaneSettings(concurrency=4, scripted_concurrency=2, backoff=0.001, longest_backoff=0.002)
+    made = Turns(looks.look, lambda key: key.group == "example.io", up, settings)
+    made.start()
+    yield made
+    await made.close()
+
+
+async def test_a_storm_on_one_object_is_one_look_under_way_and_one_more_afterwards(turns: Turns, looks: Looks) -> None:
+    for key in (A, SLOW[0]):
+        looks.held.add(key)
+        turns.look_at(key)
+        await looks.started(key)
+        for _ in range(100):
+            turns.look_at(key)
+        await looks.release(key)
+        await looks.ended(key, times=2)
+        turns.look_at(B)
+        await looks.until(lambda: B in looks.done)
+        assert (looks.done.count(key), looks.most[key]) == (2, 1)
+        looks.done.clear()
+
+
+async def test_objects_that_wait_for_scripts_keep_no_others_waiting(turns: Turns, looks: Looks) -> None:
+    looks.held.update(SLOW)
+    for key in SLOW:
+        turns.look_at(key)
+    await looks.until(lambda: len(looks.under_way) == 2)
+    for key in (A, B, C):
+        turns.look_at(key)
+    await looks.until(lambda: {A, B, C} <= set(looks.done))
+    assert looks.under_way == SLOW[:2], "no more of them than have workers"
+    assert turns.backlog == len(SLOW)
+    await looks.release(*SLOW)
+    await looks.until(lambda: set(SLOW) <= set(looks.done))
+
+
+async def test_an_object_that_becomes_slow_while_it_waits_is_looked_at_once_at_a_time(looks: Looks) -> None:
+    slow: set[ObjectKey] = set()
+    up = asyncio.Event()
+    made = Turns(looks.look, slow.__contains__, up, LaneSettings(concurrency=2, scripted_concurrency=2))
+    made.start()
+    try:
+        looks.held.add(A)
+        made.look_at(A)
+        slow.add(A)
+        made.look_at(A)
+        assert made.backlog == 2
+        up.set()
+        await looks.until(lambda: A in looks.under_way)
+        made.look_at(B)
+        await looks.until(lambda: B in looks.done)
+        await looks.release(A)
+        await looks.until(lambda: looks.done.count(A) == 2)
+        assert looks.most[A] == 1
+    finally:
+        await made.close()
+
+
+async def test_pauses_grow_with_failures_in_a_row_until_they_are_forgiven(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("services._kit.delivery.turns.random.random", lambda: 0.5)
+    made = Turns(looks.look, lambda _: False, asyncio.Event(), LaneSettings(backoff=0.1, longest_backoff=0.5))
+
+    def fail() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio.get_running_loop(), "call_later", lambda pause, *_: pauses.append(pause))
+            made.retry(A)
+        # Its turn came.
+        made._timers.clear()
+
+    for _ in range(5):
+        fail()
+    made.forgive(A)
+    fail()
+    assert pauses == [0.1, 0.2, 0.4, 0.5, 0.5, 0.1]

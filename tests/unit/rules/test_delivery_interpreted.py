@@ -1,0 +1,129 @@
+"""What answers of scripts and webhooks may make of a delivery, and what stays when there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from services._rules import constants as const
+from services._rules.delivery import (
+    LARGEST_STATUS,
+    Leave,
+    Refuse,
+    Replace,
+    Told,
+    apply_action,
+    collectable,
+    merge,
+    not_interpreted,
+    reflect,
+    retained,
+)
+from services._rules.interpreter import INTERPRET_STATUS, RETAIN, InterpretError
+
+Manifest = dict[str, Any]
+MANAGED = {const.MANAGED_LABEL: const.LABEL_TRUE}
+
+
+def widget(size: int = 1, *, metadata: Manifest | None = None, **members: Any) -> Manifest:
+    found: Manifest = {"name": "w", "namespace": "default", "labels": dict(MANAGED), **(metadata or {})}
+    return {"apiVersion": "example.io/v1", "kind": "Widget", "metadata": found, "spec": {"size": size}, **members}
+
+
+LIVE = widget(5, metadata={"uid": "u", "resourceVersion": "7"}, status={"phase": "Up"})
+
+
+def test_what_is_to_be_written_is_what_the_script_said() -> None:
+    answer = retained({**merge(widget(1), LIVE), "spec": {"size": 5}}, merge(widget(1), LIVE))
+    assert apply_action(widget(1), LIVE, "m1", None, answer) == Leave()
+    action = apply_action(widget(1), LIVE, "m1", None, {**answer, "spec": {"size": 3}})
+    assert isinstance(action, Replace)
+    assert action.manifest["spec"] == {"size": 3}
+
+
+def test_without_a_script_the_desired_size_is_written() -> None:
+    action = apply_action(widget(1), LIVE, "m1")
+    assert isinstance(action, Replace)
+    assert action.manifest["spec"] == {"size": 1}
+
+
+def test_no_answer_lets_an_object_be_touched_that_is_not_ours() -> None:
+    foreign = {**LIVE, "metadata": {**LIVE["metadata"], "labels": {}}}
+    assert isinstance(apply_action(widget(1), foreign, "m1", None, widget(1)), Refuse)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"kind": "Gadget"}, "kind"),
+        ({"apiVersion": "example.io/v2"}, "apiVersion"),
+        ({"metadata": None}, "metadata"),
+        ({"metadata": {**LIVE["metadata"], "name": "x"}}, "metadata.name"),
+        ({"metadata": {**LIVE["metadata"], "namespace": "kube-system"}}, "metadata.namespace"),
+        ({"metadata": {**LIVE["metadata"], "labels": {}}}, "metadata.labels"),
+        ({"metadata": {**LIVE["metadata"], "labels": []}}, "metadata.labels"),
+    ],
+)
+def test_an_answer_about_another_object_or_without_our_mark_is_an_error(change: Manifest, field: str) -> None:
+    merged = merge(widget(1), LIVE)
+    with pytest.raises(InterpretError) as caught:
+        retained({**merged, **change}, merged)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("version", [None, "1", 9])
+def test_whatever_the_answer_says_the_write_is_bound_to_the_version_that_was_looked_at(version: Any) -> None:
+    merged = merge(widget(1), LIVE)
+    answer = {**merged, "metadata": {**merged["metadata"], "resourceVersion": version}}
+    assert retained(answer, merged)["metadata"]["resourceVersion"] == "7"
+
+
+def test_status_and_health_come_from_where_they_are_offered() -> None:
+    assert reflect(LIVE).status == {"phase": "Up"}
+    told = reflect(LIVE, Told(Raw(b'{"a":1}')), Told(False))
+    assert (bytes(told.status), told.health, told.problem, told.unread) == (b'{"a":1}', "Unhealthy", "", False)
+    assert reflect(LIVE, None, Told(True)).status == {"phase": "Up"}
+    assert reflect(LIVE, Told(None), None).health == "Healthy"
+
+
+def test_a_health_that_cannot_be_told_is_unknown_and_says_why() -> None:
+    found = reflect(LIVE, None, Told(problem="no", passing=True))
+    assert (found.health, found.problem, found.unread, found.passing) == ("Unknown", "no", False, True)
+
+
+def test_a_status_that_cannot_be_told_leaves_the_last_one_and_health_is_told_all_the_same() -> None:
+    found = reflect(LIVE, Told(problem="no"), Told(True))
+    assert (found.health, found.problem, found.unread, found.passing) == ("Healthy", "no", True, False)
+
+
+def test_a_built_in_status_that_is_unreadable_leaves_the_last_one_too() -> None:
+    live = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": {}, "status": []}
+    found = reflect(live)
+    assert found.unread
+    assert "status" in found.problem
+
+
+def test_a_status_has_one_form_whatever_the_order_of_its_names() -> None:
+    assert collectable({"b": {"y": 1, "x": 2}, "a": 3}) == collectable({"a": 3, "b": {"x": 2, "y": 1}})
+
+
+@pytest.mark.parametrize("status", [[1], "Up", 3, True, {"text": "x" * LARGEST_STATUS}])
+def test_what_is_no_status_is_not_collected(status: Any) -> None:
+    with pytest.raises(InterpretError):
+        collectable(status)
+
+
+def test_a_status_may_be_as_large_as_is_said() -> None:
+    text = "x" * (LARGEST_STATUS - len(msgspec.json.encode({"text": ""})))
+    assert len(bytes(collectable({"text": text}))) == LARGEST_STATUS
+
+
+def test_a_failure_names_operation_kind_cluster_reason_and_remedy() -> None:
+    text = not_interpreted(RETAIN, LIVE, "m1", "line 3: oh")
+    for word in (RETAIN, "example.io/v1 Widget", "cluster m1", "line 3: oh", "left as it is", "Customization"):
+        assert word in text
+    assert "left as it is" not in not_interpreted(INTERPRET_STATUS, LIVE, "m1", "oh")
+    assert len(not_interpreted(RETAIN, LIVE, "m1", "x" * 1_000_000)) < 5000
