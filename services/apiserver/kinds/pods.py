@@ -40,6 +40,15 @@ class Pod(BuiltinKind):
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
 
+    def prepare_update(self, new: Manifest, old: Manifest) -> None:
+        """Fill in again what admission had added: a client that sends its own manifest anew does not take it away."""
+        super().prepare_update(new, old)
+        spec, before = new["spec"], old["spec"]
+        tolerate_failing_nodes(spec)
+        for name in ("priority", "preemptionPolicy"):
+            if name in before:
+                spec.setdefault(name, before[name])
+
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check metadata rules of pods and the whole spec."""
         return pod_checks.pod(obj)

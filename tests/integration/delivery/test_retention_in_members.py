@@ -1,0 +1,194 @@
+"""What a member's controllers and users put into our objects stays there when a new version is delivered.
+
+One test for each rule of native retention (reference 03 §3.5), and for what is kept of every kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services._rules import constants as const
+from tests.support.manifests import container, manifest, pod_spec, workload
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+Manifest = dict[str, Any]
+KEEP = {const.RETAIN_REPLICAS_LABEL: "true"}
+
+
+async def test_a_deployment_that_asks_for_it_keeps_its_replicas(member: Any, fresh_name: str) -> None:
+    await member.apply(workload("Deployment", fresh_name, labels=KEEP))
+    web = workload("Deployment", fresh_name, image="web:2", labels=KEEP)
+    await member.patch(web, {"spec": {"replicas": 4}}, "scale")
+    live = await member.apply(web, 2)
+    assert live["spec"]["replicas"] == 4
+    assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "web:2"
+
+
+@pytest.mark.parametrize("asks", [{}, {const.RETAIN_REPLICAS_LABEL: "yes"}], ids=["silent", "other-value"])
+async def test_a_deployment_that_does_not_ask_loses_them(member: Any, fresh_name: str, asks: Manifest) -> None:
+    web = workload("Deployment", fresh_name, labels=asks)
+    await member.apply(web)
+    await member.patch(web, {"spec": {"replicas": 4}}, "scale")
+    await member.until_live(web, lambda live: live["spec"]["replicas"] == 1)
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet"])
+async def test_replicas_of_other_workloads_are_never_kept(member: Any, fresh_name: str, kind: str) -> None:
+    web = workload(kind, fresh_name, labels=KEEP)
+    await member.apply(web)
+    await member.patch(web, {"spec": {"replicas": 3}}, "scale")
+    await member.until_live(web, lambda live: live["spec"]["replicas"] == 1)
+
+
+async def test_a_pod_keeps_its_node_account_volumes_and_mounts(member: Any, fresh_name: str) -> None:
+    token = {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    mount = {"name": "token", "mountPath": "/var/run/secrets", "readOnly": True}
+    filled = pod_spec(
+        volumes=[token],
+        initContainers=[{**container(), "name": "first", "volumeMounts": [mount]}],
+        serviceAccountName="default",
+    )
+    filled["containers"][0]["volumeMounts"] = [mount]
+    marked = manifest("v1", "Pod", fresh_name, spec=filled, labels={const.MANAGED_LABEL: const.LABEL_TRUE})
+    await member.client.create("/api/v1/namespaces/default/pods", marked)
+    placed = await member.until_live(marked, lambda live: bool(live["spec"].get("nodeName")))
+    wanted = pod_spec("web:2", initContainers=[{**container(), "name": "first"}])
+    live = await member.apply(manifest("v1", "Pod", fresh_name, spec=wanted))
+    spec = live["spec"]
+    assert (spec["nodeName"], spec["serviceAccountName"]) == (placed["spec"]["nodeName"], "default")
+    assert [volume["name"] for volume in spec["volumes"]] == ["token"]
+    assert spec["containers"][0]["volumeMounts"] == spec["initContainers"][0]["volumeMounts"] == [mount]
+    assert spec["containers"][0]["image"] == "web:2"
+    assert live["metadata"]["uid"] == placed["metadata"]["uid"]
+
+
+async def test_a_service_keeps_its_address_and_health_check_port(member: Any, fresh_name: str) -> None:
+    def service(port: int) -> Manifest:
+        ports = [{"name": "http", "port": port, "targetPort": 8080}]
+        spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": ports, "selector": {"app": "x"}}
+        return manifest("v1", "Service", fresh_name, spec=spec)
+
+    before = (await member.apply(service(80)))["spec"]
+    assert before["clusterIP"]
+    if not before.get("healthCheckNodePort"):
+        before = (await member.patch(service(80), {"spec": {"healthCheckNodePort": 32123}}))["spec"]
+    after = (await member.apply(service(81), 2))["spec"]
+    assert after["ports"][0]["port"] == 81
+    assert after["clusterIP"] == before["clusterIP"]
+    assert after["healthCheckNodePort"] == before["healthCheckNodePort"]
+
+
+async def test_a_service_account_keeps_what_the_member_added(member: Any, fresh_name: str) -> None:
+    def account(*names: str, **labels: str) -> Manifest:
+        pulls = [{"name": name} for name in names]
+        return manifest("v1", "ServiceAccount", fresh_name, imagePullSecrets=pulls, labels=labels)
+
+    await member.apply(account("ours"))
+    added = {"secrets": [{"name": "token-x"}], "imagePullSecrets": [{"name": "ours"}, {"name": "theirs"}]}
+    await member.patch(account(), added)
+    live = await member.apply(account("ours", "new", tier="web"), 2)
+    assert [one["name"] for one in live["imagePullSecrets"]] == ["ours", "new", "theirs"]
+    assert live["secrets"] == [{"name": "token-x"}]
+    assert live["metadata"]["labels"]["tier"] == "web"
+
+
+async def test_a_claim_keeps_its_volume(member: Any, fresh_name: str) -> None:
+    def claim(**labels: str) -> Manifest:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        return manifest("v1", "PersistentVolumeClaim", fresh_name, spec=spec, labels=labels)
+
+    await member.apply(claim())
+    bound = await member.until_live(claim(), lambda live: bool(live["spec"].get("volumeName")))
+    live = await member.apply(claim(tier="web"), 2)
+    assert live["metadata"]["labels"]["tier"] == "web"
+    assert live["spec"]["volumeName"] == bound["spec"]["volumeName"]
+
+
+async def test_a_volume_keeps_its_claim(member: Any, fresh_name: str) -> None:
+    def volume(**labels: str) -> Manifest:
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/data"},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "by-hand",
+        }
+        return manifest("v1", "PersistentVolume", fresh_name, "", spec=spec, labels=labels)
+
+    await member.apply(volume())
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "c-uid"}
+    await member.patch(volume(), {"spec": {"claimRef": claim}})
+    live = await member.apply(volume(tier="web"), 2)
+    assert live["metadata"]["labels"]["tier"] == "web"
+    assert live["spec"]["claimRef"]["uid"] == "c-uid"
+
+
+async def test_a_job_keeps_the_selector_that_was_made_for_it(member: Any, fresh_name: str) -> None:
+    def job(parallelism: int) -> Manifest:
+        template = {"metadata": {"labels": {"app": "x"}}, "spec": pod_spec(restartPolicy="Never")}
+        spec = {"parallelism": parallelism, "completions": 5, "suspend": True, "template": template}
+        return manifest("batch/v1", "Job", fresh_name, spec=spec)
+
+    before = (await member.apply(job(1)))["spec"]
+    assert before["selector"]["matchLabels"]
+    after = (await member.apply(job(2), 2))["spec"]
+    assert after["parallelism"] == 2
+    assert after["selector"] == before["selector"]
+    assert after["template"]["metadata"]["labels"] == before["template"]["metadata"]["labels"]
+
+
+async def test_a_token_keeps_the_data_that_the_member_made(member: Any, fresh_name: str) -> None:
+    def token(**labels: str) -> Manifest:
+        made = manifest("v1", "Secret", fresh_name, labels=labels, type="kubernetes.io/service-account-token")
+        made["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
+        return made
+
+    await member.apply(token())
+    await member.patch(token(), {"data": {"token": "dG9rZW4="}})
+    live = await member.apply(token(tier="web"), 2)
+    assert live["metadata"]["labels"]["tier"] == "web"
+    assert live["data"]["token"] == "dG9rZW4="
+
+
+async def test_a_secret_of_another_type_keeps_nothing(member: Any, fresh_name: str) -> None:
+    secret = manifest("v1", "Secret", fresh_name, data={"a": "MQ=="})
+    await member.apply(secret)
+    await member.patch(secret, {"data": {"b": "Mg=="}})
+    await member.until_live(secret, lambda live: live["data"] == {"a": "MQ=="})
+
+
+async def test_labels_annotations_finalizers_and_owners_of_the_member_stay(member: Any, fresh_name: str) -> None:
+    def settings(text: str) -> Manifest:
+        return manifest("v1", "ConfigMap", fresh_name, data={"a": text}, labels={"ours": text})
+
+    owner = await member.apply(manifest("v1", "ConfigMap", f"{fresh_name}-owner"))
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": f"{fresh_name}-owner",
+        "uid": owner["metadata"]["uid"],
+    }
+    await member.apply(settings("1"))
+    theirs = {
+        "labels": {"theirs": "x"},
+        "annotations": {"theirs": "x"},
+        "finalizers": ["example.com/hold"],
+        "ownerReferences": [reference],
+    }
+    await member.patch(settings("1"), {"metadata": theirs})
+    live = await member.apply(settings("2"), 2)
+    metadata = live["metadata"]
+    assert (metadata["labels"]["theirs"], metadata["labels"]["ours"], live["data"]) == ("x", "2", {"a": "2"})
+    assert metadata["annotations"]["theirs"] == "x"
+    assert metadata["finalizers"] == ["example.com/hold"]
+    assert metadata["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
+    await member.patch(settings("2"), {"metadata": {"finalizers": None}})
+
+
+async def test_a_status_is_never_written(member: Any, fresh_name: str) -> None:
+    web = {**workload("Deployment", fresh_name), "status": {"replicas": 99}}
+    await member.apply(web)
+    live = await member.until_live(web, lambda live: live["status"].get("observedGeneration", 0) > 0)
+    assert live["status"].get("replicas") != 99
