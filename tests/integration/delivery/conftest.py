@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
@@ -177,6 +178,15 @@ class Member:
                     await asyncio.sleep(pause)
         except TimeoutError:
             raise AssertionError(f"{self.path(manifest)} stays {live}") from None
+
+    async def fault(self, path: str, body: Manifest) -> None:
+        """Set a fault through the member's fault port."""
+        headers = {"Authorization": f"Bearer {self.running.token}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(self.running.admin_url + path, json=body, headers=headers) as answer,
+        ):
+            assert answer.status == 200, await answer.text()
 
     async def namespace(self, name: str) -> str:
         """A namespace of its own for one test."""
