@@ -117,7 +117,9 @@ class Ground:
         inside: Any = self.lane
         kind = await inside._kinds.of(widgets.API_VERSION, "Widget")
         async with asyncio.timeout(PATIENCE):
-            while kind.live[key.namespace, key.name].get("status") != {"phase": phase}:
+            while True:
+                if kind.live[key.namespace, key.name].get("status") == {"phase": phase}:
+                    return
                 await asyncio.sleep(0.01)
 
     async def widget(self, name: str = "w") -> dict[str, Any]:
