@@ -16,9 +16,11 @@ from schemas.codec import subject_of
 from schemas.envelope import Provenance
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
+from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Gone, Purged
-from schemas.keys import ObjectKey
+from schemas.keys import ObjectKey, PolicyKey
+from services._rules.interpreter.configured import KINDS
 from services.registrar.decide import Turned, Welcome, consumer_config, examine, is_stored, may_have, welcome
 from services.registrar.pace import Bucket
 from services.registrar.state import RegistrarState, fold, forget
@@ -99,6 +101,30 @@ def test_named_digests_are_those_of_the_present_works(changes: list[tuple[Object
         present[key] = digest
     for digest in ("d1", "d2", "d3"):
         assert may_have(state, "m1", digest) == (digest in present.values())
+
+
+def policy(kind: str, name: str = "p") -> PolicyChanged:
+    return PolicyChanged(key=PolicyKey(kind, "", name), uid="u", manifest=Raw(b"{}"))
+
+
+def test_an_agents_consumer_holds_its_works_and_how_to_interpret_objects_and_nothing_else() -> None:
+    subjects = consumer_config("m1", 0)["filter_subjects"]
+    assert subjects == [
+        "work.m1.>",
+        "policy.ResourceInterpreterCustomization.>",
+        "policy.ResourceInterpreterWebhookConfiguration.>",
+    ]
+    events = [policy(kind) for kind in KINDS]
+    assert [subject_of(event).startswith(subjects[1][:-1]) for event in events] == [True, False]
+    assert [subject_of(event).startswith(subjects[2][:-1]) for event in events] == [False, True]
+
+
+def test_what_says_how_to_interpret_is_known_by_name() -> None:
+    state = state_of(policy(KINDS[0], "a"), policy(KINDS[1], "b"), policy("PropagationPolicy"))
+    assert {key.name for key in state.configured} == {"a", "b"}
+    gone = PolicyDeleted(key=policy(KINDS[0], "a").key, uid="u")
+    fold(state, 9, subject_of(gone), gone)
+    assert {key.name for key in state.configured} == {"b"}
 
 
 def test_what_was_purged_is_forgotten_and_what_came_later_is_not() -> None:

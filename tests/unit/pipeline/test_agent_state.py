@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import Raw
 
 from schemas.agent import HelloAnswer
 from schemas.events.observed import WorkObserved
+from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
-from schemas.keys import ObjectKey
-from services.agent.state import AgentState, NotOurs, load, save, take_answer
+from schemas.keys import ObjectKey, PolicyKey
+from services._rules.interpreter.configured import CUSTOMIZATION
+from services.agent.state import AgentState, NotOurs, load, not_configured, save, take_answer
 from services.agent.storage import Storage
 
 A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
@@ -106,3 +109,45 @@ async def test_changes_are_on_disk_when_the_agent_has_stopped_and_for_nobody_els
     await asyncio.gather(running, return_exceptions=True)
     assert Storage(tmp_path, "m1", lambda: None).state == storage.state
     assert (tmp_path / "works.json").stat().st_mode & 0o077 == 0
+
+
+def configured(name: str, kind: str = CUSTOMIZATION) -> PolicyChanged:
+    return PolicyChanged(key=PolicyKey(kind, "", name), uid=f"uid-{name}", manifest=Raw(b'{"spec":{}}'))
+
+
+def test_what_says_how_to_interpret_is_kept_and_nothing_else_about_policies() -> None:
+    state = filled()
+    assert state.configure(configured("widgets"), 9)
+    assert not state.configure(configured("p", "PropagationPolicy"), 10)
+    again = load("m1", save(state))
+    assert again == state
+    assert again.position == 10
+    assert [(event.key.name, seq) for event, seq in again.configured.values()] == [("widgets", 9)]
+    assert again.configure(PolicyDeleted(key=configured("widgets").key, uid="uid-widgets"), 11)
+    assert (again.configured, again.position) == ({}, 11)
+
+
+def test_what_a_version_saved_that_did_not_read_how_to_interpret_is_read_from_the_start() -> None:
+    older = msgspec.json.decode(save(filled()))
+    del older["configured"]
+    again = load("m1", msgspec.json.encode(older))
+    assert again.position == 0
+    assert again.works == filled().works
+
+
+@pytest.mark.parametrize(
+    ("answer", "gone"),
+    [
+        (HelloAnswer(log="l1"), []),
+        (HelloAnswer(log="l1", configured=(), as_of=20), ["old", "new"]),
+        (HelloAnswer(log="l1", configured=(), as_of=9), ["old"]),
+        (HelloAnswer(log="l2", configured=(), as_of=1), ["old", "new"]),
+        (HelloAnswer(log="l1", configured=(configured("old").key,), as_of=20), ["new"]),
+    ],
+    ids=["a hub that does not say", "all gone", "one said later", "another log", "one is there"],
+)
+def test_what_was_deleted_long_ago_is_found_by_its_absence(answer: HelloAnswer, gone: list[str]) -> None:
+    state = filled()
+    state.configure(configured("old"), 9)
+    state.configure(configured("new"), 10)
+    assert [event.key.name for event in not_configured(state, answer)] == gone
