@@ -1,7 +1,8 @@
 """Sums what members report into one status per object.
 
-Consumes: template, binding, placement, eviction, work and cluster facts, and observations of works.
+Consumes: template, binding, placement, eviction, work and cluster facts, observations of works, and what is configured
+for interpretation.
 Produces: `rollup.<shard>.<key>` (StatusRolledUp), the status of templates, Kubernetes Events about all of it.
 Owns: the aggregated status of bindings, the status subresource of templates.
-Never: talks to a member cluster, or writes anything but status and Events.
+Never: talks to a member cluster, runs a user's script in its own process, or writes anything but status and Events.
 """

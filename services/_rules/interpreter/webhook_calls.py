@@ -133,7 +133,7 @@ def _result(operation: str, obj: Manifest, response: _Response) -> Any:
     if operation == INTERPRET_COMPONENT:
         return None if response.components is None else components_of(response.components)
     if operation == INTERPRET_DEPENDENCY:
-        return dependencies_of([response.dependencies or []])
+        return dependencies_of([[] if response.dependencies is None else response.dependencies])
     if operation == INTERPRET_STATUS:
         return _given(response.raw_status, "rawStatus", operation)
     assert operation == INTERPRET_HEALTH

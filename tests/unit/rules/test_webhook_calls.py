@@ -1,0 +1,188 @@
+"""A webhook is sent what its operation needs, and its answer counts only where it holds what it must."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from msgspec import json
+
+from services._rules.interpreter import (
+    AGGREGATE_STATUS,
+    INTERPRET_COMPONENT,
+    INTERPRET_DEPENDENCY,
+    INTERPRET_HEALTH,
+    INTERPRET_REPLICA,
+    INTERPRET_STATUS,
+    RETAIN,
+    REVISE_REPLICA,
+    InterpretLater,
+)
+from services._rules.interpreter.webhook_calls import refused, request_body, result_of
+from services._rules.interpreter.webhooks import ClientConfig, Webhook
+
+HOOK = Webhook("c/w.example.io", ClientConfig(url="https://h.example.io"), (), 10.0, ("v1alpha1",))
+WIDGET: dict[str, Any] = {
+    "apiVersion": "example.io/v1",
+    "kind": "Widget",
+    "metadata": {"name": "w", "namespace": "ns"},
+    "spec": {"replicas": 2},
+}
+OBSERVED = {**WIDGET, "spec": {"replicas": 5}}
+ITEMS = [{"clusterName": "m1", "applied": True, "health": "Healthy", "status": {"ready": 1}, "appliedMessage": ""}]
+
+
+def sent(operation: str, *arguments: Any) -> dict[str, Any]:
+    context = json.decode(request_body(HOOK, "u", operation, arguments))
+    assert context["apiVersion"] == "config.karmada.io/v1alpha1"
+    assert context["kind"] == "ResourceInterpreterContext"
+    request: dict[str, Any] = context["request"]
+    return request
+
+
+def answered(operation: str, *arguments: Any, context: dict[str, Any] | None = None, **response: Any) -> Any:
+    told = {"response": {"uid": "u", "successful": True, **response}, **(context or {})}
+    return result_of(HOOK, "u", operation, arguments or (WIDGET,), json.encode(told))
+
+
+def patch(*operations: Any, patch_type: str = "JSONPatch") -> dict[str, str]:
+    return {"patch": b64encode(json.encode(list(operations))).decode(), "patchType": patch_type}
+
+
+def test_every_request_says_who_asks_about_what() -> None:
+    assert sent(INTERPRET_HEALTH, WIDGET) == {
+        "uid": "u",
+        "kind": {"group": "example.io", "version": "v1", "kind": "Widget"},
+        "name": "w",
+        "namespace": "ns",
+        "operation": "InterpretHealth",
+        "object": WIDGET,
+        "replicas": 0,
+    }
+    core = sent(INTERPRET_HEALTH, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    assert core["kind"] == {"group": "", "version": "v1", "kind": "Node"}
+    assert "namespace" not in core
+
+
+def test_each_operation_sends_its_own_arguments() -> None:
+    assert sent(REVISE_REPLICA, WIDGET, 7)["replicas"] == 7
+    retained = sent(RETAIN, WIDGET, OBSERVED)
+    assert (retained["object"], retained["observedObject"]) == (WIDGET, OBSERVED)
+    assert sent(AGGREGATE_STATUS, WIDGET, ITEMS)["aggregatedStatus"] == [
+        {"clusterName": "m1", "applied": True, "health": "Healthy", "status": {"ready": 1}}
+    ]
+    assert sent(AGGREGATE_STATUS, WIDGET, None)["aggregatedStatus"] == []
+
+
+def test_a_webhook_of_another_version_is_not_called() -> None:
+    other = Webhook(HOOK.name, HOOK.client, (), 10.0, ("v2",))
+    with pytest.raises(InterpretLater, match=r"c/w\.example\.io: interpreterContextVersions: must include v1alpha1"):
+        request_body(other, "u", INTERPRET_HEALTH, (WIDGET,))
+
+
+def test_each_operation_takes_its_own_answer() -> None:
+    assert answered(INTERPRET_REPLICA, replicas=0) == {"replicas": 0, "requirements": None}
+    needed = {"resourceRequest": {"cpu": "0.5"}}
+    assert answered(INTERPRET_REPLICA, replicas=3, replicaRequirements=needed) == {
+        "replicas": 3,
+        "requirements": {"resourceRequest": {"cpu": "500m"}},
+    }
+    assert answered(INTERPRET_COMPONENT, components=[{"name": "a", "replicas": 2}]) == [{"name": "a", "replicas": 2}]
+    assert answered(INTERPRET_COMPONENT) is None
+    reference = {"apiVersion": "v1", "kind": "Secret", "namespace": "ns", "name": "s"}
+    assert answered(INTERPRET_DEPENDENCY, dependencies=[reference, reference]) == [reference]
+    assert answered(INTERPRET_DEPENDENCY) == []
+    assert answered(INTERPRET_STATUS, rawStatus={"ready": 1}) == {"ready": 1}
+    assert answered(INTERPRET_HEALTH, healthy=False) is False
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [(REVISE_REPLICA, (WIDGET, 7)), (RETAIN, (WIDGET, OBSERVED)), (AGGREGATE_STATUS, (WIDGET, ITEMS))],
+)
+def test_a_patch_changes_the_object_and_none_leaves_it(operation: str, arguments: tuple[Any, ...]) -> None:
+    change = patch({"op": "replace", "path": "/spec/replicas", "value": 9})
+    assert answered(operation, *arguments, **change) == {**WIDGET, "spec": {"replicas": 9}}
+    assert WIDGET["spec"] == {"replicas": 2}
+    assert answered(operation, *arguments) == WIDGET
+    assert answered(operation, *arguments, **patch()) == WIDGET
+
+
+DOUBLING = [{"op": "copy", "from": "/spec", "path": f"/spec/{number}"} for number in range(64)]
+
+
+@pytest.mark.parametrize(
+    ("response", "told"),
+    [
+        ({"patch": "W10="}, "response.patchType: is missing, expected 'JSONPatch'"),
+        ({"patchType": "JSONPatch"}, "response.patch: is required where response.patchType is set"),
+        (patch(patch_type="MergePatch"), "response.patchType: is 'MergePatch', expected 'JSONPatch'"),
+        ({"patch": "bm90IGpzb24=", "patchType": "JSONPatch"}, "response.patch: is no JSON Patch in base64"),
+        (patch({"op": "replace", "path": "/spec/absent/deep", "value": 1}), "response.patch: cannot be applied"),
+        (patch({"op": "spoil", "path": "/spec"}), "response.patch: cannot be applied"),
+        (patch(5), "response.patch: cannot be applied"),
+        (patch(*DOUBLING), "response.patch: cannot be applied"),
+        (patch({"op": "remove", "path": "/kind"}), "response.patch: leaves an object without kind"),
+        ({"patch": "%%", "patchType": "JSONPatch"}, "the answer is no ResourceInterpreterContext"),
+    ],
+)
+def test_a_patch_that_is_none_is_an_error(response: dict[str, Any], told: str) -> None:
+    with pytest.raises(InterpretLater) as caught:
+        answered(REVISE_REPLICA, WIDGET, 3, **response)
+    assert str(caught.value).startswith(f"webhook c/w.example.io: {told}")
+    assert WIDGET["spec"] == {"replicas": 2}
+
+
+@pytest.mark.parametrize(
+    ("operation", "response", "told"),
+    [
+        (INTERPRET_REPLICA, {}, "response.replicas: is required for InterpretReplica"),
+        (INTERPRET_STATUS, {}, "response.rawStatus: is required for InterpretStatus"),
+        (INTERPRET_HEALTH, {}, "response.healthy: is required for InterpretHealth"),
+        (INTERPRET_REPLICA, {"replicas": 2**31}, "the answer is no"),
+        (INTERPRET_REPLICA, {"replicas": 1.5}, "the answer is no"),
+        (INTERPRET_REPLICA, {"replicas": 1, "replicaRequirements": []}, "requirements: Expected `object`"),
+        (INTERPRET_HEALTH, {"healthy": "yes"}, "the answer is no"),
+        (INTERPRET_DEPENDENCY, {"dependencies": [{"kind": "Secret"}]}, "apiVersion"),
+        (INTERPRET_DEPENDENCY, {"dependencies": {}}, "dependencies"),
+        (INTERPRET_COMPONENT, {"components": [{"replicas": "many"}]}, "components"),
+        (INTERPRET_HEALTH, {"uid": "other"}, "response.uid: is 'other', expected that of the request, 'u'"),
+        (INTERPRET_HEALTH, {"successful": False}, "response.status: is required where response.successful is false"),
+        (
+            INTERPRET_HEALTH,
+            {"successful": False, "status": {"code": 403, "message": "not today"}},
+            "InterpretHealth was not successful: not today (code 403)",
+        ),
+    ],
+)
+def test_an_answer_without_what_it_must_hold_is_an_error(operation: str, response: dict[str, Any], told: str) -> None:
+    with pytest.raises(InterpretLater) as caught:
+        answered(operation, **response)
+    assert str(caught.value).startswith("webhook c/w.example.io: ")
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"<html>",
+        b'{"response":null}',
+        b"\xff",
+        b'{"response":' + b"[" * 100_000,
+        b'{"kind":"Pod"}',
+    ],
+)
+def test_an_answer_of_another_kind_is_an_error(answer: bytes) -> None:
+    with pytest.raises(InterpretLater, match=r"webhook c/w\.example\.io: "):
+        result_of(HOOK, "u", INTERPRET_HEALTH, (WIDGET,), answer)
+
+
+def test_a_refusal_shows_the_beginning_of_what_was_said() -> None:
+    assert str(refused(HOOK, 503, b"no\n  upstream" + b"!" * 5000)).startswith(
+        "webhook c/w.example.io: answered HTTP 503: no upstream!"
+    )
+    assert len(str(refused(HOOK, 503, b"\xff" * 5000))) < 500

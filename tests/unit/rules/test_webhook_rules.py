@@ -1,0 +1,110 @@
+"""The first webhook by name whose rules match is the one to call, at an address that may be called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_REPLICA, RETAIN, InterpretError
+from services._rules.interpreter.webhooks import PATIENCE, ClientConfig, ServiceAddress, Webhooks
+
+WIDGET = ("example.io/v1", "Widget")
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    kinds = {"apiGroups": ["example.io"], "apiVersions": ["v1"], "kinds": ["Widget"]}
+    return {"operations": [INTERPRET_REPLICA], **kinds, **fields}
+
+
+def hook(name: str = "a.example.io", *rules: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"name": name, "clientConfig": {"url": "https://h.example.io"}, "rules": list(rules) or [rule()], **fields}
+
+
+def webhooks(*hooks: dict[str, Any], **others: list[dict[str, Any]]) -> Webhooks:
+    return Webhooks({name: {"webhooks": listed} for name, listed in {"c": list(hooks), **others}.items()})
+
+
+def found(known: Webhooks, operation: str = INTERPRET_REPLICA, target: tuple[str, str] = WIDGET) -> str | None:
+    hook = known.find(*target, operation)
+    return hook.name if hook is not None else None
+
+
+@pytest.mark.parametrize(
+    ("fields", "operation", "target", "matches"),
+    [
+        ({}, INTERPRET_REPLICA, WIDGET, True),
+        ({}, RETAIN, WIDGET, False),
+        ({}, INTERPRET_REPLICA, ("example.io/v2", "Widget"), False),
+        ({}, INTERPRET_REPLICA, ("example.com/v1", "Widget"), False),
+        ({}, INTERPRET_REPLICA, ("example.io/v1", "Gadget"), False),
+        ({"operations": ["*"]}, RETAIN, WIDGET, True),
+        ({"operations": [RETAIN, INTERPRET_HEALTH]}, INTERPRET_HEALTH, WIDGET, True),
+        ({"apiVersions": ["*"]}, INTERPRET_REPLICA, ("example.io/v2", "Widget"), True),
+        ({"apiGroups": ["*"]}, INTERPRET_REPLICA, ("v1", "Widget"), True),
+        ({"apiGroups": [""]}, INTERPRET_REPLICA, ("v1", "Widget"), True),
+        ({"apiGroups": [""]}, INTERPRET_REPLICA, WIDGET, False),
+        ({"kinds": ["*"]}, INTERPRET_REPLICA, ("example.io/v1", "Gadget"), True),
+        ({"kinds": []}, INTERPRET_REPLICA, WIDGET, False),
+    ],
+)
+def test_a_rule_names_operations_groups_versions_and_kinds_or_all_of_them(
+    fields: dict[str, Any], operation: str, target: tuple[str, str], matches: bool
+) -> None:
+    assert (found(webhooks(hook("a.example.io", rule(**fields))), operation, target) is not None) is matches
+
+
+def test_the_first_by_configuration_and_webhook_answers_and_nobody_else() -> None:
+    known = webhooks(hook("b.example.io"), hook("a.example.io", rule(operations=[RETAIN])), a=[hook("z.example.io")])
+    assert found(known) == "a/z.example.io"
+    assert found(known, RETAIN) == "c/a.example.io"
+    assert found(known, INTERPRET_HEALTH) is None
+    # The order is that of the whole text: a dash comes before a slash.
+    assert found(webhooks(hook("a.example.io"), **{"c-1": [hook("z.example.io")]})) == "c-1/z.example.io"
+
+
+def test_nothing_is_found_where_nothing_is_configured() -> None:
+    assert found(Webhooks()) is None
+    assert found(Webhooks({"c": {}})) is None
+
+
+@pytest.mark.parametrize(("seconds", "timeout"), [(None, PATIENCE), (1, 1.0), (30, 30.0), (0, 1.0), (300, 30.0)])
+def test_every_webhook_has_a_deadline(seconds: int | None, timeout: float) -> None:
+    fields = {} if seconds is None else {"timeoutSeconds": seconds}
+    known = webhooks(hook("a.example.io", **fields)).find(*WIDGET, INTERPRET_REPLICA)
+    assert known is not None
+    assert known.timeout == timeout
+
+
+@pytest.mark.parametrize(
+    "broken", [{"rules": 5}, {"rules": [{"kinds": "Widget"}]}, {"clientConfig": {"caBundle": "%"}}, {"name": 7}]
+)
+def test_a_configuration_that_cannot_be_read_takes_no_other_with_it(broken: dict[str, Any]) -> None:
+    known = webhooks({**hook(), **broken}, good=[hook("z.example.io")])
+    assert found(known) == "good/z.example.io"
+    (problem,) = known.unreadable
+    assert problem.startswith("ResourceInterpreterWebhookConfiguration c: webhooks: ")
+
+
+def test_a_service_is_called_by_its_name_within_the_cluster() -> None:
+    assert ClientConfig(service=ServiceAddress("ns", "svc")).address == "https://svc.ns.svc:443/"
+    assert ClientConfig(service=ServiceAddress("ns", "svc", "/a/b", 8443)).address == "https://svc.ns.svc:8443/a/b"
+
+
+@pytest.mark.parametrize(
+    ("client", "told"),
+    [
+        (ClientConfig(), "clientConfig: one of url and service"),
+        (ClientConfig(url="http://h.example.io"), "clientConfig.url: must start with https://"),
+        (ClientConfig(url="h.example.io:443"), "clientConfig.url: must start with https://"),
+        (ClientConfig(service=ServiceAddress("ns", "")), "clientConfig.service: has no name and namespace"),
+    ],
+)
+def test_only_https_is_spoken(client: ClientConfig, told: str) -> None:
+    with pytest.raises(InterpretError, match=told):
+        _ = client.address
+
+
+def test_connections_of_unchanged_places_can_be_told_apart() -> None:
+    same = webhooks(hook("a.example.io"), hook("b.example.io"))
+    assert same.clients() == {ClientConfig(url="https://h.example.io")}
