@@ -14,11 +14,13 @@ from schemas.events.binding import BindingRequested
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import template as template_subject
+from services._kit.asking import Ask, Asking
 from services._kit.background import Background
 from services._kit.errors import LogError, Refused
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.log import Message
 from services._kit.service import BaseService, Context, Decision
+from services._rules.interpreter.answers import Unanswered
 from services._rules.secrecy import is_secret_resource
 from services._rules.skip_rules import compile_skip_rules
 from services._rules.withholding import refusal_of_secret
@@ -64,10 +66,20 @@ class Detector(BaseService[DetectorState, Key]):
         self._again: dict[Key, float] = {}
         self._refused: dict[ObjectKey, str] = {}
         self._complaints = Complaints()
+        self._asking: Asking[Key] = Asking(self._mark)
+
+    def _mark(self, keys: Iterable[Key]) -> None:
+        if self._context is not None:
+            self._context.mark(keys)
 
     def new_state(self) -> DetectorState:
         """An empty projection."""
-        return DetectorState(skip=self._skip, options=self._settings.options())
+        return DetectorState(
+            skip=self._skip,
+            options=self._settings.options(),
+            interpreter=self._asking.interpreter,
+            reinterpret=self._asking.take,
+        )
 
     def fold(self, state: DetectorState, message: Message, event: Known) -> Iterable[Key]:
         """Take in one of the detector's own facts."""
@@ -91,7 +103,10 @@ class Detector(BaseService[DetectorState, Key]):
         if (again := self._again.get(key, 0.0)) > now:
             return Decision(wake_at=again)
         self._again.pop(key, None)
-        verdict = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
+        try:
+            verdict = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
+        except Unanswered as missing:
+            return Decision(effects=(Ask(key, missing.questions),))
         if verdict.blobs and not all(self._may_name(digest) for digest, _ in verdict.blobs):
             return Decision(effects=(Store(key, verdict.blobs, verdict.secret),))
         if isinstance(key, ObjectKey) and any(isinstance(event, BindingRequested) for event in verdict.events):
@@ -106,6 +121,7 @@ class Detector(BaseService[DetectorState, Key]):
         self._context = context
         self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
         self._client.guard = context.guard
+        self._asking.interpreters.reach_services(self._client)
         self._watching = Watching(
             self._client, context.projection.state, context.mark, period=self._settings.discovery_period
         )
@@ -125,11 +141,13 @@ class Detector(BaseService[DetectorState, Key]):
             await self._watching.stop()
         await self._writes.close()
         await self._complaints.close()
+        await self._asking.close()
         if self._client is not None:
             await self._client.close()
 
     async def on_following(self) -> None:
         """Another instance writes claims now."""
+        await self._asking.pause()
         await self._complaints.close()
         await self._writes.close()
         self._writes = Background(concurrency=self._settings.concurrent_writes, retry=(Transient,))
@@ -142,6 +160,8 @@ class Detector(BaseService[DetectorState, Key]):
             match effect:
                 case Store():
                     await self._store(effect)
+                case Ask():
+                    self._asking.submit(effect)
                 case NeedKey():
                     await self._need_key(effect)
                 case Tell():

@@ -15,12 +15,14 @@ from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules import constants as const
 from services._rules.claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
+from services._rules.interpreter import InterpretError
+from services._rules.interpreter.answers import Unanswered
 from services._rules.kube_events import Note
 from services._rules.policy_match import Template, best_policy, template_of
 from services._rules.secrecy import is_secret
-from services.detector.binding import Unresolved, binding_spec, priority_class
+from services.detector.binding import Unresolved, binding_spec
+from services.detector.notes import not_interpreted, unresolved
 from services.detector.state import (
-    PRIORITY_CLASSES,
     PROPAGATION_KINDS,
     DetectorState,
     Manifest,
@@ -112,7 +114,7 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> Verdict:
 
 
 def decide_template(state: DetectorState, key: ObjectKey, now: float) -> Verdict:
-    """The facts about one object, and the claim it shall bear."""
+    """The facts about one object, and the claim it shall bear; raises Unanswered when it needs an interpreter."""
     if not state.policies_listed:
         return NOTHING
     manifest = state.templates.get(key)
@@ -189,7 +191,13 @@ def _propagated(state: DetectorState, key: ObjectKey, manifest: Manifest, templa
     writes = _claim_write(key, manifest, claimed)
     if writes:
         claimed = _foreseen(manifest, claimed)
-    verdict = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
+    try:
+        verdict = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
+    except Unanswered:
+        if policy_driven:
+            # The decision is still to be made, and must know then why it is made.
+            state.waiting.add(key)
+        raise
     return msgspec.structs.replace(verdict, effects=[*verdict.effects, *writes])
 
 
@@ -295,10 +303,12 @@ def _applied(
     user_changed = live is None or live.digest != digest
     rank(state, key, view.spec if view is not None else None)
     try:
-        wanted = _requested(state, key, manifest, view, bound, now)
+        wanted = _requested(state, key, kept, view, bound, now)
     except Unresolved as error:
         # Neither object nor request: both are said once what is missing is there.
-        return Verdict(events=events, effects=_complaint(state, key, manifest, view, str(error)))
+        return Verdict(events=events, effects=_told(unresolved(state, key, manifest, view, str(error))))
+    except InterpretError as error:
+        return Verdict(events=events, effects=_told(not_interpreted(state, key, manifest, str(error))))
     if user_changed:
         events.append(changed)
         if not inline:
@@ -310,6 +320,10 @@ def _applied(
     return Verdict(events=events, blobs=blobs, secret=secret)
 
 
+def _told(note: Note | None) -> tuple[Tell, ...]:
+    return (Tell(note),) if note is not None else ()
+
+
 def _held_back(
     live: TemplateChanged | None, bound: BindingRequested | None, user_changed: bool, policy_driven: bool
 ) -> bool:
@@ -317,18 +331,6 @@ def _held_back(
     if bound is not None:
         return not user_changed
     return policy_driven or (live is not None and not user_changed)
-
-
-def _complaint(
-    state: DetectorState, key: ObjectKey, manifest: Manifest, view: PolicyView | None, why: str
-) -> tuple[Tell, ...]:
-    """What is told of a policy that cannot be applied; nothing while nobody can know yet."""
-    if view is None or (priority_class(view.spec) and PRIORITY_CLASSES not in state.listed):
-        return ()
-    policy = f"{view.key.namespace}/{view.key.name}" if view.key.namespace else view.key.name
-    message = f"Apply policy({policy}) failed: {why}"[:1024]
-    uid, api_version, kind = str(manifest["metadata"].get("uid", "")), manifest["apiVersion"], manifest["kind"]
-    return (Tell(Note(key, uid, api_version, kind, "ApplyPolicyFailed", message, "resource-detector", True)),)
 
 
 def _requested(

@@ -13,6 +13,7 @@ from schemas.events.template import TemplateChanged
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
+from services._kit.asking import Ask, Asking
 from services._kit.errors import LogError, Refused
 from services._kit.log import Message
 from services._kit.service import BaseService, Context, Decision
@@ -62,10 +63,15 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         self._context: Context[RendererState, ObjectKey] | None = None
         self._again: dict[ObjectKey, float] = {}
         self._absent: set[ObjectKey] = set()
+        self._asking: Asking[ObjectKey] = Asking(self._mark)
+
+    def _mark(self, keys: Iterable[ObjectKey]) -> None:
+        if self._context is not None:
+            self._context.mark(keys)
 
     def new_state(self) -> RendererState:
         """An empty projection."""
-        return RendererState()
+        return RendererState(interpreter=self._asking.interpreter, reinterpret=self._asking.take)
 
     def fold(self, state: RendererState, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one fact."""
@@ -99,7 +105,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         works = decide(state, key)
         if works.blobs and not all(self._may_name(digest) for digest, _ in works.blobs):
             return Decision(effects=(Store(key, works.blobs, works.secret),))
-        return Decision(events=works.events)
+        return Decision(events=works.events, effects=(Ask(key, works.lacking),) if works.lacking else ())
 
     def _may_name(self, digest: str) -> bool:
         return self._context is not None and self._context.blobs.may_name(digest)
@@ -110,6 +116,14 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         if context.blobs.vault is not None:
             context.blobs.vault.on_changed = self._key_changed
         register(context.metrics, context.projection.state)
+
+    async def on_following(self) -> None:
+        """Another instance asks now."""
+        await self._asking.pause()
+
+    async def stop(self) -> None:
+        """End what asks."""
+        await self._asking.close()
 
     def _key_changed(self, namespace: str) -> None:
         """A namespace's key was dropped: what it opened is forgotten here as well."""
@@ -126,6 +140,10 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         context = self._context
         assert context is not None
         for effect in effects:
+            if isinstance(effect, Ask):
+                # Scripts take their time, and other objects must not wait for them.
+                self._asking.submit(effect)
+                continue
             assert isinstance(effect, Fetch | Store), effect
             try:
                 await (self._fetch(effect) if isinstance(effect, Fetch) else self._store(effect))

@@ -20,6 +20,7 @@ from services._rules.division import TargetCluster as Share
 from services._rules.effective import effective
 from services._rules.failover.evicting import awaits_removal, carried_labels
 from services._rules.interpreter import InterpretError
+from services._rules.interpreter.answers import Question, Unanswered
 from services._rules.overrides import OverrideError, OverridePolicy
 from services._rules.secrecy import WITHHELD, is_secret
 from services._rules.status_render import RenderError, Target, suspends_dispatching
@@ -30,11 +31,15 @@ Manifest = dict[str, Any]
 
 
 class Works(Struct, frozen=True):
-    """Events of one object's works and the manifest bytes that have to be stored before them."""
+    """Events of one object's works and the manifest bytes that have to be stored before them.
+
+    Works that wait for answers of interpreters are `lacking`.
+    """
 
     events: tuple[WorkEvent, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
     secret: bool = False
+    lacking: tuple[Question, ...] = ()
 
 
 class _Scheduling(Struct, rename="camel"):
@@ -90,9 +95,10 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
         return Works()
     events: list[WorkEvent] = []
     blobs: list[tuple[str, bytes]] = []
+    lacking: list[Question] = []
     if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
         if not awaits_removal(bound.tasks, bound.works):
-            _render_all(state, bound, binding, template, where.targets, events, blobs)
+            _render_all(state, bound, binding, template, where.targets, events, blobs, lacking)
         wanted = set(where.occupied)
     elif isinstance(binding, BindingRequested):
         # The template's own fact has not arrived yet: whatever stands, stands.
@@ -100,11 +106,14 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
     else:
         wanted = set()
     events.extend(_withdrawals(bound, wanted))
-    if not events:
+    if not events and not lacking:
         return Works()
     seen = Provenance(own=_own(bound))
     return Works(
-        tuple(msgspec.structs.replace(event, provenance=seen) for event in events), tuple(blobs), needs_key(state, key)
+        tuple(msgspec.structs.replace(event, provenance=seen) for event in events),
+        tuple(blobs),
+        needs_key(state, key),
+        tuple(lacking),
     )
 
 
@@ -141,6 +150,7 @@ def _render_all(
     targets: Sequence[TargetCluster],
     events: list[WorkEvent],
     blobs: list[tuple[str, bytes]],
+    lacking: list[Question],
 ) -> None:
     if not targets:
         return
@@ -167,7 +177,11 @@ def _render_all(
                 completions=shares,
                 carried=carried_labels(bound.tasks, target.name, len(targets)),
                 naming=naming,
+                interpreter=state.interpreter,
             )
+        except Unanswered as missing:
+            lacking.extend(missing.questions)
+            continue
         except (InterpretError, OverrideError, RenderError) as error:
             # What is wrong with a Secret may quote it.
             event = _problem(binding, target.name, previous, WITHHELD if secret else str(error))

@@ -15,7 +15,7 @@ from schemas.events.work import AppliedOverride
 from services._rules import constants as const
 from services._rules.cluster_affinity import ClusterFacts
 from services._rules.identities import binding_id, work_id
-from services._rules.interpreter import REVISE_REPLICA, NativeInterpreter
+from services._rules.interpreter import REVISE_REPLICA, Interpreter, NativeInterpreter, interpret_chain
 from services._rules.interpreter.prune import prune
 from services._rules.marking import without_marks
 from services._rules.names import binding_name, execution_namespace, work_name
@@ -30,7 +30,8 @@ Manifest = dict[str, Any]
 INLINE_BYTES: Final = 4096
 """Larger manifests are blobs, stored once for all clusters with the same content."""
 
-_INTERPRETER: Final = NativeInterpreter()
+NATIVE: Final[Interpreter] = interpret_chain((NativeInterpreter(),))
+"""What is understood without any customization."""
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -65,15 +66,17 @@ def render(
     completions: Sequence[Target] | None = None,
     carried: Mapping[str, str] | None = None,
     naming: DigestKey | None = None,
+    interpreter: Interpreter = NATIVE,
 ) -> Rendered:
     """The copy of a pruned template for one cluster (reference 03 §1.4–1.7).
 
     `completions` is each cluster's share of a Job's completions, `carried` the labels that an application brings along
-    from the cluster it left, `naming` names Secrets. Raises InterpretError, OverrideError and RenderError.
+    from the cluster it left, `naming` names Secrets. Raises InterpretError, OverrideError, RenderError, and Unanswered
+    when the interpreter has to be asked first.
     """
     manifest = base
-    if binding.workload and _INTERPRETER.hook_enabled(binding.api_version, binding.kind, REVISE_REPLICA):
-        manifest = _INTERPRETER.revise_replica(manifest, target.replicas or 0)
+    if binding.workload and interpreter.hook_enabled(binding.api_version, binding.kind, REVISE_REPLICA):
+        manifest = interpreter.revise_replica(manifest, target.replicas or 0)
     if completions is not None:
         manifest = apply_job_completions(manifest, target.name, completions)
     overridden = apply_overrides(manifest, cluster, cluster_policies, policies)

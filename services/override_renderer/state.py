@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
-from schemas.events.policy import PolicyChanged, PolicyDeleted
+from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
@@ -22,12 +22,22 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import facets, work
 from services._rules.cluster_affinity import ClusterFacts, facts_of
 from services._rules.end_of_life import over
+from services._rules.interpreter import Interpreter
+from services._rules.interpreter.configured import KINDS as INTERPRETERS
+from services._rules.interpreter.configured import Target
+from services._rules.interpreter.configured import concerns as interprets
 from services._rules.overrides import OverridePolicy, compile_policy
 from services._rules.secrecy import DigestKey
+from services.override_renderer.render import NATIVE
 
 Manifest = dict[str, Any]
 
 OVERRIDE_KINDS = frozenset({"OverridePolicy", "ClusterOverridePolicy"})
+
+
+def _not_interpreted(event: PolicyEvent) -> frozenset[Target]:
+    del event
+    return frozenset()
 
 
 class Bound(Struct):
@@ -83,6 +93,9 @@ class RendererState(Struct):
     blobs: dict[str, bytes] = field(default_factory=dict)
     digest_keys: dict[str, DigestKey] = field(default_factory=dict)
     """What names the Secrets of a namespace; filled before a decision needs it."""
+    interpreter: Interpreter = NATIVE
+    reinterpret: Callable[[PolicyEvent], frozenset[Target]] = _not_interpreted
+    """Takes in what users configured for interpretation; the kinds that it touches."""
     subjects: dict[str, int] = field(default_factory=dict)
     everywhere: set[ObjectKey] = field(default_factory=set)
 
@@ -163,6 +176,8 @@ def _cluster_changed(state: RendererState, event: ClusterChanged) -> Iterable[Ob
 
 def _policy_changed(state: RendererState, seq: int, event: PolicyChanged | PolicyDeleted) -> Iterable[ObjectKey]:
     key = event.key
+    if key.kind in INTERPRETERS:
+        return _reinterpreted(state, event)
     if key.kind not in OVERRIDE_KINDS:
         return ()
     affected: set[ObjectKey] = set()
@@ -174,6 +189,18 @@ def _policy_changed(state: RendererState, seq: int, event: PolicyChanged | Polic
         state.policies[key] = (compiled, seq)
         affected.update(_selected(state, key, compiled))
     return affected
+
+
+def _reinterpreted(state: RendererState, event: PolicyEvent) -> Iterable[ObjectKey]:
+    """Objects whose replicas may be set in another way from now on."""
+    touched = state.reinterpret(event)
+    return [
+        key
+        for key, bound in state.objects.items()
+        if touched
+        and isinstance(bound.template, TemplateChanged)
+        and interprets(touched, bound.template.api_version, bound.template.kind)
+    ]
 
 
 def _selected(state: RendererState, key: PolicyKey, policy: OverridePolicy) -> Iterable[ObjectKey]:

@@ -6,6 +6,7 @@ Scripts run in other processes, so that calls are awaited; decisions stay pure b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, Final, Protocol
 
 from services._rules.interpreter.base import (
@@ -17,6 +18,7 @@ from services._rules.interpreter.base import (
     INTERPRET_STATUS,
     RETAIN,
     REVISE_REPLICA,
+    InterpretError,
     Manifest,
 )
 from services._rules.interpreter.chain import InterpreterChain
@@ -66,10 +68,18 @@ class ScriptLevel:
 
     async def call(self, operation: str, arguments: Sequence[Any]) -> Any:
         """The result of the operation's script, of all scripts together for dependencies."""
-        scripts = self._customizations.scripts(*_target(arguments[0]), operation)
-        if operation != INTERPRET_DEPENDENCY or len(scripts) == 1:
-            return await self._evaluator.evaluate(operation, scripts[0], arguments)
-        return dependencies_of([await self._evaluator.evaluate(operation, script, arguments) for script in scripts])
+        target = _target(arguments[0])
+        scripts = self._customizations.scripts(*target, operation)
+        authors = self._customizations.authors(*target, operation)
+        found = []
+        for script, author in zip_longest(scripts, authors):
+            try:
+                found.append(await self._evaluator.evaluate(operation, script, arguments))
+            except InterpretError as error:
+                # Who reads this has to know what to mend.
+                whose = f"ResourceInterpreterCustomization {author}" if author else "the script shipped for this kind"
+                raise type(error)(f"{whose}: {error}") from None
+        return dependencies_of(found) if len(found) > 1 else found[0]
 
 
 class Interpreting:

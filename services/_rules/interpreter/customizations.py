@@ -39,17 +39,22 @@ class Customizations:
 
     def __init__(self, manifests: Iterable[Manifest] = ()) -> None:
         found: dict[Key, tuple[str, ...]] = {}
+        authors: dict[Key, tuple[str, ...]] = {}
         for manifest in sorted(manifests, key=_name):
             for key, script in _scripts(manifest):
-                if key not in found:
-                    found[key] = (script,)
-                elif key[2] == INTERPRET_DEPENDENCY:
-                    found[key] += (script,)
+                if key not in found or key[2] == INTERPRET_DEPENDENCY:
+                    found[key] = (*found.get(key, ()), script)
+                    authors[key] = (*authors.get(key, ()), _name(manifest))
         self._scripts = found
+        self._authors = authors
 
     def scripts(self, api_version: str, kind: str, operation: str) -> tuple[str, ...]:
         """The scripts to run, in order; empty where nobody customizes the operation."""
         return self._scripts.get((api_version, kind, operation), ())
+
+    def authors(self, api_version: str, kind: str, operation: str) -> tuple[str, ...]:
+        """Names of the customizations that the scripts of an operation are from, in the same order."""
+        return self._authors.get((api_version, kind, operation), ())
 
     def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
         """Whether a script answers an operation for a kind."""

@@ -74,7 +74,7 @@ class World:
             for part, changes in (("labels", effect.labels), ("annotations", effect.annotations)):
                 merged = {**metadata.get(part, {}), **changes}
                 metadata[part] = {name: value for name, value in merged.items() if value is not None}
-            if effect.annotations:
+            if effect.annotations and manifest["kind"] == "Deployment":
                 # A Deployment's generation rises with its annotations.
                 metadata["generation"] = metadata["generation"] + 1
             self.sees({**manifest, "metadata": metadata})

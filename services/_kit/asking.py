@@ -1,0 +1,141 @@
+"""Gets the answers that pure decisions lack from scripts and webhooks, and has the keys decided again then."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+import structlog
+from msgspec import Struct
+
+from schemas.events.policy import PolicyEvent
+from services._kit.background import Background
+from services._kit.interpreters import Interpreters
+from services._kit.lua.process import WorkerUnavailable
+from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, InterpretError, InterpretLater
+from services._rules.interpreter.answers import Answered, Answers, Question
+from services._rules.interpreter.configured import Target
+
+K = TypeVar("K", bound=Hashable)
+Mark = Callable[[Iterable[K]], None]
+
+log = structlog.get_logger("asking")
+
+_AT_ONCE: Final = 64
+_SHORTEST, _LONGEST = 1.0, 60.0
+_REMEMBERED: Final = 10_000
+
+
+class Ask(Struct, frozen=True):
+    """A decision waits for answers about an object."""
+
+    key: Any
+    questions: Sequence[Question]
+
+
+class Asking(Generic[K]):
+    """Answers for the decisions of one service; `mark` has a key decided again."""
+
+    def __init__(self, mark: Mark[K], interpreters: Interpreters | None = None) -> None:
+        self.interpreters = interpreters or Interpreters()
+        self._mark = mark
+        self._answers = Answers()
+        self.interpreter = Answered(self.interpreters.ask.customized, self._answers)
+        """What decisions ask."""
+        self._work: Background[K] = self._background()
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._standing: dict[K, list[Question]] = {}
+        self._failures: dict[K, int] = {}
+
+    @staticmethod
+    def _background() -> Background[K]:
+        # Nothing else answers instead of a process that cannot be started.
+        return Background(concurrency=_AT_ONCE, retry=(WorkerUnavailable,))
+
+    @property
+    def pending(self) -> int:
+        """Keys whose answers are on their way."""
+        return self._work.pending
+
+    def take(self, event: PolicyEvent) -> frozenset[Target]:
+        """Take in a fact about a policy; the kinds that are interpreted in another way from now on."""
+        touched = self.interpreters.take(event)
+        self._answers.changed(touched)
+        return touched
+
+    def submit(self, ask: Ask) -> None:
+        """Ask, and have the key decided again when everything is answered."""
+        self._work.submit(ask.key, partial(self._answer, ask.key, ask.questions))
+
+    async def _answer(self, key: K, questions: Sequence[Question]) -> None:
+        open_ones = {question.id: question for question in questions if question not in self._answers}.values()
+        results = await asyncio.gather(*(self._one(question) for question in open_ones), return_exceptions=True)
+        later: list[Question] = []
+        failure: BaseException | None = None
+        for question, result in zip(open_ones, results, strict=True):
+            if isinstance(result, InterpretLater):
+                later.append(question)
+            if isinstance(result, BaseException) and not isinstance(result, InterpretError):
+                failure = result
+            else:
+                self._answers.put(question, result)
+        if failure is not None:
+            raise failure
+        if later:
+            self._again(key, later)
+        else:
+            self._failures.pop(key, None)
+        self._mark((key,))
+
+    async def _one(self, question: Question) -> object:
+        ask, (obj, *others) = self.interpreters.ask, question.arguments
+        try:
+            if question.operation == INTERPRET_REPLICA:
+                return await ask.get_replicas(obj)
+            if question.operation == INTERPRET_COMPONENT:
+                return await ask.get_components(obj)
+            return await ask.revise_replica(obj, *others)
+        except (InterpretError, WorkerUnavailable):
+            raise
+        except Exception as error:
+            log.exception("question_failed", operation=question.operation)
+            raise InterpretLater(f"{type(error).__name__}: {error}") from error
+
+    def _again(self, key: K, questions: Sequence[Question]) -> None:
+        """What was answered stands for a while: it is what a person is told meanwhile."""
+        if len(self._failures) > _REMEMBERED:
+            self._failures.clear()
+        failures = self._failures[key] = self._failures.pop(key, 0) + 1
+        pause = min(_SHORTEST * 2.0 ** min(failures - 1, 10), _LONGEST) * (0.5 + random.random() / 2)
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        self._standing[key] = [*self._standing.get(key, ()), *questions]
+        self._timers[key] = asyncio.get_running_loop().call_later(pause, self._expire, key)
+
+    def _expire(self, key: K) -> None:
+        self._timers.pop(key, None)
+        for question in self._standing.pop(key, ()):
+            self._answers.drop(question)
+        self._mark((key,))
+
+    async def pause(self) -> None:
+        """Drop what is on its way: another instance asks now."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for questions in self._standing.values():
+            for question in questions:
+                self._answers.drop(question)
+        self._standing.clear()
+        self._failures.clear()
+        work, self._work = self._work, self._background()
+        await work.close()
+
+    async def close(self) -> None:
+        """Stop asking and end the processes for scripts."""
+        await self.pause()
+        await self.interpreters.close()

@@ -1,0 +1,207 @@
+"""Answers come beside decisions: keys are decided again when theirs are there, whatever becomes of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.events.policy import PolicyChanged, PolicyDeleted
+from schemas.keys import PolicyKey
+from services._kit import asking
+from services._kit.asking import Ask, Asking
+from services._kit.interpreters import Interpreters
+from services._kit.lua.process import WorkerUnavailable
+from services._rules.interpreter import InterpretError, InterpretLater
+from services._rules.interpreter.answers import Unanswered
+from services._rules.interpreter.configured import CUSTOMIZATION
+
+NAME = PolicyKey(CUSTOMIZATION, "", "widgets")
+
+
+def widget(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
+
+
+def customization(script: str) -> PolicyChanged:
+    spec = {
+        "target": {"apiVersion": "example.io/v1", "kind": "Widget"},
+        "customizations": {
+            member: {"luaScript": script} for member in ("replicaResource", "componentResource", "replicaRevision")
+        },
+    }
+    manifest = {"metadata": {"name": "widgets"}, "spec": spec}
+    return PolicyChanged(key=NAME, uid="u", manifest=msgspec.Raw(msgspec.json.encode(manifest)))
+
+
+class Scripts:
+    """Evaluates what an object says of itself; `gate` holds calls back."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.called = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.problems: list[Exception] = []
+
+    async def evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
+        self.calls.append(f"{operation} {script} {arguments[1:]}")
+        self.called.set()
+        await self.gate.wait()
+        if self.problems:
+            raise self.problems.pop(0)
+        obj = arguments[0]
+        if operation == "InterpretReplica":
+            return {"replicas": obj["spec"].get("size", 0), "requirements": None}
+        if operation == "InterpretComponent":
+            return [{"name": "main", "replicas": 1}]
+        return {**obj, "spec": {"size": arguments[1]}}
+
+    async def close(self) -> None:
+        return
+
+
+class Ground:
+    """What asks, and the keys that were marked."""
+
+    def __init__(self) -> None:
+        self.scripts = Scripts()
+        self.marked: asyncio.Queue[str] = asyncio.Queue()
+        self.asking: Asking[str] = Asking(self._mark, Interpreters(self.scripts))  # type: ignore[arg-type] # all it needs
+        assert self.asking.take(customization("s")) == {("example.io/v1", "Widget")}
+
+    def _mark(self, keys: Any) -> None:
+        for key in keys:
+            self.marked.put_nowait(key)
+
+    def asks(self, key: str, call: Any) -> None:
+        with pytest.raises(Unanswered) as missing:
+            call()
+        self.asking.submit(Ask(key, missing.value.questions))
+
+    async def until_marked(self, key: str) -> None:
+        async with asyncio.timeout(10):
+            assert await self.marked.get() == key
+
+
+@pytest.fixture
+async def ground() -> Any:
+    made = Ground()
+    yield made
+    await made.asking.close()
+
+
+async def test_what_was_asked_is_found_when_the_key_is_decided_again(ground: Ground) -> None:
+    interpreter = ground.asking.interpreter
+    ground.asks("a", lambda: interpreter.get_replicas(widget(size=3)))
+    await ground.until_marked("a")
+    assert interpreter.get_replicas(widget(size=3)) == (3, None)
+    ground.asks("b", lambda: interpreter.get_components(widget()))
+    await ground.until_marked("b")
+    assert interpreter.get_components(widget()) == [{"name": "main", "replicas": 1}]
+    ground.asks("c", lambda: interpreter.revise_replica(widget(size=1), 7))
+    await ground.until_marked("c")
+    assert interpreter.revise_replica(widget(size=1), 7) == widget(size=7)
+
+
+async def test_one_that_hangs_keeps_no_other_waiting(ground: Ground) -> None:
+    interpreter = ground.asking.interpreter
+    ground.scripts.gate.clear()
+    ground.asks("slow", lambda: interpreter.get_replicas(widget(size=1)))
+    await ground.scripts.called.wait()
+    ground.scripts.gate = asyncio.Event()
+    ground.scripts.gate.set()
+    ground.asks("quick", lambda: interpreter.get_replicas(widget(size=2)))
+    await ground.until_marked("quick")
+    assert ground.asking.pending == 1
+
+
+async def test_an_answer_under_way_when_the_script_changed_is_asked_for_again(ground: Ground) -> None:
+    interpreter = ground.asking.interpreter
+    ground.scripts.gate.clear()
+    ground.asks("a", lambda: interpreter.get_replicas(widget(size=1)))
+    await ground.scripts.called.wait()
+    ground.asking.take(customization("other"))
+    ground.scripts.gate.set()
+    await ground.until_marked("a")
+    ground.asks("a", lambda: interpreter.get_replicas(widget(size=1)))
+    await ground.until_marked("a")
+    assert interpreter.get_replicas(widget(size=1)) == (1, None)
+    assert ground.scripts.calls == ["InterpretReplica s ()", "InterpretReplica other ()"]
+
+
+async def test_nothing_is_asked_twice(ground: Ground) -> None:
+    interpreter = ground.asking.interpreter
+    ground.scripts.gate.clear()
+    for _ in range(3):
+        ground.asks("a", lambda: interpreter.get_replicas(widget(size=1)))
+        await asyncio.sleep(0)
+    ground.scripts.gate.set()
+    await ground.until_marked("a")
+    await ground.until_marked("a")
+    assert len(ground.scripts.calls) == 1
+
+
+async def test_an_error_names_the_customization_and_stays(ground: Ground) -> None:
+    interpreter = ground.asking.interpreter
+    ground.scripts.problems = [InterpretError("GetReplicas returned a nil, expected a number")]
+    ground.asks("a", lambda: interpreter.get_replicas(widget()))
+    await ground.until_marked("a")
+    with pytest.raises(InterpretError, match=r"^ResourceInterpreterCustomization widgets: GetReplicas returned a nil"):
+        interpreter.get_replicas(widget())
+
+
+async def test_what_may_have_an_answer_later_is_told_and_asked_again(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "_SHORTEST", 0.001)
+    interpreter = ground.asking.interpreter
+    ground.scripts.problems = [InterpretLater("put aside"), InterpretLater("put aside")]
+    for _ in range(2):
+        ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
+        await ground.until_marked("a")
+        with pytest.raises(InterpretLater, match="put aside"):
+            interpreter.get_replicas(widget(size=4))
+        await ground.until_marked("a")
+    ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
+    await ground.until_marked("a")
+    assert interpreter.get_replicas(widget(size=4)) == (4, None)
+
+
+async def test_what_is_told_meanwhile_is_forgotten_with_the_lead(ground: Ground) -> None:
+    interpreter = ground.asking.interpreter
+    ground.scripts.problems = [InterpretLater("put aside")]
+    ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
+    await ground.until_marked("a")
+    await ground.asking.pause()
+    ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
+    await ground.until_marked("a")
+    assert interpreter.get_replicas(widget(size=4)) == (4, None)
+
+
+async def test_without_processes_for_scripts_an_object_waits_instead_of_being_taken_for_another_kind(
+    ground: Ground,
+) -> None:
+    interpreter = ground.asking.interpreter
+    ground.scripts.problems = [WorkerUnavailable("no memory"), WorkerUnavailable("no memory")]
+    ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
+    await ground.until_marked("a")
+    assert len(ground.scripts.calls) == 3
+    assert interpreter.get_replicas(widget(size=4)) == (4, None)
+
+
+async def test_a_bug_of_a_level_is_told_as_well(ground: Ground) -> None:
+    interpreter = ground.asking.interpreter
+    ground.scripts.problems = [KeyError("x")]
+    ground.asks("a", lambda: interpreter.get_replicas(widget()))
+    await ground.until_marked("a")
+    with pytest.raises(InterpretLater, match="KeyError: 'x'"):
+        interpreter.get_replicas(widget())
+
+
+async def test_a_removed_customization_leaves_what_is_built_in(ground: Ground) -> None:
+    assert ground.asking.take(PolicyDeleted(key=NAME, uid="u")) == {("example.io/v1", "Widget")}
+    assert not ground.asking.interpreter.hook_enabled("example.io/v1", "Widget", "InterpretReplica")

@@ -1,0 +1,157 @@
+"""A bounded memory of answers, and what decisions get from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, RETAIN, REVISE_REPLICA, InterpretError
+from services._rules.interpreter.answers import Answered, Answers, Question, Unanswered
+from services._rules.interpreter.base import InterpretLater
+from services._rules.interpreter.configured import EVERY
+
+WIDGET: dict[str, Any] = {
+    "apiVersion": "example.io/v1",
+    "kind": "Widget",
+    "metadata": {"name": "w", "namespace": "ns", "labels": {"a": "b"}},
+    "spec": {"size": 3},
+}
+
+
+def customized(api_version: str, kind: str, operation: str) -> bool:
+    return (api_version, kind) == ("example.io/v1", "Widget")
+
+
+def asked(call: Any) -> Question:
+    with pytest.raises(Unanswered) as missing:
+        call()
+    (question,) = missing.value.questions
+    return question
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+def interpreter(answers: Answers) -> Answered:
+    return Answered(customized, answers)
+
+
+def test_what_nobody_answered_is_asked_for_and_then_found(interpreter: Answered, answers: Answers) -> None:
+    question = asked(lambda: interpreter.get_replicas(WIDGET))
+    assert (question.operation, question.arguments) == (INTERPRET_REPLICA, (WIDGET,))
+    assert question not in answers
+    answers.put(question, (3, {"resourceRequest": {"cpu": "1"}}))
+    assert question in answers
+    assert interpreter.get_replicas(WIDGET) == (3, {"resourceRequest": {"cpu": "1"}})
+    assert interpreter.get_replicas(WIDGET, quota=True)[1] == {"resourceRequest": {"cpu": "1"}, "namespace": "ns"}
+
+
+def test_other_arguments_are_another_question(interpreter: Answered, answers: Answers) -> None:
+    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (3, None))
+    asked(lambda: interpreter.get_replicas({**WIDGET, "spec": {"size": 4}}))
+    two = asked(lambda: interpreter.revise_replica(WIDGET, 2))
+    assert (two.operation, two.arguments) == (REVISE_REPLICA, (WIDGET, 2))
+    answers.put(two, WIDGET)
+    asked(lambda: interpreter.revise_replica(WIDGET, 3))
+    assert asked(lambda: interpreter.get_components(WIDGET)).operation == INTERPRET_COMPONENT
+
+
+def test_an_error_is_an_answer(interpreter: Answered, answers: Answers) -> None:
+    question = asked(lambda: interpreter.get_replicas(WIDGET))
+    answers.put(question, InterpretLater("webhook w.example.io: no connection"))
+    for _ in range(2):
+        with pytest.raises(InterpretLater, match=r"webhook w\.example\.io: no connection"):
+            interpreter.get_replicas(WIDGET)
+    answers.drop(question)
+    asked(lambda: interpreter.get_replicas(WIDGET))
+
+
+@pytest.mark.parametrize(
+    ("touched", "again"), [(("example.io/v1", "Widget"), True), (("apps/v1", "Deployment"), False), (EVERY, True)]
+)
+def test_an_answer_counts_until_its_kind_is_interpreted_in_another_way(
+    interpreter: Answered, answers: Answers, touched: tuple[str, str], again: bool
+) -> None:
+    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (3, None))
+    answers.changed((touched,))
+    if again:
+        asked(lambda: interpreter.get_replicas(WIDGET))
+    else:
+        assert interpreter.get_replicas(WIDGET) == (3, None)
+
+
+def test_kinds_that_nobody_customized_are_answered_at_once(interpreter: Answered) -> None:
+    spec = {"replicas": 2, "template": {"spec": {"containers": []}}}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+    assert interpreter.get_replicas(deployment)[0] == 2
+    assert interpreter.revise_replica(deployment, 5)["spec"]["replicas"] == 5
+    assert interpreter.hook_enabled("apps/v1", "Deployment", INTERPRET_REPLICA)
+    assert not interpreter.hook_enabled("apps/v1", "Deployment", INTERPRET_COMPONENT)
+    with pytest.raises(InterpretError, match="no interpreter offers InterpretComponent"):
+        interpreter.get_components(deployment)
+
+
+def test_only_what_decisions_ask_is_offered_for_customized_kinds(interpreter: Answered) -> None:
+    assert interpreter.hook_enabled("example.io/v1", "Widget", REVISE_REPLICA)
+    assert not interpreter.hook_enabled("example.io/v1", "Widget", RETAIN)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({**WIDGET, "kind": "Gadget"}, "kind: ReviseReplica answered with 'Gadget'"),
+        ({**WIDGET, "apiVersion": "v1"}, "apiVersion: ReviseReplica answered with 'v1'"),
+        ({**WIDGET, "metadata": []}, "metadata: ReviseReplica answered with an object without metadata"),
+        ({**WIDGET, "metadata": {"name": "other", "namespace": "ns"}}, r"metadata\.name: .* 'other'"),
+        ({**WIDGET, "metadata": {"name": "w"}}, r"metadata\.namespace: .* None"),
+        ({**WIDGET, "metadata": {"name": "w", "namespace": "ns", "labels": []}}, r"metadata\.labels: .* no texts"),
+        ({**WIDGET, "metadata": {"name": "w", "namespace": "ns", "annotations": {"a": 1}}}, r"metadata\.annotations: "),
+    ],
+)
+def test_a_revised_object_is_the_one_that_was_asked_about(
+    interpreter: Answered, answers: Answers, answer: dict[str, Any], why: str
+) -> None:
+    answers.put(asked(lambda: interpreter.revise_replica(WIDGET, 1)), answer)
+    with pytest.raises(InterpretError, match=why):
+        interpreter.revise_replica(WIDGET, 1)
+
+
+def test_fewer_replicas_than_none_are_refused(interpreter: Answered, answers: Answers) -> None:
+    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (-2147483648, None))
+    with pytest.raises(InterpretError, match="answered -2147483648 replicas"):
+        interpreter.get_replicas(WIDGET)
+
+
+def test_what_was_used_longest_ago_goes_first() -> None:
+    answers = Answers(capacity=3_000)
+    questions = [answers.question(INTERPRET_REPLICA, {**WIDGET, "n": n}) for n in range(3)]
+    for question in questions[:2]:
+        answers.put(question, ["x" * 1_000])
+        answers.find(question)
+    answers.find(questions[0])
+    answers.put(questions[2], ["x" * 1_000])
+    assert [question in answers for question in questions] == [True, False, True]
+
+
+def test_answers_that_no_decision_has_used_are_kept_even_if_they_are_many() -> None:
+    answers = Answers(capacity=2_000)
+    questions = [answers.question(INTERPRET_REPLICA, {**WIDGET, "n": n}) for n in range(40)]
+    for question in questions[:5]:
+        answers.put(question, "x" * 1_000)
+    assert all(question in answers for question in questions[:5])
+    for question in questions[5:]:
+        answers.put(question, "x" * 1_000)
+    assert sum(question in answers for question in questions) < 10, "but not without end"
+    for question in questions:
+        answers.drop(question)
+    assert not any(question in answers for question in questions)
+
+
+def test_what_is_found_may_be_changed_by_its_finder(interpreter: Answered, answers: Answers) -> None:
+    answers.put(asked(lambda: interpreter.revise_replica(WIDGET, 1)), WIDGET)
+    interpreter.revise_replica(WIDGET, 1)["spec"]["size"] = 99
+    assert interpreter.revise_replica(WIDGET, 1) == WIDGET
