@@ -101,6 +101,7 @@ class _Place:
         self._session: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._calls = 0
+        self._closed = False
 
     @property
     def busy(self) -> bool:
@@ -119,16 +120,15 @@ class _Place:
     async def _post(self, webhook: Webhook, body: bytes) -> tuple[int, bytes]:
         try:
             address = self._client.address
-            if self._session is None:
-                self._session = self._open()
+            session = self._session = self._session or self._open()
             async with asyncio.timeout(webhook.timeout):
                 try:
-                    return await _exchange(self._session, address, body)
+                    return await _exchange(session, address, body)
                 except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as problem:
                     if isinstance(problem, aiohttp.ClientConnectorError):
                         raise
                     # A connection that was kept had been closed there; questions may be asked twice.
-                    return await _exchange(self._session, address, body)
+                    return await _exchange(session, address, body)
         except InterpretError as problem:
             raise webhook.wrong(problem.what, problem.field) from None
         except TimeoutError:
@@ -138,6 +138,8 @@ class _Place:
 
     def _open(self) -> aiohttp.ClientSession:
         """A session whose connections are made as the configuration says; raises InterpretError."""
+        if self._closed:
+            raise InterpretError("cannot be called: the connections to it are being closed")
         service = self._client.service
         connector = aiohttp.TCPConnector(
             limit=AT_ONCE,
@@ -151,7 +153,7 @@ class _Place:
 
     async def close(self) -> None:
         """Close every connection."""
-        session, self._session = self._session, None
+        session, self._session, self._closed = self._session, None, True
         if session is not None:
             await session.close()
 
