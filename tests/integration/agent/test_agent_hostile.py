@@ -9,12 +9,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 from nats.aio.msg import Msg
 
 from schemas.agent import BLOB_DIGEST, BLOB_PROBLEM, BlobsWanted, Hello, HelloAnswer, Reported, ReportedAnswer
 from schemas.events.observed import WorkObserved
-from schemas.keys import ObjectKey
+from schemas.events.policy import PolicyChanged
+from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import lease, observed, work
 from services._kit.connection import Connection
 from services._kit.errors import LogError
@@ -30,12 +32,15 @@ from services._rules.account_tokens import (
     public,
 )
 from services._rules.accounts import agent_consumer, agent_exports
+from services._rules.interpreter.configured import CUSTOMIZATION
 from services.cli import claims
 from services.cli.authority import new_key, read_key
 from services.registrar.settings import RegistrarSettings
 from tests.integration.agent.conftest import KEY, Agents, Hub, HubServer, JwtHubServer, Member, new_user, until
 
 SECRET = "known-only-to-m2"
+FOR_ALL = "how-objects-are-interpreted"
+POLICY = "a-policy-of-the-hub"
 THEIR_UID = "0b9c6f4e-the-second"
 THEIRS = ObjectKey("", "configmaps", "default", "theirs")
 
@@ -98,6 +103,11 @@ async def story(hub: Hub, open_agent: Any) -> str:
     await hub.render("m1", "ours")
     await hub.render("m2", SECRET, key=THEIRS)
     stored = await hub.render("m2", SECRET, inline=False)
+    interpreter = PolicyKey(CUSTOMIZATION, "", "widgets")
+    others = [PolicyKey(kind, "default", "p") for kind in ("PropagationPolicy", "OverridePolicy")]
+    for key in (interpreter, *others):
+        told = Raw(msgspec.json.encode({"spec": {"told": FOR_ALL if key == interpreter else POLICY}}))
+        await hub.say(PolicyChanged(key=key, uid="p", manifest=told))
     hello = Hello(cluster="m2", instance="m2", at=1.0, fresh=True)
 
     async def greeted() -> bool:
@@ -235,7 +245,7 @@ async def test_nothing_it_sends_changes_a_stream_and_nothing_it_gets_is_of_anoth
     assert made["agent-m2"] == before[2]["agent-m2"]
     assert set(made) <= {"agent-m1", "agent-m2"}
     assert hostile.heard, "it heard the answers to what it may ask"
-    for what in (SECRET, THEIR_UID, agent_consumer("m2")):
+    for what in (SECRET, THEIR_UID, POLICY, agent_consumer("m2")):
         assert not hostile.learnt(what), what
 
 
@@ -274,8 +284,15 @@ async def test_an_agent_reads_its_own_works_and_nothing_else_with_what_it_is_all
         )
         await until(lambda agent=agent: any(BLOB_DIGEST in (m.headers or {}) for m in agent.heard), "blobs")
         await until(lambda agent=agent: any(m.subject.startswith("work.") for m in agent.heard), "works")
+        await until(lambda agent=agent: agent.learnt(FOR_ALL), "how objects are interpreted")
     assert two.learnt(SECRET), "the same requests give m2 what is its own"
     assert not one.learnt(SECRET)
+    for agent, cluster in ((one, "m1"), (two, "m2")):
+        # All of it came: what ends a request is behind everything that there was.
+        await until(lambda agent=agent: any((m.headers or {}).get("Status") == "404" for m in agent.heard), "the end")
+        assert not agent.learnt(POLICY)
+        facts = {m.subject for m in agent.heard if m.reply.startswith("$JS.ACK.")}
+        assert all(subject.startswith((f"work.{cluster}.", f"policy.{CUSTOMIZATION}.")) for subject in facts), facts
     problems = [m.headers[BLOB_PROBLEM] for m in one.heard if BLOB_PROBLEM in (m.headers or {})]
     assert problems == ["no current work of m1 names it"]
 
