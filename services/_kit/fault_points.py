@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, Literal
 
@@ -40,16 +41,19 @@ class _Armed:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-_armed: _Armed | None = None
+_armed: ContextVar[_Armed | None] = ContextVar("armed", default=None)
 
 
 def arm(directory: str, service: str) -> None:
-    """Look into this directory from now on; an empty name disarms."""
-    global _armed
-    _armed = _Armed(Path(directory) / service) if directory else None
+    """Look into this directory from now on, in this context and in tasks that it starts; an empty name disarms.
+
+    A process that runs several services arms each in its own context.
+    """
+    _armed.set(_Armed(Path(directory) / service) if directory else None)
 
 
 def reach(point: Point) -> None:
     """Come to a point; does not return where a test wants the process to end."""
-    if _armed is not None:
-        _armed.reach(point)
+    armed = _armed.get()
+    if armed is not None:
+        armed.reach(point)

@@ -8,7 +8,9 @@ from typing import Generic, TypeVar
 
 from services._kit.log import Delivery, Log, Message, Pump
 from services._kit.outbox import stream_of
+from services._kit.patience import Patience
 from services._kit.project import Projection
+from services._kit.shared_reading import SharedReading
 
 S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
@@ -37,12 +39,16 @@ class Follower(Generic[S, K]):
         *,
         window: int = 4096,
         on_fed: Callable[[Delivery, str], None] | None = None,
+        patience: Patience | None = None,
+        shared: SharedReading | None = None,
     ) -> None:
         self._logs = logs
         self._projection = projection
         self._filters = filters
         self._window = window
         self._on_fed = on_fed
+        self._patience = patience
+        self._shared = shared
         self._pumps: dict[str, Pump] = {}
 
     def behind(self, stream: str) -> int:
@@ -63,7 +69,7 @@ class Follower(Generic[S, K]):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, stream: str) -> None:
-        pump = self._pumps[stream] = self._logs[stream].pump(self._filters[stream], window=self._window)
+        pump = self._pumps[stream] = self._pump(self._logs[stream], self._filters[stream])
         deliveries = pump.__aiter__()
         try:
             async for delivery in deliveries:
@@ -83,6 +89,13 @@ class Follower(Generic[S, K]):
             close = getattr(deliveries, "aclose", None)
             if close is not None:
                 await close()
+
+    def _pump(self, log: Log, filters: Sequence[str]) -> Pump:
+        if self._shared is not None:
+            return self._shared.pump(log, filters, self._window, self._patience)
+        if self._patience is not None:
+            return log.pump(filters, window=self._window, patience=self._patience)
+        return log.pump(filters, window=self._window)
 
 
 def _part(delivery: Delivery, messages: Sequence[Message], last: bool) -> Delivery:

@@ -26,6 +26,7 @@ from services._kit.errors import (
 )
 from services._kit.errors import Conflict as ConflictError
 from services._kit.log import Appended, Fence, LogIdentity, Message, NewMessage
+from services._kit.patience import Patience
 from services._kit.pump import JetStreamPump
 
 IDENTITY_KEY = "fleetlog-id"
@@ -199,9 +200,11 @@ class JetStreamLog:
         found = await asyncio.gather(*(self._message({"last_by_subj": pattern}) for pattern in filters))
         return max((message.seq for message in found if message is not None), default=0)
 
-    def pump(self, filters: Sequence[str], start: int | None = None, window: int = 4096) -> JetStreamPump:
+    def pump(
+        self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: Patience | None = None
+    ) -> JetStreamPump:
         """A reader of the subjects that match; see `Log.pump`."""
-        return JetStreamPump(self, filters, start, window)
+        return JetStreamPump(self, filters, start, window, patience)
 
     async def read(self, filters: Sequence[str], start: int = 1, stop: int | None = None) -> AsyncIterator[Message]:
         """Every stored message that matches, from `start` up to `stop`."""

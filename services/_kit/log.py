@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from services._kit.errors import TooLarge
+from services._kit.patience import Patience
 
 MAX_BATCH: Final = 500
 MAX_BATCH_BYTES: Final = 4 << 20
@@ -118,12 +119,14 @@ class Log(Protocol):
     async def identity(self) -> LogIdentity:
         """Which stream this is and where it ends."""
 
-    def pump(self, filters: Sequence[str], start: int | None = None, window: int = 4096) -> Pump:
+    def pump(
+        self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: Patience | None = None
+    ) -> Pump:
         """A reader of the subjects that match.
 
         From sequence `start` (whatever precedes it counts as read: a log that ends earlier was replaced), or (None) the
         last message of every subject first and then the tail. `window` bounds how many messages wait for a slow
-        reader; nothing is ever dropped.
+        reader; nothing is ever dropped. With `patience` messages may be handed over later, many together.
         """
 
     def read(self, filters: Sequence[str], start: int = 1, stop: int | None = None) -> AsyncIterator[Message]:

@@ -1,6 +1,6 @@
 """Wires one service to the log and runs it: the only place that knows concrete classes.
 
-`run` is what `python -m services.<name>` calls; `serve` does the same inside a process that runs several.
+`run` is what `python -m services.<name>` calls; `serve` does the same inside a process that runs several (`together`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from services._kit.metrics import KitMetrics, process_metrics
 from services._kit.runner import Runner
 from services._kit.service import AnyService, Context
 from services._kit.settings import Settings, SettingsError, credentials, load, tls_context
+from services._kit.shared_reading import SharedReading
 from services._kit.vault import KEYS, Vault, keys_of
 
 OK: Final = 0
@@ -45,6 +46,9 @@ LOG_REPLACED: Final = 3
 CONNECT_PATIENCE: Final = 60.0
 GC_THRESHOLDS: Final = (25_000, 20, 20)
 """Decoded manifests are many small containers without cycles: the default looks at them again every 700 objects."""
+
+EXPECTED: Final = (LogReplaced, SettingsError, LogError, OSError)
+"""What may end a service without being a bug."""
 
 T = TypeVar("T", bound=Settings)
 Ready = Callable[[Runner[Any, Any]], None]
@@ -88,8 +92,11 @@ async def serve(
     stop: asyncio.Event,
     ready: Ready | None = None,
     options: Options | None = None,
+    shared: SharedReading | None = None,
 ) -> None:
     """Run a service until `stop` is set; `ready` is called once its projection is complete.
+
+    With `shared` the streams are read together with other services of this process.
 
     Raises LogReplaced when it has to be started anew with an empty state, LogError when the log cannot be used.
     """
@@ -123,6 +130,7 @@ async def serve(
             clock=clock,
             metrics=metrics,
             logger=logger,
+            shared=shared,
         )
         runner.health.check("connection", lambda: "" if connection.is_connected else "not connected to the log")
         if settings.http_port >= 0:
@@ -211,17 +219,26 @@ def run(factory: Callable[[T], AnyService], settings_type: type[T], arguments: S
         return BAD_SETTINGS
     try:
         run_loop(_until_signal(service, settings, logger))
-    except LogReplaced as error:
-        logger.error("log replaced", reason=str(error))
-        return LOG_REPLACED
-    except SettingsError as error:
-        logger.error("settings", reason=str(error))
-        return BAD_SETTINGS
-    except (LogError, OSError) as error:
-        logger.error("stopped", reason=str(error))
-        return FAILED
+    except EXPECTED as error:
+        return ended_by(error, logger)
     logger.info("stopped")
     return OK
+
+
+def ended_by(error: BaseException, logger: Any) -> int:
+    """Tell what ended a service; the exit code that says so to its supervisor."""
+    match error:
+        case LogReplaced():
+            logger.error("log replaced", reason=str(error))
+            return LOG_REPLACED
+        case SettingsError():
+            logger.error("settings", reason=str(error))
+            return BAD_SETTINGS
+        case LogError() | OSError():
+            logger.error("stopped", reason=str(error))
+        case _:
+            logger.error("stopped", exc_info=error)
+    return FAILED
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:

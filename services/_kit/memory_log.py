@@ -12,6 +12,7 @@ from services._kit.clock import Clock, SystemClock
 from services._kit.errors import Conflict, Duplicate, FenceLost, LogReplaced, Refused, StreamFull
 from services._kit.ids import random_id
 from services._kit.log import Appended, Delivery, Fence, LogIdentity, Message, NewMessage, check_batch, match
+from services._kit.patience import Patience
 
 
 class MemoryLog:
@@ -89,8 +90,11 @@ class MemoryLog:
         """Which stream this is; another one after `replace`."""
         return LogIdentity(self._id, self._last)
 
-    def pump(self, filters: Sequence[str], start: int | None = None, window: int = 4096) -> MemoryPump:
-        """A reader of the subjects that match; see `Log.pump`."""
+    def pump(
+        self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: Patience | None = None
+    ) -> MemoryPump:
+        """A reader of the subjects that match; see `Log.pump`. It never waits for more: nobody pays for waking it."""
+        del patience
         return MemoryPump(self, filters, start, window)
 
     async def read(self, filters: Sequence[str], start: int = 1, stop: int | None = None) -> AsyncIterator[Message]:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from schemas.codec import DecodeError, decode
+from schemas.codec import DecodeError, Known, decode
 from schemas.envelope import HEADER_CORRELATION, HEADER_TRACEPARENT
 from services._kit.log import Delivery, Message
 from services._kit.service import Service
@@ -74,8 +74,10 @@ class Projection(Generic[S, K]):
         service: Service[S, K],
         streams: Iterable[str] = ("FACTS",),
         on_problem: Callable[[Message, Exception], None] | None = None,
+        decode: Callable[[Message, str], Known] | None = None,
     ) -> None:
         self.service = service
+        self._decode = decode or _decode
         self.state = service.new_state()
         self.position: dict[str, int] = dict.fromkeys(streams, 0)
         self.caught_up: dict[str, bool] = dict.fromkeys(self.position, False)
@@ -105,7 +107,7 @@ class Projection(Generic[S, K]):
             if self._skip_leases and message.subject.startswith(_LEASES):
                 continue
             try:
-                event = decode(message.subject, message.data)
+                event = self._decode(message, stream)
                 if self._unread:
                     self._readable(message.subject)
                 known = service.last_seq(state, message.subject)
@@ -201,3 +203,7 @@ class Projection(Generic[S, K]):
     def _problem(self, message: Message, error: Exception) -> None:
         if self._on_problem is not None:
             self._on_problem(message, error)
+
+
+def _decode(message: Message, _: str) -> Known:
+    return decode(message.subject, message.data)

@@ -26,6 +26,7 @@ from services._kit.batch import ApiError
 from services._kit.errors import LogError, LogReplaced, Unavailable, from_api
 from services._kit.ids import Sequence as Ids
 from services._kit.log import Delivery, LogIdentity, Message
+from services._kit.patience import Door, Patience
 
 if TYPE_CHECKING:
     from services._kit.jetstream_log import JetStreamLog
@@ -69,7 +70,14 @@ def _positions(reply: str) -> tuple[int, int, int, int]:
 class JetStreamPump:
     """An endless reader of one stream; iterate over it once."""
 
-    def __init__(self, log: JetStreamLog, filters: Sequence[str], start: int | None, window: int) -> None:
+    def __init__(
+        self,
+        log: JetStreamLog,
+        filters: Sequence[str],
+        start: int | None,
+        window: int,
+        patience: Patience | None = None,
+    ) -> None:
         self.stats = PumpStats()
         self._log = log
         self._filters = tuple(dict.fromkeys(filters))
@@ -78,7 +86,7 @@ class JetStreamPump:
         self._position = start - 1 if start else 0
         self._resumed = start is not None
         self._buffer: deque[Message] = deque()
-        self._wake = asyncio.Event()
+        self._door = Door(patience, self._window // 2)
         self._closed = False
         self._restart = True
         self._caught_up = False
@@ -106,14 +114,16 @@ class JetStreamPump:
             while not self._closed:
                 if self._restart:
                     await self._begin()
-                if not self._buffer and self._told_caught_up == self._caught_up:
-                    self._wake.clear()
+                if self._told_caught_up == self._caught_up and not (self._buffer and self._door.is_open):
+                    if not self._buffer:
+                        self._door.close()
                     await self._ask()
-                    await self._wake.wait()
+                    await self._door.wait()
                     continue
                 # What arrived before a restart became due is contiguous and may still be handed over.
                 messages = list(self._buffer)
                 self._buffer.clear()
+                self._door.close()
                 if messages:
                     self._position = messages[-1].seq
                     self.stats.messages += len(messages)
@@ -128,7 +138,7 @@ class JetStreamPump:
     async def close(self) -> None:
         """Stop reading; the iteration ends."""
         self._closed = True
-        self._wake.set()
+        self._door.open()
 
     @property
     def behind(self) -> int:
@@ -138,7 +148,7 @@ class JetStreamPump:
     def _lose(self) -> None:
         self._restart = True
         self._caught_up = False
-        self._wake.set()
+        self._door.open()
 
     async def _tick(self) -> None:
         """Count heartbeats that did not come; ticks instead of a clock, so that a busy process blames itself."""
@@ -166,7 +176,7 @@ class JetStreamPump:
             return
         if not self._caught_up and not self._restart and self._received >= self._wanted:
             self._caught_up = True
-            self._wake.set()
+            self._door.open()
 
     async def _begin(self) -> None:
         """Make a consumer behind the last message handed over; retries until the log answers."""
@@ -280,7 +290,10 @@ class JetStreamPump:
         self._buffer.append(Message(message.subject, seq, stored / NANOSECOND, message.headers or {}, message.data))
         if not self._caught_up and seq >= self._wanted and (pending == 0 or seq >= self._target):
             self._caught_up = True
-        self._wake.set()
+        if self._caught_up == self._told_caught_up:
+            self._door.knock(message.subject, len(self._buffer))
+        else:
+            self._door.open()
 
     def _status(self, message: Msg) -> None:
         """A status instead of a message: a heartbeat, the end of a request, or the end of the consumer."""
@@ -294,7 +307,7 @@ class JetStreamPump:
             return
         left = headers.get("Nats-Pending-Messages")
         self._on_way = max(0, self._on_way - int(left)) if left else 0
-        self._wake.set()
+        self._door.open()
 
     async def _ask(self) -> None:
         """Request more once half of the window is free."""

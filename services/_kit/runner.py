@@ -25,8 +25,10 @@ from services._kit.lease import Lease
 from services._kit.log import Delivery, Log, Message
 from services._kit.metrics import KitMetrics
 from services._kit.order import Ranked
+from services._kit.patience import Patience
 from services._kit.project import Projection
 from services._kit.service import BaseService, Decider
+from services._kit.shared_reading import SharedReading
 
 S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
@@ -46,6 +48,7 @@ class Runner(Generic[S, K]):
         clock: Clock | None = None,
         metrics: KitMetrics | None = None,
         logger: Any = None,
+        shared: SharedReading | None = None,
     ) -> None:
         self.service = service
         self.options = options or Options()
@@ -58,10 +61,10 @@ class Runner(Generic[S, K]):
         self._logger = logger
         self._metrics = metrics
         self._decider = cast("Decider[S, K]", service) if getattr(service, "decide", None) is not None else None
-        self._filters = by_stream([*service.filters, *([lease_subject(service.name)] if service.leads else [])])
-        if service.leads:
-            self._filters.setdefault(FACTS, [lease_subject(service.name)])
-        self.projection: Projection[S, K] = Projection(cast("Any", service), self._filters, self._unreadable)
+        self._filters = filters_of(service)
+        self.projection: Projection[S, K] = Projection(
+            cast("Any", service), self._filters, self._unreadable, shared.decode if shared is not None else None
+        )
         if service.rank is not None:
             self.projection.dirty = Ranked(partial(service.rank, self.projection.state))
         self.projection.marking = False
@@ -89,13 +92,27 @@ class Runner(Generic[S, K]):
         )
         self.deciding: Deciding[S, K] | None = None
         self._follower: Follower[S, K] = Follower(
-            logs, self.projection, self._filters, window=self.options.window, on_fed=self._fed
+            logs,
+            self.projection,
+            self._filters,
+            window=self.options.window,
+            on_fed=self._fed,
+            patience=self._patience(),
+            shared=shared,
         )
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
         self._marked_event = asyncio.Event()
         self._caught_up_once = False
         self._recording: deque[tuple[Message, str]] = deque(maxlen=1000)
         self._register()
+
+    def _patience(self) -> Patience | None:
+        """Only who works can wait: whoever takes over wants to know everything now."""
+        service = self.service
+        if not service.patience:
+            return None
+        hurries = (*service.hurries, lease_subject(service.name))
+        return Patience(lambda: service.patience if self.active else 0.0, hurries)
 
     def mark(self, keys: Iterable[K]) -> None:
         """Mark keys dirty for a reason outside the log; ignored unless this instance is active."""
@@ -305,6 +322,11 @@ class Runner(Generic[S, K]):
 
     def _in_flight(self) -> int:
         return len(self.deciding.in_flight) if self.deciding else 0
+
+
+def filters_of(service: BaseService[Any, Any]) -> dict[str, list[str]]:
+    """What a service reads of each stream, its lease included."""
+    return by_stream([*service.filters, *([lease_subject(service.name)] if service.leads else [])])
 
 
 async def _end(*tasks: asyncio.Task[None]) -> None:

@@ -118,6 +118,10 @@ class BaseService(ABC, Generic[S, K]):
     filters: Sequence[str] = ()
     leads: bool = True
     """Whether one instance at a time does the work; a reader like the gateway sets it to false."""
+    patience: float = 0.0
+    """Seconds that messages may wait for others before they are folded together, while this instance works."""
+    hurries: tuple[str, ...] = ()
+    """Beginnings of subjects that never wait, own outputs among them: they are waited for."""
     rank: Callable[[S, K], float] | None = None
     """The order in which dirty keys are decided, the smallest first; None: first come, first served."""
 

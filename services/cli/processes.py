@@ -44,6 +44,7 @@ PRELOADED: Final = (
     "services.apiserver.kinds.catalog",
     "services.apiserver.server",
     "services.apiserver.store_jetstream",
+    "services.cli.background",
     "services.cluster_monitor.app",
     "services.detector.app",
     "services.estimator.app",
@@ -68,7 +69,7 @@ _GAPS: Final = 1000
 """Blocks of one size that are free after the imports, at most."""
 _filling: Final[list[bytes]] = []
 
-PATIENT: Final[Mapping[str, int]] = {"janitor": 10, "gateway": 5}
+PATIENT: Final[Mapping[str, int]] = {"gateway": 5}
 """Niceness of services that nothing on its way to a member waits for: where cores are few, others run first."""
 
 _STABLE_SECONDS = 10.0
@@ -87,8 +88,10 @@ class Rank(IntEnum):
 class Process:
     """One child: how to start it, and how often it has died."""
 
-    def __init__(self, name: str, rank: Rank, start: Callable[[], int]) -> None:
+    def __init__(self, name: str, rank: Rank, start: Callable[[], int], parts: Sequence[str] = ()) -> None:
         self.name = name
+        self.parts = tuple(parts)
+        """Services that it runs, where it runs several; its process id is found under their names as well."""
         self.rank = rank
         self.start = start
         self.pid = 0
@@ -126,17 +129,28 @@ class Supervisor:
         return list(self._processes)
 
     def add_service(
-        self, name: str, rank: Rank, module: str, environment: Mapping[str, str], *, needs: Sequence[Path] = ()
+        self,
+        name: str,
+        rank: Rank,
+        module: str,
+        environment: Mapping[str, str],
+        *,
+        needs: Sequence[Path] = (),
+        services: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        """Run `module.main()` in a forked child with these settings, once the files that it needs are there."""
+        """Run `module.main()` in a forked child with these settings, once the files that it needs are there.
+
+        With `services` (settings by name) the child runs all of these, by `module.run(layout, services)`.
+        """
 
         def body() -> int:
             while not all(path.exists() for path in needs):
                 time.sleep(_LOOK_SECONDS)
             os.environ.update(environment)
-            return int(importlib.import_module(module).main() or 0)
+            program = importlib.import_module(module)
+            return int((program.main() if services is None else program.run(self._layout, services)) or 0)
 
-        self._add(Process(name, rank, lambda: self._fork(name, body)))
+        self._add(Process(name, rank, lambda: self._fork(name, body), list(services or ())))
 
     def add_command(self, name: str, rank: Rank, command: Sequence[str]) -> None:
         """Run an external program."""
@@ -175,7 +189,8 @@ class Supervisor:
     def _start(self, process: Process) -> None:
         process.pid = process.start()
         process.started_at = time.monotonic()
-        self._layout.pid(process.name).write_text(f"{process.pid}\n")
+        for name in (process.name, *process.parts):
+            self._layout.pid(name).write_text(f"{process.pid}\n")
 
     def _fork(self, name: str, body: Callable[[], int]) -> int:
         sys.stdout.flush()
@@ -272,7 +287,8 @@ class Supervisor:
                 left = grace_seconds
             select.select([self._news], [], [], min(left, 0.2))
         for process in processes:
-            self._layout.pid(process.name).unlink(missing_ok=True)
+            for name in (process.name, *process.parts):
+                self._layout.pid(name).unlink(missing_ok=True)
 
 
 def preload(modules: Sequence[str] = PRELOADED) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import time
@@ -12,10 +11,11 @@ from typing import Final, Literal
 import msgspec
 
 from services._kit.kube import KubeClient
-from services.cli import gateway_setup, identities, scraping, secret_keys, steps, surroundings
+from services.cli import background, gateway_setup, identities, scraping, secret_keys, steps, surroundings
 from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
 from services.cli.layout import CONTROL, HUB_USER, Installation, Layout, Member, agent_process, new_installation
+from services.cli.lock import Lock
 from services.cli.log_watch import LogWatch
 from services.cli.processes import Rank, Supervisor, nats_server_binary, preload
 from services.cli.running import Failed
@@ -190,8 +190,8 @@ class Installer:
                 supervisor.stop()
             return 0 if supervisor.asked_to_stop else code
 
-    def _lock(self) -> _Lock:
-        return _Lock(self.layout.directory / "run" / "up.lock")
+    def _lock(self) -> Lock:
+        return Lock(self.layout.directory / "run" / "up.lock")
 
     def _start(self) -> int:
         sys.stderr.write(f"starting in {self.layout.directory}\n")
@@ -293,6 +293,7 @@ class Installer:
             self._supervisor.add_service(member.name, Rank.API, "services.member_sim.__main__", environment)
 
     def _services(self) -> None:
+        together: dict[str, dict[str, str]] = {}
         for name in self._names:
             environment = {**surroundings.known_to(name, self._inherited), **self._environment()}
             environment["FLEETLOG_INSTANCE"] = f"{name}-0"
@@ -302,7 +303,11 @@ class Installer:
             if name == "gateway":
                 environment.update(gateway_setup.environment(self.layout, self.installation))
             environment.update(secret_keys.environment(self.layout, name))
-            self._supervisor.add_service(name, Rank.SERVICE, f"services.{name}.__main__", environment)
+            if name in background.TOGETHER:
+                together[name] = environment
+            else:
+                self._supervisor.add_service(name, Rank.SERVICE, f"services.{name}.__main__", environment)
+        self._supervisor.add_service(background.NAME, Rank.SERVICE, "services.cli.background", {}, services=together)
 
     def _agents(self) -> None:
         """Agents of the pull members; one without identity waits until it has one."""
@@ -354,25 +359,6 @@ class Installer:
         sys.stderr.flush()
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-
-
-class _Lock:
-    """Keeps a second `up` out of the same directory."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: int = -1
-
-    def __enter__(self) -> None:
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._file)
-            raise Refused(f"an installation runs in {self._path.parent.parent} already; stop it or use --dir") from None
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._file)
 
 
 def _copy_private(source: Path, target: Path) -> None:

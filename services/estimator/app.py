@@ -32,6 +32,8 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
 
     name = "estimator"
     filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "descheduling.>", "placement.>", "rollup.>")
+    patience = 0.2
+    hurries = ("binding.", "cluster.", "estimate.")
 
     def __init__(self, settings: EstimatorSettings) -> None:
         self._settings = settings

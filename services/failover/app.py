@@ -25,6 +25,8 @@ class Failover(BaseService[FailoverState, ObjectKey]):
 
     name = "failover"
     filters = ("binding.>", "placement.>", "rollup.>", "cluster.*", "eviction.>")
+    patience = 0.2
+    hurries = ("cluster.", "eviction.")
 
     def __init__(self, settings: FailoverSettings) -> None:
         self._rules = settings.rules()

@@ -31,6 +31,7 @@ class Gateway(BaseService[GatewayState, Place]):
     name = "gateway"
     filters = FILTERS
     leads = False
+    patience = 0.05
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings

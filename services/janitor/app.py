@@ -86,6 +86,7 @@ class Janitor(BaseService[JanitorState, Key]):
         "rollup.>",
         "observed.>",
     )
+    patience = 1.0
 
     def __init__(self, settings: JanitorSettings) -> None:
         self.stats = JanitorStats()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from services.cli import background
 from services.cli.layout import CONTROL, Layout, Member
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
@@ -15,13 +16,13 @@ _LOG: Final = "nats"
 
 
 def running(layout: Layout) -> dict[str, int]:
-    """Process ids by name."""
-    found = {}
+    """Process ids by name, each process once: one that runs several services has a name of its own."""
+    names: dict[int, str] = {}
     for path in sorted((layout.directory / "run").glob("*.pid")):
         pid = int(path.read_text() or 0)
-        if pid and Path(f"/proc/{pid}").exists():
-            found[path.stem] = pid
-    return found
+        if pid and Path(f"/proc/{pid}").exists() and names.get(pid) != background.NAME:
+            names[pid] = path.stem
+    return {name: pid for pid, name in sorted(names.items(), key=lambda item: item[1])}
 
 
 def cpu_seconds(pid: int) -> float:

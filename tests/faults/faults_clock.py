@@ -6,6 +6,7 @@ Those of the simulated members are left alone: they stand for clusters with mach
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from schemas.codec import Known, decode
 from schemas.events.cluster import ClusterChanged
 from schemas.events.lease import LeaseTaken
+from services.cli import background
 from services.cli.layout import CONTROL, agent_process
 from tests.faults.ground_clock import Clocks
 from tests.faults.leading import primaries_lead
@@ -36,9 +38,9 @@ async def back(scene: Scene) -> None:
 
 
 async def one_service(scene: Scene) -> None:
-    """The clock of one process jumps, ahead or back: of a service, of the agent, or of an API server."""
+    """The clock of one process jumps, ahead or back: of services, of the agent, or of an API server."""
     agents = [agent_process(member.name) for member in scene.fleet.installation.pull_members]
-    chosen = ("cluster_monitor", "status_aggregator", "failover", *agents, "executor", CONTROL, "scheduler", "detector")
+    chosen = (background.NAME, "status_aggregator", *agents, "executor", CONTROL, "scheduler", "detector")
     name = chosen[(scene.outcome.number - 1) % len(chosen)]
     await _stepped(scene, [name], scene.chance.choice((HOUR, -HOUR)))
 
@@ -79,7 +81,7 @@ async def _stepped(scene: Scene, names: list[str], ahead: int) -> None:
     await scene.nudge()
     scene.outcome.complaints += await scene.settle()
     scene.outcome.complaints += await _ages(scene)
-    scene.outcome.complaints += await _unmoved(scene, before, {victim})
+    scene.outcome.complaints += await _unmoved(scene, before, {victim, *_parts(victim)})
     scene.outcome.complaints += [
         f"{name} did not live through it"
         for name, pid in pids.items()
@@ -103,6 +105,11 @@ async def _unmoved(scene: Scene, before: int, restarted: set[str]) -> list[str]:
         elif isinstance(event, LeaseTaken) and event.service not in restarted:
             complaints.append(f"FACTS {message.seq}: {event.instance} took the lease: {event.reason}")
     return complaints
+
+
+def _parts(process: str) -> Iterable[str]:
+    """Services that start anew with a process."""
+    return background.TOGETHER if process == background.NAME else ()
 
 
 def _ready(event: ClusterChanged) -> str:

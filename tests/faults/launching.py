@@ -22,8 +22,9 @@ def up(more: Callable[[str], Mapping[str, str]]) -> None:
         environment: Mapping[str, str],
         *,
         needs: Sequence[Path] = (),
+        services: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        plain(self, name, rank, module, {**environment, **more(name)}, needs=needs)
+        plain(self, name, rank, module, {**environment, **more(name)}, needs=needs, services=services)
 
     Supervisor.add_service = add_service  # type: ignore[method-assign]  # it has no hook, and needs none elsewhere
     sys.exit(main())

@@ -13,7 +13,7 @@ from services.cli.processes import PATIENT, Rank, Supervisor
 ON_THE_WAY = {"detector", "scheduler", "override_renderer", "executor", "registrar", "status_aggregator", "estimator"}
 
 
-@pytest.mark.parametrize("name", ["janitor", "scheduler"])
+@pytest.mark.parametrize("name", ["gateway", "scheduler"])
 def test_a_service_gets_its_niceness_and_those_on_the_way_none(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

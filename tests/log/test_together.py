@@ -1,0 +1,111 @@
+"""Several services in one process: each with its own lease, port and log file; they start and end together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import aiohttp
+
+from services._kit.jetstream_log import JetStreamLog
+from services._kit.main import FAILED
+from tests.log.toy import wanted
+from tests.natsserver import free_port
+
+PROCESS = """
+    import sys
+    from pathlib import Path
+    from services._kit.settings import Settings
+    from services._kit.together import Part, run_together
+    from tests.log.toy import Toy
+
+    def toy(name):
+        def make(settings):
+            service = Toy()
+            service.name = name
+            return service
+        return make
+
+    directory, *ports = sys.argv[1:]
+    sys.exit(run_together([
+        Part(
+            toy(name),
+            Settings,
+            {"FLEETLOG_HTTP_PORT": port, "FLEETLOG_LOG_LEVEL": level},
+            Path(directory) / f"{name}.log",
+        )
+        for name, port, level in zip(("one", "other"), ports, ("info", "error"))
+    ]))
+"""
+
+
+def start(nats_server, directory, *ports):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROCESS), str(directory), *map(str, ports)],
+        env={**os.environ, "FLEETLOG_NATS_URL": nats_server.url, "FLEETLOG_APPLY_TOPOLOGY": "true"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+async def ready(port):
+    """The answer of a service that is ready."""
+    async with aiohttp.ClientSession() as http, asyncio.timeout(30):
+        while True:
+            try:
+                async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    if answer.status == 200:
+                        return await answer.json()
+            except aiohttp.ClientConnectionError:
+                continue
+
+
+def logged(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_each_leads_answers_and_logs_for_itself_and_one_signal_ends_all(nats_server, connect, tmp_path):
+    ports = [free_port(), free_port()]
+    with start(nats_server, tmp_path, *ports) as running:
+        assert [(await ready(port))["leader"] for port in ports] == [True, True]
+        log = JetStreamLog(await connect(), "FACTS")
+        async with asyncio.timeout(30):
+            at = (await log.append([wanted("a", "m4")])).last
+            # Both decide: the second finds that of the first and says nothing, whoever that is.
+            for port in ports:
+                while (await ready(port))["position"]["FACTS"] <= at:
+                    continue
+        assert {await held(log, name) for name in ("one", "other")} == {"one", "other"}
+        running.send_signal(signal.SIGTERM)
+        rest = running.stderr.read()
+        assert (running.wait(20), rest) == (0, "")
+    one = logged(tmp_path / "one.log")
+    assert {line["service"] for line in one} == {"one"}
+    assert [line["event"] for line in one][-1] == "stopped"
+    assert (tmp_path / "other.log").read_text() == "", "its level is error"
+
+
+async def held(log, name):
+    """The service in the last lease of a name."""
+    return json.loads((await log.last(f"lease.{name}")).data)["service"]
+
+
+async def test_when_one_cannot_go_on_all_end_and_its_log_tells(nats_server, tmp_path):
+    port = free_port()
+    with start(nats_server, tmp_path, port, port) as running:
+        code = await asyncio.to_thread(running.wait, 30)
+        running.stderr.read()
+    assert code == FAILED
+    told = [line for name in ("one", "other") for line in logged(tmp_path / f"{name}.log") if line["level"] == "error"]
+    assert ["address already in use" in line["reason"] for line in told] == [True]
+
+
+def test_wrong_settings_of_one_keep_all_from_starting(nats_server, tmp_path):
+    with start(nats_server, tmp_path, "none", free_port()) as running:
+        assert "FLEETLOG_HTTP_PORT" in running.stderr.read()
+        assert running.wait(20) == 2
