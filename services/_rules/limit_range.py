@@ -35,7 +35,7 @@ def pod_violations(pod: Manifest, ranges: Iterable[Manifest]) -> list[str]:
         for container in (*containers, *first):
             found += _violations(item, _amounts(container, "requests"), _amounts(container, "limits"))
     for item in _limits(ranges, "Pod"):
-        found += _violations(item, _together(containers, first, "requests"), _together(containers, first, "limits"))
+        found += _violations(item, together(containers, first, "requests"), together(containers, first, "limits"))
     return found
 
 
@@ -111,7 +111,7 @@ def _too_far_apart(kind: str, name: str, bound: Quantity, requests: Amounts, lim
     return [f"{start}, but provided ratio is {ratio:.6f}"] if ratio * 10**9 > bound.nano else []
 
 
-def _together(containers: list[Manifest], first: list[Manifest], field: str) -> Amounts:
+def together(containers: list[Manifest], first: list[Manifest], field: str) -> Amounts:
     """What a pod needs of each resource: all containers at once, or the largest of those that run before them.
 
     A resource that one container leaves open has no sum.

@@ -19,6 +19,7 @@ from services.member_sim.admin import Admin
 from services.member_sim.embedded import Embedded
 from services.member_sim.gate import Gate
 from services.member_sim.loop import Loop
+from services.member_sim.quotas import Quotas
 from services.member_sim.settings import MemberSettings
 
 log = structlog.get_logger(__name__)
@@ -53,6 +54,8 @@ async def run_member(settings: MemberSettings, ready: Callable[[Running], None] 
             audit_log=settings.audit_log,
         ),
     )
+    # Only here: a quota in a control plane is a template for members.
+    server.objects.admission.plugins.append(Quotas(server.store))
     gate = Gate(server, settings.host)
     await server.start(settings.host, settings.port)
     loop_stop = asyncio.Event()

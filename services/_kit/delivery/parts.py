@@ -13,7 +13,7 @@ from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
 from services._kit.delivery.kinds import UnknownKind
 from services._kit.errors import LogError
-from services._kit.kube import ApiError
+from services._kit.kube import ApiError, Unreachable
 from services._rules.remedies import remedy_of
 from services._rules.secrecy import is_secret
 from services._rules.withholding import failure_of_secret, refusal_of_secret
@@ -126,6 +126,8 @@ def summary(error: str) -> str:
 def told(work: WorkEvent, error: Exception) -> str:
     """What may be told of a failure: cluster, reason and remedy; of a Secret nothing that could quote it."""
     what = _told(work, error)
+    if isinstance(error, UnknownKind | Unreachable):
+        return f"cluster {work.cluster}: {what}"
     if not isinstance(error, ApiError):
         return what
     what = f"cluster {work.cluster}: {what}"
