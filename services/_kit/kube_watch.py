@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -40,31 +40,107 @@ _list = msgspec.json.Decoder(_List)
 _head = msgspec.json.Decoder(_EventObject)
 
 
-def _kept(raw: Raw) -> Manifest:
-    """An object without the bookkeeping of field owners: followers hold thousands, and half their size is that."""
-    manifest = decode(raw)
-    manifest["metadata"].pop("managedFields", None)
-    return manifest
+_members = msgspec.json.Decoder(dict[str, Raw])
+_text = msgspec.json.Decoder(str)
+
+T = TypeVar("T")
 
 
-class Follower(Protocol):
+class Kept(Struct, frozen=True):
+    """An object as bytes, without the bookkeeping of field owners: a fraction of what it takes decoded."""
+
+    namespace: str
+    name: str
+    version: str
+    data: bytes
+
+    @property
+    def manifest(self) -> Manifest:
+        """The object, decoded anew with every call."""
+        return decode(self.data)
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Kept:
+        """Keep an object that is decoded already."""
+        metadata = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
+        place = str(metadata.get("namespace", "")), str(metadata["name"])
+        data = msgspec.json.encode({**manifest, "metadata": metadata})
+        return cls(*place, str(metadata.get("resourceVersion", "")), data)
+
+
+class Reading(Protocol[T]):
+    """What becomes of the objects that a reflector sees."""
+
+    def read(self, raw: Raw, api_version: str, kind: str) -> T:
+        """One object; items of a typed list do not repeat apiVersion and kind."""
+        ...
+
+    def version(self, found: T) -> str:
+        """Its resourceVersion, empty where it has none."""
+        ...
+
+
+class Decoded:
+    """Objects as manifests, without the bookkeeping of field owners: half of the size is that."""
+
+    def read(self, raw: Raw, api_version: str, kind: str) -> Manifest:
+        """Decode it whole."""
+        manifest = decode(raw)
+        manifest["metadata"].pop("managedFields", None)
+        manifest.setdefault("apiVersion", api_version)
+        manifest.setdefault("kind", kind)
+        return manifest
+
+    def version(self, found: Manifest) -> str:
+        """From its metadata."""
+        return str(found["metadata"].get("resourceVersion", ""))
+
+
+class AsBytes:
+    """Objects to be decoded when somebody looks at them: for those who follow many thousands."""
+
+    def read(self, raw: Raw, api_version: str, kind: str) -> Kept:
+        """Decode what names it."""
+        members = _members.decode(raw)
+        metadata = _members.decode(members["metadata"])
+        metadata.pop("managedFields", None)
+        whole: dict[str, object] = {"apiVersion": api_version, "kind": kind, **members, "metadata": metadata}
+        return Kept(
+            _word(metadata, "namespace"),
+            _word(metadata, "name"),
+            _word(metadata, "resourceVersion"),
+            msgspec.json.encode(whole),
+        )
+
+    def version(self, found: Kept) -> str:
+        """As it was read."""
+        return found.version
+
+
+def _word(members: Mapping[str, Raw], name: str) -> str:
+    raw = members.get(name)
+    return "" if raw is None else _text.decode(raw)
+
+
+class Follower(Protocol[T]):
     """Receives what a reflector sees, in order."""
 
-    def listed(self, objects: list[Manifest]) -> None:
+    def listed(self, objects: list[T]) -> None:
         """Take a complete, successful list: what is missing from it does not exist."""
 
-    def changed(self, kind: str, manifest: Manifest) -> None:
+    def changed(self, kind: str, found: T) -> None:
         """Take one change: `kind` is ADDED, MODIFIED or DELETED."""
 
 
-class Reflector:
+class Reflector(Generic[T]):
     """One list-and-watch loop; after a gap it lists again, and never takes a failed list for an empty one."""
 
     def __init__(
         self,
         client: KubeClient,
         path: str,
-        follower: Follower,
+        follower: Follower[T],
+        reading: Reading[T],
         *,
         params: Mapping[str, str] | None = None,
         api_version: str = "",
@@ -75,6 +151,7 @@ class Reflector:
         self._client = client
         self._path = path
         self._follower = follower
+        self._reading = reading
         self._params = dict(params or {})
         self._api_version = api_version
         self._kind = kind
@@ -112,16 +189,11 @@ class Reflector:
         await asyncio.sleep(delay)
 
     async def _list(self) -> str:
-        objects: list[Manifest] = []
+        objects: list[T] = []
         params = {**self._params, "limit": _PAGE}
         while True:
             page = _list.decode(await self._client.request("GET", self._path, params=params))
-            for raw in page.items or ():
-                manifest = _kept(raw)
-                # Items of a typed list do not repeat what the list says.
-                manifest.setdefault("apiVersion", self._api_version)
-                manifest.setdefault("kind", self._kind)
-                objects.append(manifest)
+            objects.extend(self._reading.read(raw, self._api_version, self._kind) for raw in page.items or ())
             if not page.metadata.next:
                 break
             params["continue"] = page.metadata.next
@@ -150,6 +222,6 @@ class Reflector:
             return ""
         if event.type == "BOOKMARK":
             return _head.decode(event.object).metadata.resource_version or version
-        manifest = _kept(event.object)
-        self._follower.changed(event.type, manifest)
-        return str(manifest["metadata"].get("resourceVersion", version))
+        found = self._reading.read(event.object, self._api_version, self._kind)
+        self._follower.changed(event.type, found)
+        return self._reading.version(found) or version

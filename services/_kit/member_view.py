@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
-from services._kit.kube_watch import Reflector
+from services._kit.kube_watch import Decoded, Reflector
 from services._rules.estimation_answers import Picture
 from services._rules.estimation_quotas import MemberQuotas
 from services._rules.estimation_rooms import MemberRooms
@@ -141,6 +141,7 @@ class MemberView:
                 client,
                 resource_path("", "v1", resource),
                 follower,
+                Decoded(),
                 api_version="v1",
                 kind=kind,
                 on_batch=self._on_change,

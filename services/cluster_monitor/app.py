@@ -15,7 +15,7 @@ from schemas.events.observed import WorkObserved
 from schemas.subjects import EVERY_ACTIVITY, SubjectError, cluster_of, escape, unescape
 from services._kit.background import Background
 from services._kit.kube import MERGE_PATCH, ApiError, KubeClient, Unreachable, resource_path
-from services._kit.kube_watch import Reflector
+from services._kit.kube_watch import Decoded, Reflector
 from services._kit.log import Message
 from services._kit.service import BaseService, Context, Decision
 from services._rules.names import execution_namespace
@@ -162,7 +162,13 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         """Watch Cluster objects from now on."""
         assert self._client is not None
         reflector = Reflector(
-            self._client, _path(), self, api_version=f"{_GROUP}/{_VERSION}", kind="Cluster", on_gone=self._not_served
+            self._client,
+            _path(),
+            self,
+            Decoded(),
+            api_version=f"{_GROUP}/{_VERSION}",
+            kind="Cluster",
+            on_gone=self._not_served,
         )
         self._reflector = reflector
         self._watch = asyncio.create_task(reflector.run())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from services._kit.kube import KubeClient, resource_path
-from services._kit.kube_watch import Reflector
+from services._kit.kube_watch import Decoded, Reflector
 
 Manifest = dict[str, Any]
 
@@ -28,6 +28,7 @@ class TaintPolicies:
             client,
             resource_path(_GROUP, _VERSION, _RESOURCE),
             self,
+            Decoded(),
             api_version=f"{_GROUP}/{_VERSION}",
             kind=_KIND,
         )

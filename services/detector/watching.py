@@ -10,7 +10,7 @@ import structlog
 
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable, resource_path
-from services._kit.kube_watch import Reflector
+from services._kit.kube_watch import Decoded, Reflector
 from services._rules.interpreter.configured import KINDS as INTERPRETERS
 from services.detector.state import (
     PRIORITY_CLASSES,
@@ -168,7 +168,7 @@ class Watching:
 
         path = resource_path(resource.group, resource.version, resource.name)
         reflector = Reflector(
-            self._client, path, follower, api_version=resource.api_version, kind=resource.kind, on_gone=gone
+            self._client, path, follower, Decoded(), api_version=resource.api_version, kind=resource.kind, on_gone=gone
         )
         self._followed[name] = asyncio.create_task(reflector.run())
         if resource.kind in INTERPRETERS and _is_policy(resource):
@@ -177,7 +177,7 @@ class Watching:
             waiting.add_done_callback(self._patience.discard)
         return True
 
-    async def _listed(self, kind: str, reflector: Reflector) -> None:
+    async def _listed(self, kind: str, reflector: Reflector[Manifest]) -> None:
         """Objects wait for the list of what interprets them, but not for ever: it may be forbidden to us."""
         try:
             async with asyncio.timeout(_PATIENCE):

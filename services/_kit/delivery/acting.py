@@ -149,14 +149,14 @@ class Acting:
                     self._stats.deleted += 1
                 except ApiError as error:
                     if error.status == 404:
-                        kind.live.pop((key.namespace, key.name), None)
+                        kind.live.drop((key.namespace, key.name))
                         return Ended(absent=True)
                     if error.reason != "Conflict":
                         raise
                     # A conflict means another object of this name: the watch brings it.
             case Replace():
                 answer = await self._client.update(kind.path(key.namespace, key.name), encode(action.manifest))
-                kind.live.pop((key.namespace, key.name), None)
+                kind.live.drop((key.namespace, key.name))
                 return Ended(absent=True, operation="kept", member_uid=uid_of(answer))
             case Leave():
                 if live is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from schemas.keys import ObjectKey
 from services._kit.kube import ApiResource, KubeClient, resource_path
-from services._kit.kube_watch import Reflector
+from services._kit.kube_watch import AsBytes, Kept, Reflector
 from services._rules.constants import LABEL_TRUE, MANAGED_LABEL
 
 Manifest = dict[str, Any]
@@ -18,18 +18,53 @@ class UnknownKind(Exception):
     """The cluster does not serve a kind (yet); the message names it."""
 
 
+Place = tuple[str, str]
+"""Namespace and name."""
+
+
+class Live(Mapping[Place, Manifest]):
+    """The live objects of one kind, kept as bytes: a lane has thousands and looks at one at a time."""
+
+    def __init__(self, objects: Iterable[Kept] = ()) -> None:
+        self._kept = {(kept.namespace, kept.name): kept for kept in objects}
+
+    def __getitem__(self, place: Place) -> Manifest:
+        return self._kept[place].manifest
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._kept
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def kept(self, place: Place) -> Kept | None:
+        """An object as it is kept."""
+        return self._kept.get(place)
+
+    def keep(self, kept: Kept) -> None:
+        """Keep this state of an object."""
+        self._kept[kept.namespace, kept.name] = kept
+
+    def drop(self, place: Place) -> None:
+        """Forget an object, if it is there."""
+        self._kept.pop(place, None)
+
+
 class Kind:
     """One kind of one cluster: its URL, and the live objects that bear our mark."""
 
     def __init__(self, client: KubeClient, resource: ApiResource, on_change: Callable[[ObjectKey], None]) -> None:
         self.resource = resource
-        self.live: dict[tuple[str, str], Manifest] = {}
+        self.live = Live()
         self._on_change = on_change
         self._told = 0  # the newest version the watch told of since the last list
         path = resource_path(resource.group, resource.version, resource.name)
         selector = {"labelSelector": f"{MANAGED_LABEL}={LABEL_TRUE}"}
         self._reflector = Reflector(
-            client, path, self, params=selector, api_version=resource.api_version, kind=resource.kind
+            client, path, self, AsBytes(), params=selector, api_version=resource.api_version, kind=resource.kind
         )
         self._task = asyncio.create_task(self._reflector.run())
 
@@ -55,60 +90,56 @@ class Kind:
         if not self._reflector.synced.is_set():
             raise UnknownKind(f"{self.resource.api_version} {self.resource.kind} is not served")
 
-    def _key(self, manifest: Manifest) -> ObjectKey:
-        metadata = manifest["metadata"]
-        return ObjectKey(self.resource.group, self.resource.name, metadata.get("namespace", ""), metadata["name"])
+    def _touched(self, place: Place) -> None:
+        self._on_change(ObjectKey(self.resource.group, self.resource.name, *place))
 
-    def listed(self, objects: list[Manifest]) -> None:
+    def listed(self, objects: list[Kept]) -> None:
         """A complete list of our objects of the kind."""
-        found = {(m["metadata"].get("namespace", ""), m["metadata"]["name"]): m for m in objects}
+        found = Live(objects)
         touched = {*self.live, *found}
         self.live = found
         self._told = 0
-        for namespace, name in touched:
-            self._on_change(ObjectKey(self.resource.group, self.resource.name, namespace, name))
+        for place in touched:
+            self._touched(place)
 
-    def changed(self, kind: str, manifest: Manifest) -> None:
+    def changed(self, kind: str, found: Kept) -> None:
         """One change of one of our objects."""
-        metadata = manifest["metadata"]
-        place = (metadata.get("namespace", ""), metadata["name"])
-        self._told = max(self._told, _version(manifest))
-        before = self.live.get(place)
-        if before is not None and not _is_newer(manifest, before):
+        place = (found.namespace, found.name)
+        self._told = max(self._told, _number(found))
+        before = self.live.kept(place)
+        if before is not None and not _is_newer(found, before):
             return  # The echo of our own write, or what preceded it.
         if kind == "DELETED":
-            self.live.pop(place, None)
+            self.live.drop(place)
         else:
-            self.live[place] = manifest
-        self._on_change(self._key(manifest))
+            self.live.keep(found)
+        self._touched(place)
 
     def written(self, manifest: Manifest) -> None:
         """Take the server's answer to a write as the live object, unless the watch was faster and is ahead of it."""
-        if 0 < _version(manifest) <= self._told:
+        kept = Kept.of(manifest)
+        if 0 < _number(kept) <= self._told:
             return  # The watch told of this write already, and perhaps of a deletion after it.
-        metadata = manifest["metadata"]
-        place = (metadata.get("namespace", ""), metadata["name"])
-        before = self.live.get(place)
-        if before is None or _is_newer(manifest, before):
-            self.live[place] = manifest
+        before = self.live.kept((kept.namespace, kept.name))
+        if before is None or _is_newer(kept, before):
+            self.live.keep(kept)
 
     def close(self) -> None:
         """Stop following."""
         self._task.cancel()
 
 
-def _version(manifest: Manifest) -> int:
+def _number(kept: Kept) -> int:
     """The resourceVersion as a number, 0 when it is none."""
-    text = str(manifest["metadata"].get("resourceVersion", ""))
-    return int(text) if text.isdecimal() else 0
+    return int(kept.version) if kept.version.isdecimal() else 0
 
 
-def _is_newer(manifest: Manifest, than: Manifest) -> bool:
+def _is_newer(found: Kept, than: Kept) -> bool:
     """Whether a state of an object follows another; versions that are no numbers only tell equal from different."""
-    ours, theirs = _version(manifest), _version(than)
+    ours, theirs = _number(found), _number(than)
     if ours and theirs:
         return ours > theirs
-    return bool(manifest["metadata"].get("resourceVersion") != than["metadata"].get("resourceVersion"))
+    return found.version != than.version
 
 
 class Kinds:

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from schemas.keys import ObjectKey
 from services._kit.delivery.kinds import Kind
 from services._kit.kube import ApiResource
+from services._kit.kube_watch import AsBytes, Kept
 
 Manifest = dict[str, Any]
 PLACE = ("default", "web")
@@ -41,10 +43,14 @@ def state(version: str, text: str) -> Manifest:
     return {"metadata": {"namespace": "default", "name": "web", "resourceVersion": version}, "text": text}
 
 
+def seen(version: str, text: str) -> Kept:
+    return Kept.of(state(version, text))
+
+
 async def test_a_late_answer_does_not_replace_what_the_watch_told_after_it(kind: Kind) -> None:
-    kind.listed([state("10", "before")])
-    kind.changed("MODIFIED", state("11", "our write"))
-    kind.changed("MODIFIED", state("12", "a status after our write"))
+    kind.listed([seen("10", "before")])
+    kind.changed("MODIFIED", seen("11", "our write"))
+    kind.changed("MODIFIED", seen("12", "a status after our write"))
     kind.written(state("11", "our write"))
     assert kind.live[PLACE]["text"] == "a status after our write"
 
@@ -52,33 +58,43 @@ async def test_a_late_answer_does_not_replace_what_the_watch_told_after_it(kind:
 async def test_an_answer_ahead_of_the_watch_counts_and_older_news_do_not_undo_it(
     kind: Kind, touched: list[ObjectKey]
 ) -> None:
-    kind.listed([state("10", "before")])
+    kind.listed([seen("10", "before")])
     kind.written(state("12", "our write"))
     touched.clear()
-    kind.changed("MODIFIED", state("11", "older"))
-    kind.changed("MODIFIED", state("12", "our write"))
+    kind.changed("MODIFIED", seen("11", "older"))
+    kind.changed("MODIFIED", seen("12", "our write"))
     assert kind.live[PLACE]["text"] == "our write"
     assert touched == []
 
 
 async def test_a_deletion_told_before_the_answer_stays(kind: Kind) -> None:
     kind.listed([])
-    kind.changed("ADDED", state("11", "created by us"))
-    kind.changed("DELETED", state("12", "created by us"))
+    kind.changed("ADDED", seen("11", "created by us"))
+    kind.changed("DELETED", seen("12", "created by us"))
     kind.written(state("11", "created by us"))
     assert PLACE not in kind.live
 
 
 async def test_a_new_list_is_believed_whatever_its_versions(kind: Kind) -> None:
-    kind.listed([state("500", "before the store was restored")])
-    kind.changed("MODIFIED", state("510", "before the store was restored"))
-    kind.listed([state("20", "restored")])
+    kind.listed([seen("500", "before the store was restored")])
+    kind.changed("MODIFIED", seen("510", "before the store was restored"))
+    kind.listed([seen("20", "restored")])
     kind.written(state("21", "our write"))
     assert kind.live[PLACE]["text"] == "our write"
 
 
 async def test_versions_that_are_no_numbers_only_tell_equal_from_different(kind: Kind) -> None:
-    kind.listed([state("a", "first")])
-    kind.changed("MODIFIED", state("b", "second"))
-    kind.changed("MODIFIED", state("b", "an echo"))
+    kind.listed([seen("a", "first")])
+    kind.changed("MODIFIED", seen("b", "second"))
+    kind.changed("MODIFIED", seen("b", "an echo"))
     assert kind.live[PLACE]["text"] == "second"
+
+
+def test_what_a_watch_sends_is_kept_whole_but_for_the_owners_of_its_fields() -> None:
+    sent = state("7", "x") | {"status": {"ready": None, "count": 1.0}}
+    sent["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    kept = AsBytes().read(msgspec.Raw(msgspec.json.encode(sent)), "apps/v1", "Deployment")
+    assert (kept.namespace, kept.name, kept.version) == ("default", "web", "7")
+    del sent["metadata"]["managedFields"]
+    assert kept.manifest == {"apiVersion": "apps/v1", "kind": "Deployment", **sent}
+    assert Kept.of({"apiVersion": "apps/v1", "kind": "Deployment", **sent}) == kept
