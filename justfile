@@ -49,6 +49,11 @@ bench-scheduler *ARGS: _setup
     {{ run }} python tests/bench/bench_scheduler.py
     {{ run }} python -m tests.bench.bench_scheduler_log "$@"
 
+# Measure many clusters, one of them slow (--clusters 100 --workloads 1000 is the full size); one JSON line per figure.
+[group('test')]
+bench-scale *ARGS: _setup
+    {{ run }} python -m tests.bench.bench_scale "$@"
+
 # Check style, types and import directions.
 [group('check')]
 lint: _setup

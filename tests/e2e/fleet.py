@@ -132,12 +132,14 @@ class Fleet:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         command: str = _COMMAND,
+        start_seconds: float = START_SECONDS,
     ) -> None:
         """`environment` is added to that of every start; `command` is the Python that runs `fleetlog`."""
         self.layout = Layout(directory)
         self._arguments = list(arguments)
         self._command = command
         self._environment = dict(environment or {})
+        self._start_seconds = start_seconds
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -174,7 +176,7 @@ class Fleet:
         assert self._process is not None
         out = self._process.stdout
         assert out is not None
-        if not select.select([out], [], [], START_SECONDS)[0]:
+        if not select.select([out], [], [], self._start_seconds)[0]:
             return ""
         return out.readline().strip()
 

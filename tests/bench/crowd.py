@@ -1,0 +1,106 @@
+"""Runs many simulated members in one process: `python -m tests.bench.crowd DIR COUNT`, until its input ends.
+
+Each keeps its objects in memory, so that figures tell of the control plane and not of a hundred stores on one disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from services.member_sim.app import Running, run_member
+from services.member_sim.settings import MemberSettings
+
+_NODES = 4
+_PODS = 2000
+
+
+def names(count: int) -> list[str]:
+    """Names of so many members."""
+    return [f"c{number:03}" for number in range(count)]
+
+
+class Crowd:
+    """The process as its user sees it."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self._directory = directory
+        self._count = count
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "tests.bench.crowd", str(self._directory), str(self._count)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != b"ready\n":
+            raise RuntimeError("the simulated members did not start")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+    @property
+    def pid(self) -> int:
+        """Id of the process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def kubeconfig(self, name: str) -> Path:
+        """Access to one member."""
+        return self._directory / name / "kubeconfig"
+
+    def slow_down(self, name: str, milliseconds: int) -> None:
+        """Let every answer of a member wait; 0 takes that back."""
+        home = self._directory / name
+        fault = {"mode": "slow", "delayMs": milliseconds} if milliseconds else {"mode": "none"}
+        request = urllib.request.Request(
+            f"{(home / 'admin.url').read_text().strip()}/faults",
+            data=json.dumps(fault).encode(),
+            headers={"Authorization": f"Bearer {(home / 'token').read_text()}", "Content-Type": "application/json"},
+            method="POST",
+        )
+        with urllib.request.urlopen(request, timeout=10):
+            pass
+
+
+async def _run(directory: Path, count: int) -> None:
+    stop = asyncio.Event()
+    ready: set[str] = set()
+
+    def told(running: Running) -> None:
+        ready.add(running.name)
+        if len(ready) == count:
+            print("ready", flush=True)
+
+    async def read() -> None:
+        await asyncio.to_thread(sys.stdin.read)
+        stop.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(read())
+        for name in names(count):
+            settings = MemberSettings(name=name, data_dir=directory / name, nodes=_NODES, pods=_PODS)
+            group.create_task(run_member(settings, told, stop))
+
+
+def main() -> None:
+    """Entry point."""
+    import uvloop
+
+    from services._kit.logs import configure
+
+    configure("member_sim", "crowd", "warning")
+    uvloop.run(_run(Path(sys.argv[1]), int(sys.argv[2])))
+
+
+if __name__ == "__main__":
+    main()
