@@ -7,17 +7,8 @@ import random
 from collections.abc import Awaitable, Callable
 
 from schemas.keys import ObjectKey
+from services._kit.delivery.lines import FairLine, Line, QuickLine
 from services._kit.delivery.parts import LaneSettings
-
-
-class _Line:
-    """Objects that wait for one of a bounded number of workers."""
-
-    __slots__ = ("keys", "some")
-
-    def __init__(self) -> None:
-        self.keys: dict[ObjectKey, None] = {}
-        self.some = asyncio.Event()
 
 
 class Turns:
@@ -38,26 +29,28 @@ class Turns:
         self._is_slow = is_slow
         self._up = up
         self._settings = settings
-        self._quick = _Line()
-        self._slow = _Line()
+        self._quick = QuickLine()
+        self._slow = FairLine(settings.scripted_concurrency)
         self._running: set[ObjectKey] = set()
         self._again: set[ObjectKey] = set()
         self._failures: dict[ObjectKey, int] = {}
         self._timers: dict[ObjectKey, asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._has_slow_workers = False
+        self._closed = False
 
     @property
     def backlog(self) -> int:
         """Objects that wait for a turn or have one."""
-        return len(self._quick.keys) + len(self._slow.keys) + len(self._running) + len(self._timers)
+        return len(self._quick) + len(self._slow) + len(self._running) + len(self._timers)
 
     def start(self) -> None:
         """Work until closed."""
         self._tasks += [asyncio.create_task(self._work(self._quick)) for _ in range(self._settings.concurrency)]
 
     async def close(self) -> None:
-        """Stop at once."""
+        """Stop at once, and take nothing in line any more."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         for timer in self._timers.values():
@@ -66,18 +59,19 @@ class Turns:
 
     def look_at(self, key: ObjectKey) -> None:
         """Give an object a turn as soon as there is room; after the present one if it has one."""
+        if self._closed:
+            return
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
         if key in self._running:
             self._again.add(key)
             return
-        line = self._quick
         if self._is_slow(key):
-            line = self._slow
             self._want_slow_workers()
-        line.keys[key] = None
-        line.some.set()
+            self._slow.add(key)
+        else:
+            self._quick.add(key)
 
     def retry(self, key: ObjectKey, at_least: float = 0.0) -> None:
         """Give an object another turn after a pause (seconds) that grows with every failure in a row."""
@@ -107,17 +101,17 @@ class Turns:
             count = self._settings.scripted_concurrency
             self._tasks += [asyncio.create_task(self._work(self._slow)) for _ in range(count)]
 
-    async def _work(self, line: _Line) -> None:
+    async def _work(self, line: Line) -> None:
         while True:
             await self._up.wait()
-            while not line.keys:
+            key = line.take()
+            if key is None:
                 line.some.clear()
                 await line.some.wait()
-                await self._up.wait()
-            key = next(iter(line.keys))
-            del line.keys[key]
+                continue
             if key in self._running:
                 # It changed lines while it waited in the other one.
+                line.leave(key)
                 self._again.add(key)
                 continue
             self._running.add(key)
@@ -125,6 +119,7 @@ class Turns:
                 await self._look(key)
             finally:
                 self._running.discard(key)
+                line.leave(key)
             if key in self._again:
                 self._again.discard(key)
                 self.look_at(key)

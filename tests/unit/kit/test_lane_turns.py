@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from schemas.keys import ObjectKey
+from services._kit.delivery.lines import FairLine
 from services._kit.delivery.parts import LaneSettings
 from services._kit.delivery.turns import Turns
 
@@ -94,6 +95,48 @@ async def test_objects_that_wait_for_scripts_keep_no_others_waiting(turns: Turns
     assert turns.backlog == len(SLOW)
     await looks.release(*SLOW)
     await looks.until(lambda: set(SLOW) <= set(looks.done))
+
+
+async def test_kinds_that_wait_for_scripts_leave_each_other_places(looks: Looks) -> None:
+    up = asyncio.Event()
+    up.set()
+    made = Turns(looks.look, lambda _: True, up, LaneSettings(scripted_concurrency=6))
+    made.start()
+    gadgets = [ObjectKey("example.io", "gadgets", "default", f"g{number}") for number in range(10)]
+    try:
+        looks.held.update(SLOW)
+        for key in SLOW:
+            made.look_at(key)
+        await looks.until(lambda: len(looks.under_way) == 4)
+        for key in gadgets:
+            made.look_at(key)
+        await looks.until(lambda: set(gadgets) <= set(looks.done))
+        assert looks.under_way == SLOW[:4]
+        await looks.release(*SLOW)
+        await looks.until(lambda: set(SLOW) <= set(looks.done))
+    finally:
+        await made.close()
+
+
+def test_kinds_take_turns_and_a_single_place_serves_all() -> None:
+    line = FairLine(1)
+    gadget = ObjectKey("example.io", "gadgets", "default", "g")
+    for key in (*SLOW[:3], gadget):
+        line.add(key)
+    order = []
+    while len(line):
+        key = line.take()
+        assert key is not None
+        order.append(key)
+        line.leave(key)
+    assert order == [SLOW[0], gadget, SLOW[1], SLOW[2]]
+
+
+async def test_nothing_is_taken_in_line_after_the_end(turns: Turns, looks: Looks) -> None:
+    await turns.close()
+    for key in (A, SLOW[0]):
+        turns.look_at(key)
+    assert turns.backlog == 0
 
 
 async def test_an_object_that_becomes_slow_while_it_waits_is_looked_at_once_at_a_time(looks: Looks) -> None:
