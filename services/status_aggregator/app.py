@@ -33,7 +33,7 @@ from services.status_aggregator.metrics import register
 from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState, fold, forget, of_kinds
 from services.status_aggregator.telling import Telling
-from services.status_aggregator.template_status import TemplateStatus
+from services.status_aggregator.template_status import TemplateStatus, offers_status
 from services.status_aggregator.unsummed import refused, unsummed
 from services.status_aggregator.writing import Writes
 
@@ -142,12 +142,11 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
             self._summed.append(now)
             return Decision(events=(rollup,))
         template = reported.template if reported is not None else None
-        if isinstance(template, TemplateChanged) and self._offered(template):
+        if isinstance(template, TemplateChanged) and offers_status(
+            self._interpreters.ask, template.api_version, template.kind
+        ):
             return Decision(effects=(WriteStatus(key),))
         return NOTHING
-
-    def _offered(self, template: TemplateChanged) -> bool:
-        return self._interpreters.ask.hook_enabled(template.api_version, template.kind, AGGREGATE_STATUS)
 
     def _patience(self, now: float) -> float:
         """How much longer than usual objects wait for their next sum: in a rush fewer sums say more each."""

@@ -22,6 +22,7 @@ from services._kit.lua.interpreting import Interpreting
 from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
 from services._rules.interpreter.base import describe
 from services._rules.patch import same_json
+from services._rules.secrecy import is_secret
 from services.status_aggregator.state import AggregatorState
 
 Manifest = dict[str, Any]
@@ -50,6 +51,11 @@ class _Present(Struct, frozen=True):
         return {"op": "test", "path": "/status", "value": self.status}
 
 
+def offers_status(interpreting: Interpreting, api_version: str, kind: str) -> bool:
+    """Whether the status of a kind is summed; a Secret has none, and its content is for nobody who sums."""
+    return not is_secret(api_version, kind) and interpreting.hook_enabled(api_version, kind, AGGREGATE_STATUS)
+
+
 class TemplateStatus:
     """The status subresource of templates, remembered so that it is read only once."""
 
@@ -65,7 +71,7 @@ class TemplateStatus:
 
     def offered(self, api_version: str, kind: str) -> bool:
         """Whether the status of a kind is summed into its template."""
-        return self._interpreting.hook_enabled(api_version, kind, AGGREGATE_STATUS)
+        return offers_status(self._interpreting, api_version, kind)
 
     def remember(self, key: ObjectKey, live: Manifest) -> None:
         """Take what a list or an answer showed of a template."""

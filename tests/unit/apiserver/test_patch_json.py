@@ -133,3 +133,12 @@ def test_merge_patch_goes_into_maps_and_replaces_lists() -> None:
 def test_merge_patch_wants_an_object(patch: object) -> None:
     with pytest.raises(PatchError):
         merge_patch({}, patch)
+
+
+def test_copies_that_double_the_object_are_refused_before_they_fill_the_memory() -> None:
+    original = {"spec": {"data": "x" * 100}}
+    doubling = [{"op": "copy", "from": "/spec", "path": f"/spec/{number}"} for number in range(100)]
+    with pytest.raises(PatchError) as refused:
+        json_patch(original, doubling)
+    assert (refused.value.status, refused.value.details) == (422, {})
+    assert len(json_patch(original, doubling[:10])["spec"]) == 11
