@@ -73,22 +73,27 @@ class Follower(Generic[S, K]):
         deliveries = pump.__aiter__()
         try:
             async for delivery in deliveries:
-                messages = delivery.messages
-                # Large deliveries are folded in slices: heartbeats and answers must not wait for all of it.
-                for start in range(0, max(1, len(messages)), SLICE):
-                    part = messages[start : start + SLICE]
-                    last = start + SLICE >= len(messages)
-                    fed = delivery if last and start == 0 else _part(delivery, part, last)
-                    self._projection.feed(fed, stream)
-                    if self._on_fed is not None:
-                        self._on_fed(fed, stream)
-                    if not last:
-                        await asyncio.sleep(0)
+                await self._feed(delivery, stream)
+                # It may be long until the next one, and thousands of messages may be in it.
+                del delivery
         finally:
             await pump.close()
             close = getattr(deliveries, "aclose", None)
             if close is not None:
                 await close()
+
+    async def _feed(self, delivery: Delivery, stream: str) -> None:
+        """Large deliveries are folded in slices: heartbeats and answers must not wait for all of it."""
+        messages = delivery.messages
+        for start in range(0, max(1, len(messages)), SLICE):
+            part = messages[start : start + SLICE]
+            last = start + SLICE >= len(messages)
+            fed = delivery if last and start == 0 else _part(delivery, part, last)
+            self._projection.feed(fed, stream)
+            if self._on_fed is not None:
+                self._on_fed(fed, stream)
+            if not last:
+                await asyncio.sleep(0)
 
     def _pump(self, log: Log, filters: Sequence[str]) -> Pump:
         if self._shared is not None:

@@ -121,19 +121,25 @@ class JetStreamPump:
                     await self._door.wait()
                     continue
                 # What arrived before a restart became due is contiguous and may still be handed over.
-                messages = list(self._buffer)
-                self._buffer.clear()
-                self._door.close()
-                if messages:
-                    self._position = messages[-1].seq
-                    self.stats.messages += len(messages)
-                self._told_caught_up = self._caught_up
+                delivery = self._hand_over()
                 await self._ask()
-                yield Delivery(messages, self._caught_up, self._position)
+                yield delivery
+                # It may be long until the next one, and thousands of messages may be in it.
+                del delivery
         finally:
             ticker.cancel()
             connection.forget(lost)
             await self._drop()
+
+    def _hand_over(self) -> Delivery:
+        messages = list(self._buffer)
+        self._buffer.clear()
+        self._door.close()
+        if messages:
+            self._position = messages[-1].seq
+            self.stats.messages += len(messages)
+        self._told_caught_up = self._caught_up
+        return Delivery(messages, self._caught_up, self._position)
 
     async def close(self) -> None:
         """Stop reading; the iteration ends."""

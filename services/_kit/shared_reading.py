@@ -65,6 +65,11 @@ class _Reader:
             self._events[message.seq] = event
         return event
 
+    def folded(self) -> None:
+        """A part is done with what it got: when all are, nobody asks for these events again."""
+        if self._events and all(part.empty for part in self.parts):
+            self._events.clear()
+
     async def close(self) -> None:
         """Stop reading."""
         if self._task is not None:
@@ -89,8 +94,8 @@ class _Reader:
                 while any(part.full for part in self.parts):
                     self.drained.clear()
                     await self.drained.wait()
-                if all(part.empty for part in self.parts):
-                    self._events.clear()
+                # It may be long until the next one, and thousands of messages may be in it.
+                del delivery
         finally:
             await pump.close()
             close = getattr(deliveries, "aclose", None)
@@ -156,14 +161,18 @@ class _Part:
                     self._door.close()
                 await self._door.wait()
                 continue
-            messages = list(self._buffer)
-            self._buffer.clear()
-            self._door.close()
-            if messages:
-                self._position = messages[-1].seq
-            self._told_caught_up = self._caught_up
             self._reader.drained.set()
-            yield Delivery(messages, self._caught_up, self._position)
+            yield self._hand_over()
+            self._reader.folded()
+
+    def _hand_over(self) -> Delivery:
+        messages = list(self._buffer)
+        self._buffer.clear()
+        self._door.close()
+        if messages:
+            self._position = messages[-1].seq
+        self._told_caught_up = self._caught_up
+        return Delivery(messages, self._caught_up, self._position)
 
     async def close(self) -> None:
         """Stop reading; the iteration ends."""

@@ -19,6 +19,7 @@ TOGETHER: Final[Mapping[str, tuple[str, str]]] = {
     "descheduler": ("Descheduler", "DeschedulerSettings"),
     "estimator": ("Estimator", "EstimatorSettings"),
     "failover": ("Failover", "FailoverSettings"),
+    "gateway": ("Gateway", "GatewaySettings"),
     "janitor": ("Janitor", "JanitorSettings"),
     "registrar": ("Registrar", "RegistrarSettings"),
 }

@@ -1,0 +1,53 @@
+"""The services that share a process: which they are, and how their process is found by the name of each."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from services._kit.settings import Settings
+from services.cli import background
+from services.cli.layout import Layout, new_installation
+from services.cli.processes import Rank, Supervisor
+from services.cli.up import DESCHEDULER, SERVICES
+
+ON_THE_WAY = {"detector", "scheduler", "override_renderer", "executor", "status_aggregator"}
+
+
+@pytest.mark.parametrize("name", background.TOGETHER)
+def test_each_is_a_service_of_that_name_with_settings_of_its_own(name: str) -> None:
+    factory, settings = background.TOGETHER[name]
+    assert getattr(import_module(f"services.{name}.app"), factory).name == name
+    assert issubclass(getattr(import_module(f"services.{name}.settings"), settings), Settings)
+
+
+def test_nobody_on_the_way_to_a_push_member_is_among_them() -> None:
+    assert {*SERVICES, DESCHEDULER} - background.TOGETHER.keys() == ON_THE_WAY
+
+
+def test_one_process_gets_the_settings_of_all_and_is_found_under_every_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "says_its_services.py").write_text(
+        "import os, sys\n"
+        "def run(layout, services):\n"
+        "    (layout.directory / 'told').write_text(repr(services) + os.environ['COMMON'])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    layout = Layout(tmp_path / "installation")
+    layout.save(new_installation([]))
+    supervisor = Supervisor(layout)
+    services = {"one": {"A": "1"}, "other": {"A": "2"}}
+    try:
+        supervisor.add_service("both", Rank.SERVICE, "says_its_services", {"COMMON": "x"}, services=services)
+        pids = {int(layout.pid(name).read_text()) for name in ("both", "one", "other")}
+        assert len(pids) == 1
+        os.waitid(os.P_PID, pids.pop(), os.WEXITED | os.WNOWAIT)
+        assert (layout.directory / "told").read_text() == repr(services) + "x"
+        assert supervisor.names == ["both"]
+    finally:
+        supervisor.stop()
+    assert not [name for name in ("both", "one", "other") if layout.pid(name).exists()]
