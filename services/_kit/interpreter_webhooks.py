@@ -134,7 +134,7 @@ class _Place:
         except TimeoutError:
             raise webhook.wrong(f"no answer within {webhook.timeout:g} s (timeoutSeconds)") from None
         except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as problem:
-            raise webhook.wrong(f"cannot be called: {problem or type(problem).__name__}") from None
+            raise webhook.wrong(f"cannot be called: {_told(problem)}") from None
 
     def _open(self) -> aiohttp.ClientSession:
         """A session whose connections are made as the configuration says; raises InterpretError."""
@@ -169,6 +169,18 @@ async def _exchange(session: aiohttp.ClientSession, address: str, body: bytes) -
             if size > LARGEST:
                 raise InterpretError(f"the answer is larger than {LARGEST} bytes")
         return response.status, b"".join(pieces)
+
+
+def _told(problem: Exception) -> str:
+    """What kept a call from being answered; the same words for the same trouble."""
+    if isinstance(problem, aiohttp.InvalidURL):
+        return f"clientConfig.url: {problem} is no URL"
+    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
+        why = getattr(problem.certificate_error, "verify_message", "") or problem.certificate_error
+        return f"the certificate of {problem.host}:{problem.port} is not trusted: {why} (clientConfig.caBundle)"
+    if isinstance(problem, aiohttp.ClientConnectorError):
+        return f"no connection to {problem.host}:{problem.port}: {problem.os_error.strerror or problem.os_error}"
+    return str(problem) or type(problem).__name__
 
 
 def _trust(bundle: bytes) -> ssl.SSLContext:

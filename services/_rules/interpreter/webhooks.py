@@ -5,6 +5,7 @@ Webhooks are ordered by `<configuration>/<webhook>`; only the first with a match
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ PATIENCE: Final = 10.0
 _SHORTEST, _LONGEST = 1.0, 30.0
 _REMEMBERED: Final = 4096
 _ANY: Final = "*"
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _Key: TypeAlias = tuple[str, str, str]
 
 
@@ -66,8 +68,8 @@ class ClientConfig(Struct, frozen=True, rename="camel"):
         """The URL to call; raises InterpretError where the configuration names none that may be called."""
         if self.service is not None:
             service = self.service
-            if not service.name or not service.namespace:
-                raise InterpretError("has no name and namespace", "clientConfig.service")
+            if not (_LABEL.fullmatch(service.name) and _LABEL.fullmatch(service.namespace)):
+                raise InterpretError("name and namespace must be those of a Service", "clientConfig.service")
             return f"https://{service.host}:{service.port}/{service.path.lstrip('/')}"
         if not self.url:
             raise InterpretError("one of url and service must be set", "clientConfig")

@@ -131,7 +131,7 @@ async def test_a_connection_that_ends_in_the_middle_is_tried_once_more(
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (lambda request: {"uid": "other", "healthy": True}, "response.uid: is 'other'"),
+        (lambda request: {"uid": "other", "healthy": True}, "response.uid: is not that of the request"),
         (lambda request: {"successful": False, "status": {"code": 1, "message": "no"}}, "not successful: no (code 1)"),
         (lambda request: web.Response(text="<html>"), "the answer is no ResourceInterpreterContext"),
         (lambda request: web.Response(status=500, text="broken"), "answered HTTP 500: broken"),
@@ -164,23 +164,27 @@ async def test_only_a_certificate_of_the_bundle_is_trusted(
     async with webhook_server(tmp_path / "other") as other:
         client = {"url": server.url, "caBundle": other.ca_bundle}
         using(level, server.configuration(clientConfig=client))
-        assert "certificate verify failed" in await wrong(level)
+        told = await wrong(level)
+        assert f"the certificate of 127.0.0.1:{server.port} is not trusted: " in told
+        assert "(clientConfig.caBundle)" in told
         using(level, server.configuration(clientConfig={"url": server.url}))
-        assert "certificate verify failed" in await wrong(level)
+        assert "is not trusted" in await wrong(level)
         using(level, server.configuration(clientConfig={"url": server.url, "caBundle": "bm9uZQ=="}))
         assert "clientConfig.caBundle: holds no PEM certificates" in await wrong(level)
     async with webhook_server(tmp_path / "named", "elsewhere.example.io") as named:
         using(level, named.configuration())
-        assert "certificate verify failed" in await wrong(level)
+        assert "is not trusted: " in await wrong(level)
     assert server.requests == []
 
 
 async def test_nobody_listening_is_told(level: WebhookLevel, tmp_path: Path) -> None:
     async with webhook_server(tmp_path) as gone:
         using(level, gone.configuration())
-    assert "cannot be called" in await wrong(level)
+    assert f"cannot be called: no connection to 127.0.0.1:{gone.port}: " in await wrong(level)
     using(level, gone.configuration(clientConfig={"url": "http://127.0.0.1:1/"}))
     assert "clientConfig.url: must start with https://" in await wrong(level)
+    using(level, gone.configuration(clientConfig={"url": "https://h:99999/"}))
+    assert "clientConfig.url: https://h:99999/ is no URL" in await wrong(level)
 
 
 class Control(KubeClient):

@@ -147,7 +147,8 @@ def test_a_patch_that_is_none_is_an_error(response: dict[str, Any], told: str) -
         (INTERPRET_DEPENDENCY, {"dependencies": [{"kind": "Secret"}]}, "apiVersion"),
         (INTERPRET_DEPENDENCY, {"dependencies": {}}, "dependencies"),
         (INTERPRET_COMPONENT, {"components": [{"replicas": "many"}]}, "components"),
-        (INTERPRET_HEALTH, {"uid": "other"}, "response.uid: is 'other', expected that of the request, 'u'"),
+        (INTERPRET_HEALTH, {"uid": "other"}, "response.uid: is not that of the request"),
+        (INTERPRET_HEALTH, {"uid": ""}, "response.uid: is missing"),
         (INTERPRET_HEALTH, {"successful": False}, "response.status: is required where response.successful is false"),
         (
             INTERPRET_HEALTH,

@@ -97,7 +97,11 @@ def test_a_service_is_called_by_its_name_within_the_cluster() -> None:
         (ClientConfig(), "clientConfig: one of url and service"),
         (ClientConfig(url="http://h.example.io"), "clientConfig.url: must start with https://"),
         (ClientConfig(url="h.example.io:443"), "clientConfig.url: must start with https://"),
-        (ClientConfig(service=ServiceAddress("ns", "")), "clientConfig.service: has no name and namespace"),
+        (ClientConfig(service=ServiceAddress("ns", "")), "clientConfig.service: name and namespace must be those"),
+        (
+            ClientConfig(service=ServiceAddress("ns", "h.io/a")),
+            "clientConfig.service: name and namespace must be those",
+        ),
     ],
 )
 def test_only_https_is_spoken(client: ClientConfig, told: str) -> None:
