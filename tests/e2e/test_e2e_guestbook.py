@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from services._kit.kube import KubeClient
+from services.cli.layout import CONTROL
+from tests.e2e import hostile
 from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until_equal
 
 CRD = "guestbooks.webapp.my.domain"
@@ -67,3 +71,29 @@ def test_the_definition_and_its_objects_leave_with_the_template(walk: Kubectl, m
     until_equal("guestbooks after the deletion", lambda: members["member1"].names("guestbook"), [])
     walk.delete("crd", CRD)
     until_equal("definitions after the deletion", lambda: _names(members["member1"], "crd"), [])
+
+
+async def test_scripts_that_hang_or_break_out_stop_only_their_own_objects(fleet: Fleet) -> None:
+    control = await KubeClient.from_kubeconfig(fleet.layout.kubeconfig(CONTROL))
+    try:
+        await hostile.define(control)
+        good = [f"good-{number}" for number in range(100)]
+        everybody = [*good, *hostile.REFUSED, "impostor"]
+        probes = (hostile.probe(name, case=name, size=4) for name in everybody)
+        await asyncio.gather(*(hostile.create(control, probe) for probe in probes))
+        await hostile.create(control, hostile.policy())
+        await hostile.until("requests for all", hostile.requested(control), dict.fromkeys(everybody, 0))
+
+        await hostile.create(control, hostile.customization())
+        wanted = {**dict.fromkeys(everybody, 4), **dict.fromkeys(hostile.REFUSED, 0)}
+        await hostile.until("requests after the customization", hostile.requested(control), wanted)
+        await hostile.until("what people are told", hostile.told(control), dict.fromkeys(hostile.REFUSED, True))
+
+        member = await KubeClient.from_kubeconfig(fleet.layout.kubeconfig("member1"))
+        try:
+            divided = {**dict.fromkeys(everybody, 4), **dict.fromkeys(good, 2)}
+            await hostile.until("sizes in member1", hostile.sizes(member), divided)
+        finally:
+            await member.close()
+    finally:
+        await control.close()

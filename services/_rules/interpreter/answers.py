@@ -61,10 +61,13 @@ class Answers:
         self._used: dict[bytes, bytes | InterpretError] = {}
         self._size = 0
         self._changes: dict[Target, int] = {}
+        self.revision = 0
+        """Rises whenever something is interpreted in another way."""
 
     def changed(self, targets: Iterable[Target]) -> None:
         """Kinds are interpreted in another way from now on: what was answered about them counts no longer."""
         for target in targets:
+            self.revision += 1
             self._changes[target] = self._changes.get(target, 0) + 1
 
     def question(self, operation: str, *arguments: Any) -> Question:
@@ -132,15 +135,28 @@ class Answered(InterpreterChain):
         super().__init__((NativeInterpreter(),))
         self._customized = customized
         self._answers = answers
+        # Most objects are of kinds that nobody customized: to know that must cost nothing.
+        self._known: dict[tuple[str, str, str], bool] = {}
+        self._known_at = 0
 
     def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
         """Whether an operation is offered for a kind."""
         return super().hook_enabled(api_version, kind, operation) or (
-            operation in _ASKED and self._customized(api_version, kind, operation)
+            operation in _ASKED and self._above(api_version, kind, operation)
         )
 
+    def _above(self, api_version: str, kind: str, operation: str) -> bool:
+        if self._known_at != self._answers.revision:
+            self._known_at = self._answers.revision
+            self._known.clear()
+        place = (api_version, kind, operation)
+        known = self._known.get(place)
+        if known is None:
+            known = self._known[place] = self._customized(*place)
+        return known
+
     def _asks(self, obj: Manifest, operation: str) -> bool:
-        return self._customized(str(obj.get("apiVersion")), str(obj.get("kind")), operation)
+        return self._above(str(obj.get("apiVersion")), str(obj.get("kind")), operation)
 
     def get_replicas(self, obj: Manifest, *, quota: bool = False) -> Replicas:
         """Replicas and what each of them requires; `quota` adds namespace and priority class."""
@@ -148,7 +164,7 @@ class Answered(InterpreterChain):
             return super().get_replicas(obj, quota=quota)
         replicas, requirements = self._answers.find(self._answers.question(INTERPRET_REPLICA, obj))
         if replicas < 0:
-            raise InterpretError(f"{INTERPRET_REPLICA} answered {replicas} replicas, expected none or more")
+            raise InterpretError(f"{INTERPRET_REPLICA} answered {replicas} replicas, expected 0 or more; {_mend(obj)}")
         return completed(obj, (replicas, requirements), quota=quota)
 
     def get_components(self, obj: Manifest) -> list[dict[str, Any]]:
@@ -171,16 +187,24 @@ def _check_same(obj: Manifest, revised: Manifest) -> None:
     """Raises InterpretError unless an answer is the object that was asked about."""
     for name in ("apiVersion", "kind"):
         if revised.get(name) != obj.get(name):
-            raise InterpretError(f"{REVISE_REPLICA} answered with {revised.get(name)!r}, not the object's own", name)
+            raise _another(obj, name, revised.get(name))
     metadata, before = revised.get("metadata"), obj["metadata"]
     if type(metadata) is not dict:
-        raise InterpretError(f"{REVISE_REPLICA} answered with an object without metadata", "metadata")
+        raise _another(obj, "metadata", None)
     for name in ("name", "namespace"):
         if (metadata.get(name) or "") != (before.get(name) or ""):
-            raise InterpretError(
-                f"{REVISE_REPLICA} answered with {metadata.get(name)!r}, not the object's own", f"metadata.{name}"
-            )
+            raise _another(obj, f"metadata.{name}", metadata.get(name))
     for name in ("labels", "annotations"):
         texts = metadata.get(name)
         if texts is not None and not (type(texts) is dict and all(type(value) is str for value in texts.values())):
-            raise InterpretError(f"{REVISE_REPLICA} answered with values that are no texts", f"metadata.{name}")
+            raise InterpretError(
+                f"{REVISE_REPLICA} answered with values that are no texts; {_mend(obj)}", f"metadata.{name}"
+            )
+
+
+def _another(obj: Manifest, field: str, found: object) -> InterpretError:
+    return InterpretError(f"{REVISE_REPLICA} answered with {found!r}, not the object's own; {_mend(obj)}", field)
+
+
+def _mend(obj: Manifest) -> str:
+    return f"mend what customizes {obj.get('apiVersion')} {obj.get('kind')}"

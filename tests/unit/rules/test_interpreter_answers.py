@@ -105,7 +105,7 @@ def test_only_what_decisions_ask_is_offered_for_customized_kinds(interpreter: An
     [
         ({**WIDGET, "kind": "Gadget"}, "kind: ReviseReplica answered with 'Gadget'"),
         ({**WIDGET, "apiVersion": "v1"}, "apiVersion: ReviseReplica answered with 'v1'"),
-        ({**WIDGET, "metadata": []}, "metadata: ReviseReplica answered with an object without metadata"),
+        ({**WIDGET, "metadata": []}, "metadata: ReviseReplica answered with None"),
         ({**WIDGET, "metadata": {"name": "other", "namespace": "ns"}}, r"metadata\.name: .* 'other'"),
         ({**WIDGET, "metadata": {"name": "w"}}, r"metadata\.namespace: .* None"),
         ({**WIDGET, "metadata": {"name": "w", "namespace": "ns", "labels": []}}, r"metadata\.labels: .* no texts"),
