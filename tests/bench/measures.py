@@ -111,7 +111,7 @@ class Bench:
         self.count = await LogCount.open(self.layout)
         for name in (CONTROL, *self.members):
             self.clients[name] = await KubeClient.from_kubeconfig(self.layout.kubeconfig(name))
-        namespaces = {name: await self._observer(name, NAMESPACES, {"exists": _any}) for name in self.members}
+        namespaces = {name: await self.observer(name, NAMESPACES, {"exists": _any}) for name in self.members}
         control = self.clients[CONTROL]
         listed = await control.get(NAMESPACES)
         if all(item["metadata"]["name"] != NAMESPACE for item in listed["items"]):
@@ -134,7 +134,8 @@ class Bench:
             await client.close()
         await self.count.close()
 
-    async def _observer(self, cluster: str, path: str, conditions: dict[str, Wanted]) -> Observer:
+    async def observer(self, cluster: str, path: str, conditions: dict[str, Wanted]) -> Observer:
+        """A watch of one kind in one cluster, begun."""
         observer = Observer(self.clients[cluster], path, conditions)
         await observer.start()
         return observer
@@ -142,7 +143,7 @@ class Bench:
     async def observers(self) -> tuple[Observer, list[Observer]]:
         """Watches of the Deployments: of the templates, and of the copies in every member."""
         total = REPLICAS * len(self.members)
-        control = await self._observer(
+        control = await self.observer(
             CONTROL,
             DEPLOYMENTS,
             {
@@ -151,7 +152,7 @@ class Bench:
                 "ready": lambda seen: seen.status.ready_replicas == total,
             },
         )
-        copies = [await self._observer(name, DEPLOYMENTS, {"exists": _any}) for name in self.members]
+        copies = [await self.observer(name, DEPLOYMENTS, {"exists": _any}) for name in self.members]
         return control, copies
 
     async def create(self, cluster: str, path: str, manifests: Iterable[Manifest]) -> None:
@@ -279,7 +280,7 @@ class Bench:
 
     async def baseline(self, number: int) -> None:
         """The same manifests written straight to the members, all at once."""
-        copies = [await self._observer(name, DEPLOYMENTS, {"exists": _any}) for name in self.members]
+        copies = [await self.observer(name, DEPLOYMENTS, {"exists": _any}) for name in self.members]
         names = [f"direct-{index}" for index in range(number)]
         meter = Meter(self.layout)
         began = time.perf_counter()
@@ -298,7 +299,7 @@ class Bench:
 
     async def fill(self, number: int) -> None:
         """ConfigMaps that stay: bindings for a restart."""
-        copies = [await self._observer(name, CONFIG_MAPS, {"exists": _any}) for name in self.members]
+        copies = [await self.observer(name, CONFIG_MAPS, {"exists": _any}) for name in self.members]
         names = [f"kept-{index}" for index in range(number)]
         began = time.perf_counter()
         await self.create(CONTROL, CONFIG_MAPS, map(config_map, names))

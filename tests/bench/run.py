@@ -14,9 +14,10 @@ from tests.bench import document
 from tests.bench.logcount import LogCount
 from tests.bench.measures import FIGURES, Bench, emit
 from tests.bench.processes import pss_mib, running
+from tests.bench.stopped import stopped
 from tests.e2e.fleet import Fleet
 
-MEASURES = ("memory", "appends", "latency", "throughput", "baseline", "restart")
+MEASURES = ("memory", "appends", "latency", "throughput", "stopped", "baseline", "restart")
 
 
 def options(arguments: list[str]) -> argparse.Namespace:
@@ -27,6 +28,7 @@ def options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=MEASURES, help="one measure; may be repeated")
     parser.add_argument("--baseline", action="store_true", help="also direct writes to the members, for comparison")
     parser.add_argument("--bindings", type=int, default=1000, help="bindings of the restart measure")
+    parser.add_argument("--stopped-seconds", type=float, default=8.0, help="how long one member stands still")
     parser.add_argument("--control-kubeconfig", default="", help="a real API server as the control plane")
     parser.add_argument("--member", action="append", default=[], help="name=kubeconfig of a real member")
     parser.add_argument("--play", action="store_true", help="play the Deployment controller of members without one")
@@ -67,6 +69,8 @@ class Run:
                     self._with(lambda bench, number=number: bench.throughput(number))  # type: ignore[misc]  # bound now
                 if "baseline" in chosen:
                     self._with(lambda bench, number=number: bench.baseline(number))  # type: ignore[misc]  # bound now
+            if "stopped" in chosen and not asked.member:
+                self._with(lambda bench: stopped(bench, 2.0 if asked.quick else asked.stopped_seconds))
             if "restart" in chosen:
                 self._restart(50 if asked.quick else asked.bindings)
         finally:
