@@ -24,7 +24,7 @@ Mark = Callable[[Iterable[K]], None]
 
 log = structlog.get_logger("asking")
 
-_AT_ONCE: Final = 64
+_AT_ONCE: Final = 32
 _SHORTEST, _LONGEST = 1.0, 60.0
 _REMEMBERED: Final = 10_000
 
@@ -45,20 +45,16 @@ class Asking(Generic[K]):
         self._answers = Answers()
         self.interpreter = Answered(self.interpreters.ask.customized, self._answers)
         """What decisions ask."""
-        self._work: Background[K] = self._background()
+        # A webhook that hangs concerns its kind alone.
+        self._work: dict[Target, Background[K]] = {}
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._standing: dict[K, list[Question]] = {}
         self._failures: dict[K, int] = {}
 
-    @staticmethod
-    def _background() -> Background[K]:
-        # Nothing else answers instead of a process that cannot be started.
-        return Background(concurrency=_AT_ONCE, retry=(WorkerUnavailable,))
-
     @property
     def pending(self) -> int:
         """Keys whose answers are on their way."""
-        return self._work.pending
+        return sum(work.pending for work in self._work.values())
 
     def take(self, event: PolicyEvent) -> frozenset[Target]:
         """Take in a fact about a policy; the kinds that are interpreted in another way from now on."""
@@ -68,7 +64,13 @@ class Asking(Generic[K]):
 
     def submit(self, ask: Ask) -> None:
         """Ask, and have the key decided again when everything is answered."""
-        self._work.submit(ask.key, partial(self._answer, ask.key, ask.questions))
+        obj = ask.questions[0].arguments[0]
+        kind = (str(obj.get("apiVersion")), str(obj.get("kind")))
+        work = self._work.get(kind)
+        if work is None:
+            # Nothing else answers instead of a process that cannot be started.
+            work = self._work[kind] = Background(concurrency=_AT_ONCE, retry=(WorkerUnavailable,))
+        work.submit(ask.key, partial(self._answer, ask.key, ask.questions))
 
     async def _answer(self, key: K, questions: Sequence[Question]) -> None:
         open_ones = {question.id: question for question in questions if question not in self._answers}.values()
@@ -132,8 +134,8 @@ class Asking(Generic[K]):
                 self._answers.drop(question)
         self._standing.clear()
         self._failures.clear()
-        work, self._work = self._work, self._background()
-        await work.close()
+        works, self._work = self._work, {}
+        await asyncio.gather(*(work.close() for work in works.values()))
 
     async def close(self) -> None:
         """Stop asking and end the processes for scripts."""

@@ -7,12 +7,10 @@ from typing import Final
 from schemas.keys import ObjectKey
 from services._rules.interpreter import INTERPRET_COMPONENT
 from services._rules.kube_events import Note
-from services._rules.secrecy import is_secret
 from services.detector.binding import priority_class
 from services.detector.state import PRIORITY_CLASSES, DetectorState, Manifest, PolicyView
 
 LONGEST: Final = 1024
-_UNTOLD: Final = "the reason is withheld because it may quote the Secret; check what customizes this kind"
 
 
 def unresolved(
@@ -30,8 +28,6 @@ def not_interpreted(state: DetectorState, key: ObjectKey, manifest: Manifest, wh
     api_version, kind = manifest["apiVersion"], manifest["kind"]
     components = state.options.components and state.interpreter.hook_enabled(api_version, kind, INTERPRET_COMPONENT)
     reason, what = ("GetComponentsFailed", "components") if components else ("GetReplicasFailed", "replicas")
-    if is_secret(api_version, kind):
-        why = _UNTOLD
     return _note(key, manifest, reason, f"The object's {what} are not known, and it stays as it is in clusters: {why}")
 
 

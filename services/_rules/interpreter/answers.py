@@ -24,6 +24,7 @@ from services._rules.interpreter.chain import InterpreterChain
 from services._rules.interpreter.configured import EVERY, Target
 from services._rules.interpreter.native import NativeInterpreter
 from services._rules.interpreter.replicas import Replicas, completed
+from services._rules.secrecy import is_secret
 
 Customized = Callable[[str, str, str], bool]
 """Whether anything above the built-in level answers an operation for an apiVersion and kind."""
@@ -152,7 +153,8 @@ class Answered(InterpreterChain):
         place = (api_version, kind, operation)
         known = self._known.get(place)
         if known is None:
-            known = self._known[place] = self._customized(*place)
+            # What others say of a Secret may quote it, and replicas it has none.
+            known = self._known[place] = not is_secret(api_version, kind) and self._customized(*place)
         return known
 
     def _asks(self, obj: Manifest, operation: str) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
@@ -26,9 +28,9 @@ def widget(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
 
 
-def customization(script: str) -> PolicyChanged:
+def customization(script: str, kind: str = "Widget") -> PolicyChanged:
     spec = {
-        "target": {"apiVersion": "example.io/v1", "kind": "Widget"},
+        "target": {"apiVersion": "example.io/v1", "kind": kind},
         "customizations": {
             member: {"luaScript": script} for member in ("replicaResource", "componentResource", "replicaRevision")
         },
@@ -117,6 +119,21 @@ async def test_one_that_hangs_keeps_no_other_waiting(ground: Ground) -> None:
     ground.asks("quick", lambda: interpreter.get_replicas(widget(size=2)))
     await ground.until_marked("quick")
     assert ground.asking.pending == 1
+
+
+async def test_a_kind_of_which_many_hang_keeps_no_other_kind_waiting(ground: Ground) -> None:
+    interpreter = ground.asking.interpreter
+    other = customization("s", "Gadget")
+    ground.asking.take(structs.replace(other, key=PolicyKey(CUSTOMIZATION, "", "gadgets")))
+    ground.scripts.gate.clear()
+    for number in range(200):
+        ground.asks(f"slow-{number}", partial(interpreter.get_replicas, widget(size=number)))
+    await ground.scripts.called.wait()
+    ground.scripts.gate = asyncio.Event()
+    ground.scripts.gate.set()
+    ground.asks("quick", lambda: interpreter.get_replicas({**widget(size=2), "kind": "Gadget"}))
+    await ground.until_marked("quick")
+    assert ground.asking.pending == 200
 
 
 async def test_an_answer_under_way_when_the_script_changed_is_asked_for_again(ground: Ground) -> None:

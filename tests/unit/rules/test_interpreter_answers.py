@@ -155,3 +155,10 @@ def test_what_is_found_may_be_changed_by_its_finder(interpreter: Answered, answe
     answers.put(asked(lambda: interpreter.revise_replica(WIDGET, 1)), WIDGET)
     interpreter.revise_replica(WIDGET, 1)["spec"]["size"] = 99
     assert interpreter.revise_replica(WIDGET, 1) == WIDGET
+
+
+def test_nobody_is_asked_about_secrets(answers: Answers) -> None:
+    interpreter = Answered(lambda *_: True, answers)
+    assert interpreter.hook_enabled("v1", "ConfigMap", REVISE_REPLICA)
+    assert not interpreter.hook_enabled("v1", "Secret", REVISE_REPLICA)
+    assert not interpreter.hook_enabled("v1", "Secret", INTERPRET_REPLICA)
