@@ -107,6 +107,9 @@ NOT_FULLY_APPLIED: Final = Applied(
     "False", "FullyAppliedFailed", "Failed to apply all works, see status.aggregatedStatus for details"
 )
 
+FAILED_SUMMARY: Final = "Failed to apply all manifests (0/1): "
+"""How the message of a work whose only manifest could not be applied begins."""
+
 
 def existing_clusters(spec: Mapping[str, Any]) -> set[str]:
     """Clusters that hold a copy of a binding's object: scheduled, required by others, or leaving but not at once."""

@@ -92,5 +92,9 @@ def register_lane(reads: ReadCollector, lane: Lane) -> None:
     reads.counter("lane_writes", writes, lambda: stats.deleted, cluster=cluster, operation="delete")
     reads.counter("lane_unchanged", "Objects found as they should be", lambda: stats.unchanged, cluster=cluster)
     reads.counter("lane_failures", "Deliveries that were refused", lambda: stats.failed, cluster=cluster)
+    repairs = "Objects put back that had been changed or deleted in the member"
+    reads.counter("lane_repairs", repairs, lambda: stats.repaired, cluster=cluster)
+    window = lane.pace.window
+    reads.gauge("lane_requests_limit", "Requests sent at once at most", lambda: int(window.limit), cluster=cluster)
     breaks = "Times the cluster stopped answering"
     reads.counter("lane_interruptions", breaks, lambda: stats.unreachable, cluster=cluster)

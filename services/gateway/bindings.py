@@ -23,11 +23,14 @@ from services._rules.quantity import QuantityError
 from services._rules.scheduling.ladder import answered
 from services._rules.scheduling.model import Status
 from services._rules.scheduling.read import binding_view
-from services._rules.status_rules import FULLY_APPLIED, NOT_FULLY_APPLIED
+from services._rules.status_rules import FAILED_SUMMARY, FULLY_APPLIED, NOT_FULLY_APPLIED
 from services.gateway.shapes import Manifest, condition, fields_of, time_text
 from services.gateway.state import Bound
 
 SCHEDULED_MESSAGE: Final = "Binding has been scheduled successfully."
+_TOLD: Final = 3
+"""Refusing clusters that the condition names; all are in the aggregated status."""
+_LONGEST: Final = 300
 
 
 def asked(bound: Bound) -> BindingRequested:
@@ -207,12 +210,22 @@ def _status(bound: Bound) -> Manifest:
         conditions.append(condition("Scheduled", bound.scheduled, reason, message))
     if rollup is not None and bound.applied is not None:
         words = FULLY_APPLIED if rollup.fully_applied else NOT_FULLY_APPLIED
-        conditions.append(condition("FullyApplied", bound.applied, words.reason, words.message))
+        message = f"{words.message}{_failures(rollup)}"
+        conditions.append(condition("FullyApplied", bound.applied, words.reason, message))
         if rollup.items:
             status["aggregatedStatus"] = [_item(item) for item in rollup.items]
     if conditions:
         status["conditions"] = conditions
     return status
+
+
+def _failures(rollup: StatusRolledUp) -> str:
+    """The first clusters that refused the object, each with its reason and what helps; empty without any."""
+    failed = [item for item in rollup.items if not item.applied and item.message.startswith(FAILED_SUMMARY)]
+    told = [f"{item.cluster}: {item.message.removeprefix(FAILED_SUMMARY)[:_LONGEST]}" for item in failed[:_TOLD]]
+    if len(failed) > _TOLD:
+        told.append(f"and {len(failed) - _TOLD} more clusters")
+    return f": {'; '.join(told)}" if told else ""
 
 
 def _observed_generation(bound: Bound, placement: PlacementDecided | PlacementFailed) -> int:

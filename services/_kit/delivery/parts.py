@@ -16,6 +16,7 @@ from services._kit.errors import LogError
 from services._kit.kube import ApiError, Unreachable
 from services._rules.remedies import remedy_of
 from services._rules.secrecy import is_secret
+from services._rules.status_rules import FAILED_SUMMARY
 from services._rules.withholding import failure_of_secret, refusal_of_secret
 
 Manifest = dict[str, Any]
@@ -120,7 +121,7 @@ def instead_of(unsent: WorkObserved | None, event: WorkObserved) -> WorkObserved
 
 def summary(error: str) -> str:
     """The message of a work whose only manifest could not be applied."""
-    return f"Failed to apply all manifests (0/1): {error}"
+    return f"{FAILED_SUMMARY}{error}"
 
 
 def told(work: WorkEvent, error: Exception) -> str:
