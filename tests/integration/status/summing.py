@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,7 +47,7 @@ QUICK = Options(heartbeat=0.02, takeover_after=0.2)
 SUMS = """
 function AggregateStatus(desired, items)
   local ready = 0
-  for _, item in ipairs(items or {}) do ready = ready + item.status.ready end
+  for _, item in ipairs(items or {}) do ready = ready + ((item.status or {}).ready or 0) end
   desired.status = {ready = ready, by = "script"}
   return desired
 end
@@ -58,10 +59,12 @@ def key_of(kind: str, name: str) -> ObjectKey:
     return ObjectKey(GROUP, f"{kind.lower()}s", "default", name)
 
 
-def definition(kind: str, *, status: bool = True) -> Manifest:
-    """The definition of a kind, with a status subresource or without."""
+def definition(kind: str, *, status: bool = True, fields: Manifest | None = None) -> Manifest:
+    """The definition of a kind, with a status subresource or without; `fields` are those a status may have."""
     plural = f"{kind.lower()}s"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema: Manifest = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    if fields is not None:
+        schema = {"type": "object", "properties": {"status": {"type": "object", "properties": fields}}}
     version: Manifest = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     if status:
         version["subresources"] = {"status": {}}
@@ -105,6 +108,7 @@ class Control:
         self.logs = {stream.name: MemoryLog(stream) for stream in STREAMS}
         self.uids: dict[ObjectKey, str] = {}
         self.written: list[str] = []
+        self._said = count()
 
     async def say(self, *events: Known) -> None:
         """Append facts and observations."""
@@ -130,10 +134,10 @@ class Control:
         )
 
     async def report(self, kind: str, name: str, **ready: int) -> None:
-        """Members say how many are ready: report("Widget", "w", m1=1, m2=2)."""
+        """Members say how many are ready: report("Widget", "w", m1=1, m2=2). No report is that of before."""
         key = key_of(kind, name)
-        for member, count in ready.items():
-            status = Raw(msgspec.json.encode({"ready": count}))
+        for member, number in ready.items():
+            status = Raw(msgspec.json.encode({"ready": number, "said": next(self._said)}))
             await self.say(
                 WorkObserved(
                     cluster=member,

@@ -29,6 +29,7 @@ ENDLESS = "function AggregateStatus() while true do pcall(function() while true 
 @pytest.fixture
 async def control(tmp_path: Path) -> AsyncIterator[Control]:
     definitions = [definition("Widget"), definition("Gadget"), definition("Plain", status=False)]
+    definitions.append(definition("Strict", fields={"ready": {"type": "integer"}}))
     async with control_plane(tmp_path, *definitions) as made:
         yield made
 
@@ -115,6 +116,23 @@ async def test_a_kind_without_a_status_subresource_is_told(control: Control) -> 
     await control.report("Plain", "p", m1=1, m2=1)
     async with control.aggregator():
         await control.warned("p", "has no status subresource", "CustomResourceDefinition")
+
+
+async def test_a_status_that_the_control_plane_shortens_is_written_once(control: Control) -> None:
+    await control.say(customization("Strict", SUMS))
+    await control.make("Strict", "s")
+    await control.report("Strict", "s", m1=1, m2=2)
+    async with control.aggregator():
+        # The schema knows no `by`.
+        await control.shows("Strict", "s", ready=3)
+        await control.report("Strict", "s", m1=1, m2=2)
+        await control.report("Strict", "s", m1=1)
+        await control.make("Strict", "t")
+        await control.report("Strict", "t", m1=3, m2=4)
+        await control.shows("Strict", "t", ready=7)
+        await control.report("Strict", "s", m2=7)
+        await control.shows("Strict", "s", ready=8)
+    assert control.written.count("s") == 2
 
 
 async def test_a_webhook_sums_and_while_it_hangs_others_proceed(control: Control, tmp_path: Path) -> None:
