@@ -18,10 +18,10 @@ from msgspec import Struct
 from nats.aio.msg import Msg
 
 from schemas.agent import HelloAnswer
-from schemas.codec import DecodeError, decode
+from schemas.codec import DecodeError, Known, decode
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.work import WorkRendered, WorkWithdrawn
-from schemas.keys import ObjectKey
+from schemas.keys import ObjectKey, PolicyKey
 from services._kit.errors import LogError
 from services._rules.accounts import next_subject
 from services.agent.link import Hub, unlisten
@@ -52,7 +52,8 @@ class FollowStats(Struct):
 class Follower:
     """The reader; `greet` asks for a consumer and takes the answer in, `take` is called with every object touched.
 
-    `configure` is called with every fact about interpretation.
+    `configure` is called with every fact about interpretation. Objects wait for the facts that the hub names: written
+    before, they would lose what is to be kept of them.
     A consumer is asked for only while `may_ask` says so: it takes the one of a second agent away.
     """
 
@@ -77,6 +78,8 @@ class Follower:
         self._configure = configure
         self._may_ask = may_ask
         self._again = asyncio.Event()
+        self._missing: set[PolicyKey] = set()
+        self._waiting: dict[ObjectKey, None] = {}
         self._inbox = ""
         self._subscription: Any = None
         self._expected = 1
@@ -133,6 +136,7 @@ class Follower:
             answer: HelloAnswer = await self._greet()
             if answer.problem:
                 return answer.problem
+            self._await_configured(answer)
             self._expected, self._on_way, self._quiet = 1, 0, 0
             self._received = self._state.position
             self._inbox, self._subscription = await self._hub.listen(self._answer)
@@ -141,6 +145,20 @@ class Follower:
         except (LogError, msgspec.MsgspecError) as error:
             return str(error)
         return ""
+
+    def _await_configured(self, answer: HelloAnswer) -> None:
+        """Have objects wait until it is known how to interpret them: all there is of that comes with a fresh start."""
+        known = self._state.configured.keys() if answer.start else set()
+        self._missing = set(answer.configured or ()) - known
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Hand over the objects that waited, unless they still do."""
+        if self._missing:
+            return
+        waiting, self._waiting = self._waiting, {}
+        for key in waiting:
+            self._take(key)
 
     async def _drop(self) -> None:
         subscription, self._subscription, self._inbox = self._subscription, None, ""
@@ -174,7 +192,7 @@ class Follower:
     def _message(self, message: Msg, reply: str) -> None:
         tokens = reply.split(".")
         at = 4 if len(tokens) == 9 else 6
-        seq, number = int(tokens[at + 1]), int(tokens[at + 2])
+        seq, number, left = int(tokens[at + 1]), int(tokens[at + 2]), int(tokens[at + 4])
         self._on_way -= 1
         if number != self._expected or seq <= self._received:
             self.stats.gaps += 1
@@ -183,24 +201,34 @@ class Follower:
         self._expected += 1
         self._received = seq
         try:
-            event = decode(message.subject, message.data)
+            self._fold(decode(message.subject, message.data), seq)
         except DecodeError as error:
             # A newer hub says something this version cannot read; what was said before stays in force.
             self.stats.unreadable += 1
             log.warning("work_unreadable", position=seq, reason=str(error))
-            return
+        if not left:
+            self._missing.clear()
+            self._go_on()
+
+    def _fold(self, event: Known, seq: int) -> None:
         if isinstance(event, WorkRendered | WorkWithdrawn):
             self.stats.works += 1
             key = self._state.fold(event, seq)
             if key is not None:
-                self._take(key)
+                self._waiting[key] = None
+                self._go_on()
         elif isinstance(event, PolicyChanged | PolicyDeleted) and self._state.configure(event, seq):
             self._configure(event)
+            self._missing.discard(event.key)
+            self._go_on()
 
     def _status(self, message: Msg) -> None:
         headers = message.headers or {}
         status = headers.get("Status", "")
         if status == "100":
+            # Nothing was on its way for a while: what did not come by now does not come.
+            self._missing.clear()
+            self._go_on()
             return
         text = headers.get("Description", "").lower()
         if status == "503" or (status == "409" and ("deleted" in text or "leadership" in text or "shutdown" in text)):

@@ -82,12 +82,16 @@ class Interpretation:
         return found
 
     def _look_up(self, target: Target) -> Offered:
-        customized = self._interpreters.ask.customized
+        secret = is_secret(*target)
+        # A Secret goes to scripts that were written for Secrets, and to no webhook: its rules may just say every kind.
+        asked = (
+            self._interpreters.configured.customizations.hook_enabled if secret else self._interpreters.ask.customized
+        )
         return Offered(
-            retain=customized(*target, RETAIN),
+            retain=asked(*target, RETAIN),
             # What a script takes from a Secret for its status would lie on the log in clear.
-            status=not is_secret(*target) and customized(*target, INTERPRET_STATUS),
-            health=customized(*target, INTERPRET_HEALTH),
+            status=not secret and asked(*target, INTERPRET_STATUS),
+            health=asked(*target, INTERPRET_HEALTH),
             since=self._changes,
         )
 

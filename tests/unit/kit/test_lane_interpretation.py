@@ -144,3 +144,19 @@ async def test_no_script_takes_a_status_from_a_secret_and_what_it_says_is_withhe
     assert found.status is None
     assert found.health == "Unknown"
     assert VALUE not in found.problem
+
+
+def test_a_secret_goes_to_no_webhook(interpretation: Interpretation) -> None:
+    rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": ["*"]}
+    hook = {
+        "name": "all.example.io",
+        "rules": [rule],
+        "clientConfig": {"url": "https://127.0.0.1:9/"},
+        "interpreterContextVersions": ["v1alpha1"],
+    }
+    raw = Raw(msgspec.json.encode({"metadata": {"name": "hooks"}, "webhooks": [hook]}))
+    interpretation.take(PolicyChanged(key=PolicyKey(WEBHOOKS, "", "hooks"), uid="u", manifest=raw))
+    assert interpretation.offered(*WIDGET).retain
+    assert not interpretation.offered(*SECRET).anything
+    assert interpretation.take(customization(SECRET, retention="r")) == {SECRET}
+    assert interpretation.offered(*SECRET).retain
