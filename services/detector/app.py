@@ -10,7 +10,6 @@ import structlog
 from msgspec import Struct
 
 from schemas.codec import Known
-from schemas.events.binding import BindingRequested
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import template as template_subject
@@ -109,7 +108,7 @@ class Detector(BaseService[DetectorState, Key]):
             return Decision(effects=(Ask(key, missing.questions),))
         if verdict.blobs and not all(self._may_name(digest) for digest, _ in verdict.blobs):
             return Decision(effects=(Store(key, verdict.blobs, verdict.secret),))
-        if isinstance(key, ObjectKey) and any(isinstance(event, BindingRequested) for event in verdict.events):
+        if isinstance(key, ObjectKey) and not any(isinstance(effect, Tell) for effect in verdict.effects):
             self._complaints.settled(key)
         return Decision(events=verdict.events, effects=verdict.effects)
 

@@ -1,4 +1,4 @@
-"""Writes Kubernetes Events about policies that cannot be applied: no fact says so, since nothing follows from them."""
+"""Writes Kubernetes Events about what keeps policies from being applied: no fact says so, nothing follows from it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Complaints:
         self._writes.submit(note.key, partial(_write, client, note, now))
 
     def settled(self, key: ObjectKey) -> None:
-        """The policy of an object is applied: what is wrong next is told, even if it was told before."""
+        """Nothing is wrong with an object: what is wrong next is told, even if it was told before."""
         self._said.pop(key, None)
 
     async def drained(self) -> None:

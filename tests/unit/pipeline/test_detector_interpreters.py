@@ -302,3 +302,30 @@ def test_kinds_of_many_projects_are_known_without_a_customization() -> None:
     interpreter = service.new_state().interpreter
     assert interpreter.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", INTERPRET_REPLICA)
     assert not interpreter.hook_enabled("example.io/v1", "Widget", INTERPRET_COMPONENT)
+
+
+class Told:
+    """Remembers what would be written."""
+
+    def __init__(self) -> None:
+        self.settled_keys: list[Any] = []
+
+    def settled(self, key: Any) -> None:
+        self.settled_keys.append(key)
+
+
+def test_a_script_that_is_mended_and_broken_again_is_told_again() -> None:
+    service = Detector(DetectorSettings(control_kubeconfig="unused"))
+    told = service._complaints = Told()  # type: ignore[assignment] # all that decisions use
+    world = Interpreted(size_of, widget_policy())
+    world.customized("size")
+    world.sees(widget(size=3))
+    world.settles()
+    world.customized("wrong")
+    assert notes(world.decides())
+    assert len(service.decide(world.state, KEY, 0.0).effects) == 1
+    assert told.settled_keys == []
+    world.customized("size")
+    assert not world.decides().events, "nothing else changed"
+    assert not service.decide(world.state, KEY, 0.0).effects
+    assert told.settled_keys == [KEY]
