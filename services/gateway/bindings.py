@@ -222,10 +222,14 @@ def _status(bound: Bound) -> Manifest:
 def _failures(rollup: StatusRolledUp) -> str:
     """The first clusters that refused the object, each with its reason and what helps; empty without any."""
     failed = [item for item in rollup.items if not item.applied and item.message.startswith(FAILED_SUMMARY)]
-    told = [f"{item.cluster}: {item.message.removeprefix(FAILED_SUMMARY)[:_LONGEST]}" for item in failed[:_TOLD]]
+    told = [f"{item.cluster}: {_reason(item)}" for item in failed[:_TOLD]]
     if len(failed) > _TOLD:
         told.append(f"and {len(failed) - _TOLD} more clusters")
     return f": {'; '.join(told)}" if told else ""
+
+
+def _reason(item: ClusterStatusItem) -> str:
+    return item.message.removeprefix(FAILED_SUMMARY).removeprefix(f"cluster {item.cluster}: ")[:_LONGEST]
 
 
 def _observed_generation(bound: Bound, placement: PlacementDecided | PlacementFailed) -> int:

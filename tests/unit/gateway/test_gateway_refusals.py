@@ -1,0 +1,47 @@
+"""The condition of a binding names the clusters that refuse its object, why, and what helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
+from services._kit.delivery.parts import summary
+from services.gateway import bindings
+from tests.integration.gateway.story import NGINX, cluster, placed, requested
+from tests.unit.gateway.gateway_facts import Shown
+
+BASE = "Failed to apply all works, see status.aggregatedStatus for details"
+
+
+def message(*items: ClusterStatusItem) -> str:
+    shown = Shown()
+    shown.tell(cluster("member1"), requested(), placed(member1=1))
+    shown.tell(StatusRolledUp(key=NGINX, uid="u1", items=items))
+    (entry,) = shown.catalog.bindings.entries.values()
+    body: Any = msgspec.json.decode(msgspec.json.encode(bindings.build(entry.source, entry.version)))
+    return next(str(one["message"]) for one in body["status"]["conditions"] if one["type"] == "FullyApplied")
+
+
+def refused(name: str, why: str = "exceeded quota: team; raise the ResourceQuota there") -> ClusterStatusItem:
+    return ClusterStatusItem(cluster=name, applied=False, message=summary(f"cluster {name}: {why}"))
+
+
+def test_cluster_reason_and_remedy_are_in_the_condition() -> None:
+    good = ClusterStatusItem(cluster="member2", applied=True, health="Healthy")
+    assert message(refused("member1"), good) == (
+        f"{BASE}: member1: exceeded quota: team; raise the ResourceQuota there"
+    )
+
+
+def test_many_clusters_are_counted_and_long_reasons_cut() -> None:
+    text = message(*(refused(f"m{number}", "x" * 900) for number in range(5)))
+    assert text.endswith("; and 2 more clusters")
+    assert all(f"m{number}:" in text for number in range(3))
+    assert len(text) < 1100
+
+
+def test_what_was_not_reported_yet_is_no_refusal() -> None:
+    waiting = ClusterStatusItem(cluster="member1", applied=False, message="waiting for the cluster to report")
+    assert message(waiting) == BASE
