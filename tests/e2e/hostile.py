@@ -91,7 +91,7 @@ async def until(what: str, look: Look, wanted: dict[str, Any]) -> None:
                 seen = await look()
                 if seen == wanted:
                     return
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.2)
     except TimeoutError:
         names = [name for name in {**seen, **wanted} if seen.get(name) != wanted.get(name)]
         raise Failed(f"{what}: {[(name, seen.get(name), wanted.get(name)) for name in names]}") from None
