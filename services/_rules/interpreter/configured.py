@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.keys import PolicyKey
@@ -24,6 +25,32 @@ Target: TypeAlias = tuple[str, str]
 """apiVersion and kind."""
 EVERY: Final[Target] = ("*", "*")
 """Every kind may be interpreted in another way."""
+
+
+class _Script(Struct, rename="camel"):
+    lua_script: str | None = None
+
+
+class _TargetShape(Struct, rename="camel"):
+    api_version: str | None = None
+    kind: str | None = None
+
+
+class _Spec(Struct):
+    target: _TargetShape | None = None
+    customizations: dict[str, _Script | None] | None = None
+
+
+class _Customization(Struct):
+    metadata: Manifest | None = None
+    spec: _Spec | None = None
+
+
+_SHAPES: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    CUSTOMIZATION: msgspec.json.Decoder(_Customization),
+    # Its webhooks are looked at one by one where they are asked.
+    WEBHOOKS: msgspec.json.Decoder(Manifest),
+}
 
 
 class Configured:
@@ -52,8 +79,7 @@ class Configured:
         after: Manifest | None = None
         match event:
             case PolicyChanged():
-                after = msgspec.json.decode(event.manifest)
-                assert after is not None
+                after = _read(event)
                 self._manifests[event.key] = after
             case PolicyDeleted():
                 pass
@@ -67,6 +93,16 @@ class Configured:
             manifest for key, manifest in self._manifests.items() if key.kind == CUSTOMIZATION
         )
         return frozenset(target for target in (_target(before), _target(after)) if target is not None)
+
+
+def _read(event: PolicyChanged) -> Manifest:
+    """The manifest; an empty one where its shape is none that a control plane lets in: it says nothing then."""
+    try:
+        _SHAPES[event.key.kind].decode(event.manifest)
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    found: Manifest = msgspec.json.decode(event.manifest)
+    return found
 
 
 def _webhooks(manifest: Manifest | None) -> object:
