@@ -34,7 +34,7 @@ class LuaPool:
     """Runs scripts with at most `size` processes, started when there is work.
 
     `seconds` is the processor time of one call, `memory` the bytes a script may hold, `strikes` how often a script may
-    be stopped before it is put aside for `pause` seconds.
+    be stopped before it is put aside for `pause` seconds. A process without work for `idle` seconds is ended.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class LuaPool:
         memory: int = 64 << 20,
         strikes: int = 3,
         pause: float = 60.0,
+        idle: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._size = size
@@ -52,6 +53,7 @@ class LuaPool:
         self._memory = memory
         self._strikes = strikes
         self._pause = pause
+        self._longest_idle = idle
         self._clock = clock
         self._waiting: deque[_Job] = deque()
         self._arrived = asyncio.Event()
@@ -95,7 +97,11 @@ class LuaPool:
         batch: list[_Job] = []
         try:
             while True:
-                await self._work()
+                if not await self._work(self._longest_idle if worker is not None else None):
+                    assert worker is not None
+                    await worker.stop()
+                    worker = None
+                    continue
                 batch = self._take()
                 if worker is None:
                     worker = await LuaProcess.start(self._seconds, self._memory)
@@ -112,15 +118,19 @@ class LuaPool:
                 await worker.stop()
             _fail(batch, WorkerUnavailable("the processes for interpreter scripts are being ended"))
 
-    async def _work(self) -> None:
-        """Wait until calls wait."""
+    async def _work(self, longest: float | None) -> bool:
+        """Wait until calls wait; false when none came for so many seconds."""
         while not self._waiting:
             self._arrived.clear()
             self._idle += 1
             try:
-                await self._arrived.wait()
+                async with asyncio.timeout(longest):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return bool(self._waiting)
             finally:
                 self._idle -= 1
+        return True
 
     def _take(self) -> list[_Job]:
         """The next calls; a script that was stopped before goes alone, so that it keeps nobody waiting."""

@@ -135,3 +135,28 @@ async def test_replaced_customizations_count_from_the_next_call_on() -> None:
     spec = {"target": obj, "customizations": {"retention": {"luaScript": "new"}}}
     level.replace(Customizations([{"metadata": {"name": "a"}, "spec": spec}]))
     assert (await levels.retain(obj, obj))["by"] == "new"
+
+
+async def test_a_process_without_work_ends_and_the_next_call_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[process.LuaProcess] = []
+    ended = asyncio.Event()
+    start, stop = process.LuaProcess.start, process.LuaProcess.stop
+
+    async def counted(seconds: float, memory: int) -> process.LuaProcess:
+        started.append(await start(seconds, memory))
+        return started[-1]
+
+    async def stopped(self: process.LuaProcess) -> None:
+        await stop(self)
+        ended.set()
+
+    monkeypatch.setattr(process.LuaProcess, "start", staticmethod(counted))
+    monkeypatch.setattr(process.LuaProcess, "stop", stopped)
+    pool = LuaPool(1, idle=0.01)
+    try:
+        assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
+        await ended.wait()
+        assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 2}]))["replicas"] == 2
+        assert len(started) == 2
+    finally:
+        await pool.close()
