@@ -48,7 +48,7 @@ class Scripts:
 class Ground:
     """The hub's side of one lane: works, the last report on each, customizations."""
 
-    def __init__(self, kubeconfig: Path, client: KubeClient, pool: Any) -> None:
+    def __init__(self, kubeconfig: Path, client: KubeClient, pool: Any, settings: LaneSettings) -> None:
         self.client = client
         self.interpretation = Interpretation(Interpreters(pool))
         self.seen: dict[ObjectKey, WorkObserved] = {}
@@ -64,8 +64,6 @@ class Ground:
             report=self._report,
             now=lambda: 1.0,
         )
-        # With pauses like these nothing in a test comes from trying again.
-        settings = LaneSettings(backoff=600.0, longest_backoff=600.0)
         opening = lambda: KubeClient.from_kubeconfig(kubeconfig)  # noqa: E731 # a thunk
         self.lane = Lane("m1", opening, source, settings, self.interpretation)
 
@@ -159,11 +157,17 @@ def pool(scripts: Scripts) -> Any:
 
 
 @pytest.fixture
-async def ground(member: Running, pool: Any) -> AsyncIterator[Ground]:
+def settings() -> LaneSettings:
+    """With pauses like these nothing in a test comes from trying again."""
+    return LaneSettings(backoff=600.0, longest_backoff=600.0)
+
+
+@pytest.fixture
+async def ground(member: Running, pool: Any, settings: LaneSettings) -> AsyncIterator[Ground]:
     """A lane at work."""
     client = await KubeClient.from_kubeconfig(member.kubeconfig)
     await widgets.define(client)
-    made = Ground(member.kubeconfig, client, pool)
+    made = Ground(member.kubeconfig, client, pool, settings)
     made.lane.start()
     yield made
     await made.lane.close()
