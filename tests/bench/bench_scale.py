@@ -81,8 +81,8 @@ class Burst:
             await observer.stop()
 
 
-async def measure(fleet: Fleet, crowd: Crowd, workloads: int, delay: int) -> None:
-    """Both bursts, and the memory after them."""
+async def measure(fleet: Fleet, crowd: Crowd, workloads: int, delays: list[int]) -> None:
+    """One burst for each delay of the slow cluster, and the memory after them."""
     bench = Bench(fleet.layout)
     await bench.open()
     try:
@@ -93,7 +93,7 @@ async def measure(fleet: Fleet, crowd: Crowd, workloads: int, delay: int) -> Non
             await first.start()
             await first.all("exists", ["scale-first"])
             await first.stop()
-        for index, slow in enumerate((0, delay)):
+        for index, slow in enumerate(delays):
             burst = Burst(bench, [f"scale-{index}-{number}" for number in range(workloads)], bench.members[-1])
             await burst.play(crowd, slow)
     finally:
@@ -108,7 +108,9 @@ def main() -> int:
     parser.add_argument("--clusters", type=int, default=100)
     parser.add_argument("--workloads", type=int, default=50)
     parser.add_argument("--slow-ms", type=int, default=2000, help="how long every answer of the slow cluster takes")
+    parser.add_argument("--only-slow", action="store_true", help="not the burst in which every cluster is quick")
     asked = parser.parse_args()
+    delays = [asked.slow_ms] if asked.only_slow else [0, asked.slow_ms]
     with tempfile.TemporaryDirectory(prefix="fleetlog-scale-") as directory:
         home = Path(directory)
         with Crowd(home / "members", asked.clusters) as crowd:
@@ -122,7 +124,7 @@ def main() -> int:
             try:
                 import uvloop
 
-                uvloop.run(measure(fleet, crowd, asked.workloads, asked.slow_ms))
+                uvloop.run(measure(fleet, crowd, asked.workloads, delays))
             finally:
                 fleet.stop()
     return 0
