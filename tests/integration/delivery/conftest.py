@@ -179,6 +179,20 @@ class Member:
         except TimeoutError:
             raise AssertionError(f"{self.path(manifest)} stays {live}") from None
 
+    @asynccontextmanager
+    async def lane_of(self, desk: Desk, client: type[KubeClient] = KubeClient) -> AsyncIterator[Lane]:
+        """Another lane to this member, as after a start."""
+        lane = Lane(self.name, lambda: client.from_kubeconfig(self.running.kubeconfig), desk.source, LaneSettings())
+        lane.start()
+        try:
+            yield lane
+        finally:
+            await lane.close()
+
+    def new_desk(self) -> Desk:
+        """Works and reports of another lane."""
+        return Desk(self.name)
+
     async def fault(self, path: str, body: Manifest) -> None:
         """Set a fault through the member's fault port."""
         headers = {"Authorization": f"Bearer {self.running.token}"}

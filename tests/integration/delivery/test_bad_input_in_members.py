@@ -18,6 +18,7 @@ from aiohttp import web
 
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
+from services._kit.kube import KubeClient, Unreachable
 from services.apiserver.certs import Authority
 from tests.support.manifests import container, manifest, pod_spec, workload
 
@@ -171,6 +172,31 @@ async def test_a_member_that_has_too_much_is_no_failure_of_an_object(members: An
     await member.fault("/faults", {"mode": "none"})
     await heals(member, key)
     assert all(event.applied for event in member.desk.reports if event.key == key)
+
+
+class Silent(KubeClient):
+    """A member that never answers the creation of objects that are called so."""
+
+    async def create(self, path: str, body: bytes | Manifest) -> Manifest:
+        """POST an object, unless its name says otherwise."""
+        assert isinstance(body, bytes)
+        if b'"name":"silent"' in body:
+            raise Unreachable(f"POST {self.server}{path}: no answer within 32 s") from TimeoutError()
+        return await super().create(path, body)
+
+
+async def test_an_object_that_gets_no_answer_is_told_while_all_others_arrive(member: Any, fresh_name: str) -> None:
+    desk = member.new_desk()
+    bad = desk.give(config_map("silent"))
+    good = [desk.give(config_map(f"{fresh_name}-{number}")) for number in range(OTHERS)]
+    async with member.lane_of(desk, Silent) as lane:
+        for key in (bad, *good):
+            lane.look_at(key)
+        for key in good:
+            await desk.until(key, lambda event: event.applied)
+        failed = await desk.until(bad, lambda event: event.reason == "AppliedFailed")
+    assert f"cluster {member.name}: POST" in failed.message
+    assert "no answer within 32 s" in failed.message
 
 
 class Webhook:

@@ -149,3 +149,31 @@ async def test_a_fight_over_a_field_is_fought_ever_more_seldom(member: Any, fres
     assert (await member.live(settings))["data"] == {"a": "theirs for now"}
     changed = await member.apply(config_map(fresh_name, a="ours again"))
     assert changed["data"] == {"a": "ours again"}
+
+
+async def test_what_was_changed_while_nobody_delivered_is_told_after_the_start(member: Any, fresh_name: str) -> None:
+    settings, desk = config_map(fresh_name, a="1"), member.new_desk()
+    key = desk.give(settings)
+    async with member.lane_of(desk) as lane:
+        lane.look_at(key)
+        await desk.until(key, lambda event: event.applied)
+    await member.patch(settings, {"data": {"a": "theirs"}}, manager="kubectl-edit")
+    async with member.lane_of(desk) as lane:
+        lane.look_at(key)
+        event = await desk.until(key, lambda event: bool(event.drift))
+    assert told(event.drift) == [(".data.a", "kubectl-edit")]
+    assert (await member.live(settings))["data"] == {"a": "1"}
+
+
+async def test_a_version_that_came_while_nobody_delivered_is_no_drift(member: Any, fresh_name: str) -> None:
+    desk = member.new_desk()
+    key = desk.give(config_map(fresh_name, a="1"))
+    async with member.lane_of(desk) as lane:
+        lane.look_at(key)
+        await desk.until(key, lambda event: event.applied)
+    await member.patch(config_map(fresh_name), {"data": {"a": "theirs"}}, manager="kubectl-edit")
+    desk.give(config_map(fresh_name, a="2"))
+    async with member.lane_of(desk) as lane:
+        lane.look_at(key)
+        event = await desk.until(key, lambda event: event.work_seq == 2)
+    assert (event.operation, event.drift) == ("updated", ())
