@@ -253,7 +253,5 @@ def not_interpreted(operation: str, live: Manifest, cluster: str, why: str) -> s
     if len(why) > _LONGEST:
         why = f"{why[:_LONGEST]}…"
     left = "; the object is left as it is" if operation == RETAIN else ""
-    return (
-        f"{operation} for {live['apiVersion']} {live['kind']} in cluster {cluster}: {why}{left}; correct what answers "
-        "it, a ResourceInterpreterCustomization or ResourceInterpreterWebhookConfiguration"
-    )
+    what = f"{operation} for {live['apiVersion']} {live['kind']} in cluster {cluster}"
+    return f"{what}: {why}{left}; correct the script or webhook that answers for this kind"

@@ -88,7 +88,12 @@ async def test_a_retention_that_fails_leaves_the_object_alone_until_it_is_mended
     before = (await ground.widget())["metadata"]["resourceVersion"]
     ground.want(widget_work(size=2))
     await ground.reported(lambda: ground.seen[W].reason == "AppliedFailed")
-    for word in ("Retain for example.io/v1 Widget in cluster m1", "no luck", "ResourceInterpreterCustomization"):
+    for word in (
+        "Retain for example.io/v1 Widget in cluster m1",
+        "ResourceInterpreterCustomization widgets",
+        "no luck",
+        "left as it is",
+    ):
         assert word in ground.seen[W].message
     assert (await ground.widget())["metadata"]["resourceVersion"] == before
     ground.configure(retention="function Retain(desired, observed) desired.spec.kept = true return desired end")
