@@ -24,8 +24,30 @@ class _Version(Struct, rename="camel"):
     git_version: str = ""
 
 
-async def look(client: KubeClient, cluster: str, models: list[Manifest], now: float) -> Sample:
-    """One look at a member through an open client; what does not answer is part of the answer."""
+class Served:
+    """What a member served when it was last asked for all of it, which takes a request for every group and version."""
+
+    def __init__(self) -> None:
+        self._resources: list[ApiResource] | None = None
+
+    def forget(self) -> None:
+        """Ask again at the next look."""
+        self._resources = None
+
+    async def of(self, client: KubeClient) -> list[ApiResource]:
+        """Kinds that the member serves."""
+        if self._resources is None:
+            self._resources = await client.discover(preferred=False)
+        return self._resources
+
+
+async def look(
+    client: KubeClient, cluster: str, models: list[Manifest], now: float, served: Served | None = None
+) -> Sample:
+    """One look at a member through an open client; what does not answer is part of the answer.
+
+    With `served` what it holds counts, until it forgets.
+    """
     try:
         healthy = await _health(client)
     except ApiError:
@@ -34,7 +56,7 @@ async def look(client: KubeClient, cluster: str, models: list[Manifest], now: fl
         log.info("probe_failed", cluster=cluster, error=str(error))
         return Sample(at=now, online=False)
     try:
-        summary = await _collect(client, models)
+        summary = await _collect(client, models, served or Served())
     except (ApiError, Unreachable, QuantityError, msgspec.MsgspecError) as error:
         log.warning("summary_failed", cluster=cluster, error=str(error))
         return Sample(at=now, online=True, healthy=healthy, summary=None)
@@ -51,9 +73,9 @@ async def _health(client: KubeClient) -> bool:
     return True
 
 
-async def _collect(client: KubeClient, models: list[Manifest]) -> Manifest:
+async def _collect(client: KubeClient, models: list[Manifest], served: Served) -> Manifest:
     version = msgspec.json.decode(await client.request("GET", "/version"), type=_Version)
-    resources = await client.discover(preferred=False)
+    resources = await served.of(client)
     nodes = await _all(client, "nodes")
     pods = await _all(client, "pods")
     return summarise(version.git_version, resources, nodes, pods, models)

@@ -114,7 +114,12 @@ class _Part:
         self.window = window
         self._reader = reader
         self._families = frozenset(pattern[:-2] for pattern in filters if _is_family(pattern))
-        self._others = tuple(pattern for pattern in filters if not _is_family(pattern))
+        self._others: dict[str, tuple[str, ...]] = {}
+        """Other patterns by their first word, which is never a wildcard."""
+        for pattern in filters:
+            if not _is_family(pattern):
+                word = pattern.partition(".")[0]
+                self._others[word] = (*self._others.get(word, ()), pattern)
         self._buffer: deque[Message] = deque()
         self._door = Door(patience, window // 2)
         self._position = 0
@@ -138,7 +143,8 @@ class _Part:
         families, others = self._families, self._others
         for message in delivery.messages:
             subject = message.subject
-            if subject.partition(".")[0] in families or any(match(pattern, subject) for pattern in others):
+            word = subject.partition(".")[0]
+            if word in families or (word in others and any(match(pattern, subject) for pattern in others[word])):
                 self._buffer.append(message)
                 self._door.knock(subject, len(self._buffer))
         self._caught_up = delivery.caught_up

@@ -9,12 +9,14 @@ from typing import Any, Final
 from services._kit.clock import Clock
 from services._kit.kube import ApiError, KubeClient, Unreachable
 from services._kit.member_access import open_member
-from services._kit.member_sample import look
+from services._kit.member_sample import Served, look
 from services.cluster_monitor.state import Probe
 
 Manifest = dict[str, Any]
 QUIET_SECONDS: Final = 0.7
 LONGEST_RESTLESS_SECONDS: Final = 5.0
+SETTLED_SECONDS: Final = 3.0
+"""How long after a change of its definitions a member is asked at every look what it serves."""
 
 
 class Prober:
@@ -37,6 +39,8 @@ class Prober:
         self._interval = interval
         self._clock = clock
         self._client: KubeClient | None = None
+        self._served = Served()
+        self._served_at = self._unsettled_until = 0.0
         self._early = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._restless_since = 0.0
@@ -46,16 +50,22 @@ class Prober:
         """Use a changed Cluster spec from the next probe on."""
         if any(spec.get(name) != self._spec.get(name) for name in ("apiEndpoint", "secretRef")):
             client, self._client = self._client, None
+            self._served.forget()
             if client is not None:
                 self._closing = asyncio.create_task(client.close())
         self._spec = spec
 
     def look_soon(self) -> None:
-        """Probe now instead of at the end of the interval."""
+        """Probe now instead of at the end of the interval: what the member serves has changed."""
+        # A definition that was just written may be served a moment later.
+        self._unsettled_until = asyncio.get_running_loop().time() + SETTLED_SECONDS
         self._early.set()
 
     def look_when_quiet(self) -> None:
-        """Something changes in the member: probe once it has been quiet for a moment, or has gone on for long."""
+        """Something changes in the member: probe once it has been quiet for a moment, or has gone on for long.
+
+        That is for the room it has: what it serves is asked for at the interval.
+        """
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._timer is None:
@@ -94,7 +104,11 @@ class Prober:
             client = await self._open()
         except (ApiError, Unreachable, ValueError, OSError) as error:
             return Probe(at=now, error=str(error))
-        return await look(client, self._name, self._spec.get("resourceModels") or [], now)
+        elapsed = asyncio.get_running_loop().time()
+        if elapsed - self._served_at >= self._interval or elapsed < self._unsettled_until:
+            self._served.forget()
+            self._served_at = elapsed
+        return await look(client, self._name, self._spec.get("resourceModels") or [], now, self._served)
 
     async def _open(self) -> KubeClient:
         if self._client is None:
