@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -13,8 +14,10 @@ from msgspec import Struct
 
 from schemas.events.policy import PolicyEvent
 from services._kit.background import Background
+from services._kit.health import Health
 from services._kit.interpreters import Interpreters
 from services._kit.lua.process import WorkerUnavailable
+from services._kit.metrics import ReadCollector
 from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, InterpretError, InterpretLater
 from services._rules.interpreter.answers import Answered, Answers, Question
 from services._rules.interpreter.configured import Target
@@ -50,6 +53,16 @@ class Asking(Generic[K]):
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._standing: dict[K, list[Question]] = {}
         self._failures: dict[K, int] = {}
+        self._counts: Counter[str] = Counter()
+        self._trouble = ""
+
+    def offer(self, health: Health, reads: ReadCollector) -> None:
+        """Show what waits for answers and what they were; not ready while no process for scripts can be started."""
+        health.check("interpreters", lambda: self._trouble)
+        reads.gauge("interpreter_pending", "Objects that wait for answers of interpreters", lambda: self.pending)
+        for result in ("answered", "failed", "later"):
+            count = partial(self._counts.__getitem__, result)
+            reads.counter("interpreter_answers", "Answers of interpreters", count, result=result)
 
     @property
     def pending(self) -> int:
@@ -84,6 +97,9 @@ class Asking(Generic[K]):
                 failure = result
             else:
                 self._answers.put(question, result)
+                failed = "failed" if isinstance(result, InterpretError) else "answered"
+                self._counts["later" if isinstance(result, InterpretLater) else failed] += 1
+        self._trouble = str(failure) if isinstance(failure, WorkerUnavailable) else ""
         if failure is not None:
             raise failure
         if later:
@@ -134,6 +150,7 @@ class Asking(Generic[K]):
                 self._answers.drop(question)
         self._standing.clear()
         self._failures.clear()
+        self._trouble = ""
         works, self._work = self._work, {}
         await asyncio.gather(*(work.close() for work in works.values()))
 

@@ -127,6 +127,7 @@ class Detector(BaseService[DetectorState, Key]):
         if context.blobs.vault is not None:
             context.blobs.vault.on_changed = self._key_changed
         register(context.metrics, context.projection.state, lambda: self._writes.pending)
+        self._asking.offer(context.health, context.metrics.reads)
         context.health.check("control-plane", lambda: "" if context.projection.state.policies_listed else _BLIND)
 
     async def on_caught_up(self) -> None:

@@ -116,6 +116,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         if context.blobs.vault is not None:
             context.blobs.vault.on_changed = self._key_changed
         register(context.metrics, context.projection.state)
+        self._asking.offer(context.health, context.metrics.reads)
 
     async def on_following(self) -> None:
         """Another instance asks now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,10 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
 from services._kit import asking
 from services._kit.asking import Ask, Asking
+from services._kit.health import Health
 from services._kit.interpreters import Interpreters
 from services._kit.lua.process import WorkerUnavailable
+from services._kit.metrics import KitMetrics
 from services._rules.interpreter import InterpretError, InterpretLater
 from services._rules.interpreter.answers import Unanswered
 from services._rules.interpreter.configured import CUSTOMIZATION
@@ -44,6 +46,7 @@ class Scripts:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.notice: Callable[[], None] = lambda: None
         self.called = asyncio.Event()
         self.gate = asyncio.Event()
         self.gate.set()
@@ -51,6 +54,7 @@ class Scripts:
 
     async def evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
         self.calls.append(f"{operation} {script} {arguments[1:]}")
+        self.notice()
         self.called.set()
         await self.gate.wait()
         if self.problems:
@@ -176,6 +180,8 @@ async def test_what_may_have_an_answer_later_is_told_and_asked_again(
 ) -> None:
     monkeypatch.setattr(asking, "_SHORTEST", 0.001)
     interpreter = ground.asking.interpreter
+    metrics = KitMetrics("detector")
+    ground.asking.offer(Health(), metrics.reads)
     ground.scripts.problems = [InterpretLater("put aside"), InterpretLater("put aside")]
     for _ in range(2):
         ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
@@ -186,6 +192,9 @@ async def test_what_may_have_an_answer_later_is_told_and_asked_again(
     ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
     await ground.until_marked("a")
     assert interpreter.get_replicas(widget(size=4)) == (4, None)
+    name, labels = "fleetlog_interpreter_answers_total", {"service": "detector"}
+    assert metrics.registry.get_sample_value(name, {**labels, "result": "later"}) == 2
+    assert metrics.registry.get_sample_value(name, {**labels, "result": "answered"}) == 1
 
 
 async def test_what_is_told_meanwhile_is_forgotten_with_the_lead(ground: Ground) -> None:
@@ -204,8 +213,14 @@ async def test_without_processes_for_scripts_an_object_waits_instead_of_being_ta
 ) -> None:
     interpreter = ground.asking.interpreter
     ground.scripts.problems = [WorkerUnavailable("no memory"), WorkerUnavailable("no memory")]
+    health, metrics = Health(), KitMetrics("detector")
+    ground.asking.offer(health, metrics.reads)
+    seen: list[dict[str, str]] = []
+    ground.scripts.notice = lambda: seen.append(health.reasons())
     ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
     await ground.until_marked("a")
+    assert seen == [{}, {"interpreters": "no memory"}, {"interpreters": "no memory"}]
+    assert health.ready
     assert len(ground.scripts.calls) == 3
     assert interpreter.get_replicas(widget(size=4)) == (4, None)
 
