@@ -27,4 +27,8 @@ def register(reads: ReadCollector, term: Term) -> None:
     reads.counter("lane_writes", writes, lambda: stats.created, cluster=cluster, operation="create")
     reads.counter("lane_writes", "", lambda: stats.updated, cluster=cluster, operation="update")
     reads.counter("lane_writes", "", lambda: stats.deleted, cluster=cluster, operation="delete")
+    repairs = "Objects put back that had been changed or deleted in the member"
+    reads.counter("lane_repairs", repairs, lambda: stats.repaired, cluster=cluster)
+    window = lane.pace.window
+    reads.gauge("lane_requests_limit", "Requests sent at once at most", lambda: int(window.limit), cluster=cluster)
     reads.counter("lane_failures", "Deliveries that were refused", lambda: stats.failed, cluster=cluster)

@@ -129,6 +129,21 @@ async def test_a_quota_that_is_used_up(member: Any, fresh_name: str) -> None:
     await heals(member, failed.key)
 
 
+async def test_a_quota_that_holds_pods_back_makes_their_workload_unhealthy(member: Any, fresh_name: str) -> None:
+    space = await member.namespace(f"{fresh_name}-space")
+    quota = manifest("v1", "ResourceQuota", "team", space, spec={"hard": {"pods": "1"}})
+    await member.client.create(f"/api/v1/namespaces/{space}/resourcequotas", quota)
+    web = workload("Deployment", fresh_name, 2)
+    web["metadata"]["namespace"] = space
+    event = await member.deliver(web)
+    assert event.applied
+    await member.until_live(web, lambda live: live.get("status", {}).get("readyReplicas") == 1)
+    held = await member.desk.until(event.key, lambda seen: b'"readyReplicas":1' in bytes(seen.status or b""))
+    assert held.health == "Unhealthy"
+    await member.client.delete(f"/api/v1/namespaces/{space}/resourcequotas/team")
+    await member.desk.until(event.key, lambda seen: seen.health == "Healthy")
+
+
 async def test_an_object_that_belongs_to_somebody_else(member: Any, fresh_name: str) -> None:
     theirs = config_map(fresh_name, "theirs")
     await member.client.create("/api/v1/namespaces/default/configmaps", theirs)
