@@ -11,8 +11,16 @@ from services.cli.secret_keys import READERS
 
 TO_MEMBERS: Final = ("cluster_monitor", "estimator", "executor")
 """Services that connect to member clusters, wherever these are."""
-MEMORY: Final = {"detector": 512, "gateway": 512, "status_aggregator": 512, "estimator": 384}
-"""Mebibytes that a service may use; others 256."""
+MEMORY: Final = {
+    "detector": 512,
+    "estimator": 384,
+    "executor": 768,
+    "gateway": 512,
+    "override_renderer": 512,
+    "scheduler": 768,
+    "status_aggregator": 512,
+}
+"""Mebibytes that a service may use, with its two processes for scripts; others 256."""
 READ: Final = ["get", "list", "watch"]
 
 RULES: Final[dict[str, list[Manifest]]] = {
