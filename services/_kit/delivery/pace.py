@@ -81,16 +81,17 @@ class Window:
                 # The best is forgotten slowly, so that a cluster that became another is measured by what it is now.
                 self._best = taken if not self._best else min(taken, self._best * _FORGET)
                 if slow:
-                    self._reduce(_FIFTH, began, now)
+                    # Perhaps only some objects are slow there: the others must not come to a stop behind them.
+                    self._reduce(_FIFTH, began, now, least=self._most / 4)
                 elif used:
                     self.limit = min(self._most, self.limit + 1 / self.limit)
             case Outcome.UNSENT:
                 pass
 
-    def _reduce(self, by: float, began: float, now: float) -> None:
+    def _reduce(self, by: float, began: float, now: float, least: float = 1.0) -> None:
         if began < self._reduced_at:
             return  # Sent before the last reduction: it says nothing about what that did.
-        self.limit = max(1.0, self.limit * by)
+        self.limit = max(self.limit * by, min(self.limit, least), 1.0)
         self._reduced_at = now
 
 

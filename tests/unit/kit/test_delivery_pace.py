@@ -69,6 +69,20 @@ def test_answers_much_slower_than_the_best_reduce() -> None:
     assert window.limit == pytest.approx(6.4)
 
 
+def test_slowness_alone_leaves_a_quarter_and_complaints_do_not() -> None:
+    window = Window(16)
+    now = round_of(window, Outcome.ANSWERED, 0.0, taken=0.05)
+    for _ in range(20):
+        now = round_of(window, Outcome.ANSWERED, now, taken=SLOW_SECONDS * 2)
+        window.begin()
+        window.ended(Outcome.ANSWERED, now, now + 0.05)
+    assert window.limit == 4
+    now = round_of(window, Outcome.PUSHED_BACK, now)
+    assert window.limit == 2
+    round_of(window, Outcome.ANSWERED, now, taken=SLOW_SECONDS * 2)
+    assert window.limit == 2
+
+
 def test_a_cluster_that_is_far_away_is_not_slow() -> None:
     window, now = Window(10), 0.0
     for _ in range(5):
