@@ -19,7 +19,6 @@ TOGETHER: Final[Mapping[str, tuple[str, str]]] = {
     "descheduler": ("Descheduler", "DeschedulerSettings"),
     "estimator": ("Estimator", "EstimatorSettings"),
     "failover": ("Failover", "FailoverSettings"),
-    "gateway": ("Gateway", "GatewaySettings"),
     "janitor": ("Janitor", "JanitorSettings"),
     "registrar": ("Registrar", "RegistrarSettings"),
 }

@@ -14,7 +14,8 @@ from services.cli.layout import Layout, new_installation
 from services.cli.processes import Rank, Supervisor
 from services.cli.up import DESCHEDULER, SERVICES
 
-ON_THE_WAY = {"detector", "scheduler", "override_renderer", "executor", "status_aggregator"}
+WAITED_FOR = {"detector", "scheduler", "override_renderer", "executor", "status_aggregator", "gateway"}
+"""On the way to a push member and back, or asked by users themselves."""
 
 
 @pytest.mark.parametrize("name", background.TOGETHER)
@@ -24,8 +25,8 @@ def test_each_is_a_service_of_that_name_with_settings_of_its_own(name: str) -> N
     assert issubclass(getattr(import_module(f"services.{name}.settings"), settings), Settings)
 
 
-def test_nobody_on_the_way_to_a_push_member_is_among_them() -> None:
-    assert {*SERVICES, DESCHEDULER} - background.TOGETHER.keys() == ON_THE_WAY
+def test_nobody_whom_users_wait_for_is_among_them() -> None:
+    assert {*SERVICES, DESCHEDULER} - background.TOGETHER.keys() == WAITED_FOR
 
 
 def test_one_process_gets_the_settings_of_all_and_is_found_under_every_name(

@@ -1,0 +1,37 @@
+"""Services that nothing on its way to a member waits for run behind the others; those on the way run like anybody."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from services.cli.layout import Layout, new_installation
+from services.cli.processes import PATIENT, Rank, Supervisor
+
+ON_THE_WAY = {"detector", "scheduler", "override_renderer", "executor", "registrar", "status_aggregator", "estimator"}
+
+
+@pytest.mark.parametrize("name", ["gateway", "scheduler"])
+def test_a_service_gets_its_niceness_and_those_on_the_way_none(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "niceness"
+    (tmp_path / "says_its_niceness.py").write_text(
+        f"import os\ndef main():\n    open({str(told)!r}, 'w').write(str(os.nice(0)))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    layout = Layout(tmp_path / "installation")
+    layout.save(new_installation([]))
+    supervisor = Supervisor(layout)
+    try:
+        supervisor.add_service(name, Rank.SERVICE, "says_its_niceness", {})
+        os.waitid(os.P_PID, int(layout.pid(name).read_text()), os.WEXITED | os.WNOWAIT)
+    finally:
+        supervisor.stop()
+    assert int(told.read_text()) == min(19, os.nice(0) + PATIENT.get(name, 0))
+
+
+def test_nobody_on_the_way_of_a_delivery_is_put_behind_others() -> None:
+    assert not ON_THE_WAY & PATIENT.keys()
