@@ -28,7 +28,7 @@ def render(_: Any, __: str, event: MutableMapping[str, Any]) -> bytes:
 
 def configure(service: str, instance: str, level: str = "info", stream: BinaryIO | None = None) -> Any:
     """Set up logging of this process and return its logger; raises ValueError for an unknown level."""
-    _set_up(_number(level), stream or sys.stderr.buffer)
+    _set_up(_number(level), stream or cast("BinaryIO", _Placed()))
     return structlog.get_logger(service=service, instance=instance)
 
 
@@ -49,7 +49,7 @@ def _number(level: str) -> int:
 
 
 class _Placed:
-    """The file of whoever writes."""
+    """The file of whoever writes, looked up anew each time: standard error may be another one by then."""
 
     def write(self, line: bytes) -> int:
         return self._file().write(line)

@@ -21,7 +21,7 @@ from tests.e2e.space import Space
 # Members with three nodes of four CPUs each; the third is a pull member.
 PUSH = ("member1", "member2")
 PROGRAM = "from services.cli.fleetlog import main; main()"
-SETTINGS = {"FLEETLOG_MEMBER_CPU": "4", "FLEETLOG_SCHEDULER_ESTIMATOR_TIMEOUT": "0.5"}
+SETTINGS = {"FLEETLOG_MEMBER_CPU": "4", "FLEETLOG_SCHEDULER_ESTIMATOR_TIMEOUT": "3"}
 AGGREGATED = {
     "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
 }

@@ -116,3 +116,14 @@ def test_help_says_what_each_setting_does(capsys):
         "Seconds after which a cluster's copy goes although its replacement is not healthy. (default 600.0)" in printed
     )
     assert "Seconds of silence after which a standby takes over. (default 2.0)" in printed
+
+
+def test_log_lines_go_to_the_standard_error_of_now(monkeypatch):
+    first, second = (io.TextIOWrapper(io.BytesIO()) for _ in range(2))
+    monkeypatch.setattr("sys.stderr", first)
+    logger = logs.configure("toy", "toy-0")
+    logger.info("one")
+    first.close()
+    monkeypatch.setattr("sys.stderr", second)
+    logger.info("two")
+    assert b'"event":"two"' in second.buffer.getvalue()
