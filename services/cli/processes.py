@@ -44,7 +44,7 @@ PRELOADED: Final = (
     "services.apiserver.kinds.catalog",
     "services.apiserver.server",
     "services.apiserver.store_jetstream",
-    "services.cli.background",
+    "services.cli.groups",
     "services.cluster_monitor.app",
     "services.detector.app",
     "services.estimator.app",

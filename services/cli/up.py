@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from services._kit.kube import KubeClient
-from services.cli import background, gateway_setup, identities, scraping, secret_keys, steps, surroundings
+from services.cli import gateway_setup, groups, identities, scraping, secret_keys, steps, surroundings
 from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
 from services.cli.layout import CONTROL, HUB_USER, Installation, Layout, Member, agent_process, new_installation
@@ -293,7 +293,7 @@ class Installer:
             self._supervisor.add_service(member.name, Rank.API, "services.member_sim.__main__", environment)
 
     def _services(self) -> None:
-        together: dict[str, dict[str, str]] = {}
+        together: dict[str, dict[str, dict[str, str]]] = {group: {} for group in groups.GROUPS}
         for name in self._names:
             environment = {**surroundings.known_to(name, self._inherited), **self._environment()}
             environment["FLEETLOG_INSTANCE"] = f"{name}-0"
@@ -303,11 +303,12 @@ class Installer:
             if name == "gateway":
                 environment.update(gateway_setup.environment(self.layout, self.installation))
             environment.update(secret_keys.environment(self.layout, name))
-            if name in background.TOGETHER:
-                together[name] = environment
+            if name in groups.PROCESS_OF:
+                together[groups.PROCESS_OF[name]][name] = environment
             else:
                 self._supervisor.add_service(name, Rank.SERVICE, f"services.{name}.__main__", environment)
-        self._supervisor.add_service(background.NAME, Rank.SERVICE, "services.cli.background", {}, services=together)
+        for group, services in together.items():
+            self._supervisor.add_service(group, Rank.SERVICE, "services.cli.groups", {}, services=services)
 
     def _agents(self) -> None:
         """Agents of the pull members; one without identity waits until it has one."""

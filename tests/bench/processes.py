@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from services.cli import background
+from services.cli.groups import GROUPS
 from services.cli.layout import CONTROL, Layout, Member
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
@@ -20,7 +20,7 @@ def running(layout: Layout) -> dict[str, int]:
     names: dict[int, str] = {}
     for path in sorted((layout.directory / "run").glob("*.pid")):
         pid = int(path.read_text() or 0)
-        if pid and Path(f"/proc/{pid}").exists() and names.get(pid) != background.NAME:
+        if pid and Path(f"/proc/{pid}").exists() and names.get(pid) not in GROUPS:
             names[pid] = path.stem
     return {name: pid for pid, name in sorted(names.items(), key=lambda item: item[1])}
 

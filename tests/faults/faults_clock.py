@@ -14,7 +14,7 @@ import msgspec
 from schemas.codec import Known, decode
 from schemas.events.cluster import ClusterChanged
 from schemas.events.lease import LeaseTaken
-from services.cli import background
+from services.cli.groups import GROUPS
 from services.cli.layout import CONTROL, agent_process
 from tests.faults.ground_clock import Clocks
 from tests.faults.leading import primaries_lead
@@ -40,7 +40,7 @@ async def back(scene: Scene) -> None:
 async def one_service(scene: Scene) -> None:
     """The clock of one process jumps, ahead or back: of services, of the agent, or of an API server."""
     agents = [agent_process(member.name) for member in scene.fleet.installation.pull_members]
-    chosen = (background.NAME, "status_aggregator", *agents, "executor", CONTROL, "scheduler", "detector")
+    chosen = (*GROUPS, "status_aggregator", *agents, "executor", CONTROL)
     name = chosen[(scene.outcome.number - 1) % len(chosen)]
     await _stepped(scene, [name], scene.chance.choice((HOUR, -HOUR)))
 
@@ -109,7 +109,7 @@ async def _unmoved(scene: Scene, before: int, restarted: set[str]) -> list[str]:
 
 def _parts(process: str) -> Iterable[str]:
     """Services that start anew with a process."""
-    return background.TOGETHER if process == background.NAME else ()
+    return GROUPS.get(process, ())
 
 
 def _ready(event: ClusterChanged) -> str:

@@ -9,24 +9,25 @@ from pathlib import Path
 import pytest
 
 from services._kit.settings import Settings
-from services.cli import background
+from services.cli.groups import GROUPS, PROCESS_OF, Member
 from services.cli.layout import Layout, new_installation
 from services.cli.processes import Rank, Supervisor
 from services.cli.up import DESCHEDULER, SERVICES
 
-WAITED_FOR = {"detector", "scheduler", "override_renderer", "executor", "status_aggregator", "gateway"}
-"""On the way to a push member and back, or asked by users themselves."""
+MEMBERS = [(name, member) for members in GROUPS.values() for name, member in members.items()]
+ALONE = {"executor", "status_aggregator", "gateway"}
+"""Those that wait for clusters and users."""
 
 
-@pytest.mark.parametrize("name", background.TOGETHER)
-def test_each_is_a_service_of_that_name_with_settings_of_its_own(name: str) -> None:
-    factory, settings = background.TOGETHER[name]
-    assert getattr(import_module(f"services.{name}.app"), factory).name == name
-    assert issubclass(getattr(import_module(f"services.{name}.settings"), settings), Settings)
+@pytest.mark.parametrize(("name", "member"), MEMBERS)
+def test_each_is_a_service_of_that_name_with_settings_of_its_own(name: str, member: Member) -> None:
+    assert getattr(import_module(f"services.{name}.app"), member.factory).name == name
+    assert issubclass(getattr(import_module(f"services.{name}.settings"), member.settings), Settings)
 
 
-def test_nobody_whom_users_wait_for_is_among_them() -> None:
-    assert {*SERVICES, DESCHEDULER} - background.TOGETHER.keys() == WAITED_FOR
+def test_nobody_who_waits_for_clusters_or_users_is_among_them() -> None:
+    assert {*SERVICES, DESCHEDULER} - PROCESS_OF.keys() == ALONE
+    assert len(MEMBERS) == len(PROCESS_OF)
 
 
 def test_one_process_gets_the_settings_of_all_and_is_found_under_every_name(
