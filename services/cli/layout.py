@@ -87,7 +87,7 @@ class Installation(Struct, kw_only=True):
     def port(self, name: str) -> int:
         """The loopback port of a process, chosen once."""
         if name not in self.ports:
-            self.ports[name] = _free_port(set(self.ports.values()))
+            self.ports[name] = free_port(set(self.ports.values()))
         return self.ports[name]
 
 
@@ -171,7 +171,7 @@ def new_installation(
     )
 
 
-def _free_port(taken: set[int]) -> int:
+def free_port(taken: set[int]) -> int:
     """A port that nobody listens on: the one after the last of the installation, the first at random.
 
     Below the ports that the kernel gives to connections and to servers without a wish: what is chosen here is bound

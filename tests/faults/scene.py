@@ -74,7 +74,8 @@ class Scene:
                 outcome.steps = self.load.total
                 await self._round(fault)
         except Exception:  # noqa: BLE001 - the next round has to run
-            outcome.complaints.append(traceback.format_exc())
+            # What happened stands at the end.
+            outcome.complaints.append(traceback.format_exc()[-1200:])
         try:
             await asyncio.to_thread(self.ground.heal)
         except OSError as error:

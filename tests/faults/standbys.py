@@ -9,10 +9,9 @@ import sys
 from collections.abc import Iterable
 
 from services.cli import surroundings
-from services.cli.layout import CONTROL
+from services.cli.layout import CONTROL, free_port
 from services.cli.up import SERVICES
 from tests.e2e.fleet import Fleet
-from tests.natsserver import free_port
 
 LEADING = tuple(name for name in SERVICES if name != "gateway")
 """The gateway's instances all serve; none leads."""
@@ -35,7 +34,7 @@ class Standbys:
             process = self._running.get(name)
             if process is not None and process.poll() is None:
                 continue
-            self.ports[name] = free_port()
+            self.ports[name] = free_port({*installation.ports.values(), *self.ports.values()})
             known = surroundings.known_to(name, {"FLEETLOG_CONTROL_KUBECONFIG": str(layout.kubeconfig(CONTROL))})
             environment = {
                 **{variable: text for variable, text in os.environ.items() if not variable.startswith("FLEETLOG_")},
