@@ -9,9 +9,10 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from schemas.codec import Known
+from schemas.codec import DecodeError, Known, decode
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.subjects import object_key, policy_key
 from schemas.subjects import template as template_subject
 from services._kit.asking import Ask, Asking
 from services._kit.background import Background
@@ -35,6 +36,10 @@ _TRANSIENT: Final = frozenset({409, 429, 500, 502, 503, 504})
 
 
 log = structlog.get_logger("detector")
+
+
+def _key_of(subject: str) -> Key:
+    return policy_key(subject) if subject.startswith("policy.") else object_key(subject)
 
 
 class Store(Struct, frozen=True):
@@ -66,6 +71,8 @@ class Detector(BaseService[DetectorState, Key]):
         self._refused: dict[ObjectKey, str] = {}
         self._complaints = Complaints()
         self._asking: Asking[Key] = Asking(self._mark)
+        self._newer: set[str] = set()
+        """Subjects whose last event a newer version wrote."""
 
     def _mark(self, keys: Iterable[Key]) -> None:
         if self._context is not None:
@@ -82,7 +89,22 @@ class Detector(BaseService[DetectorState, Key]):
 
     def fold(self, state: DetectorState, message: Message, event: Known) -> Iterable[Key]:
         """Take in one of the detector's own facts."""
-        return fold(state, message.seq, message.subject, event)
+        touched = fold(state, message.seq, message.subject, event)
+        if message.subject in self._newer:
+            # What waited for this one has not been decided since.
+            self._newer.discard(message.subject)
+            return (*touched, _key_of(message.subject))
+        return touched
+
+    def unreadable(self, state: DetectorState, message: Message) -> Iterable[Key]:
+        """What a newer version said something of: it is not said anew in words of this one. Garbage is."""
+        try:
+            decode(message.subject, message.data)
+        except DecodeError as error:
+            if error.unknown_tag and not message.subject.startswith("lease."):
+                self._newer.add(message.subject)
+                return (_key_of(message.subject),)
+        return ()
 
     def forget(self, state: DetectorState, purged: Purged) -> None:
         """Drop the tombstones of what is gone."""

@@ -115,7 +115,7 @@ class Scene:
         complaints += single_writers(facts)
         again, observed_again = await self._read()
         end = facts[-1].seq if facts else 0
-        complaints += still_there(held, [message for message in again if message.seq <= end])
+        complaints += still_there(facts, [message for message in again if message.seq <= end])
         first = state_hashes(facts, observed)
         second = state_hashes([message for message in again if message.seq <= end], observed_again)
         complaints += [

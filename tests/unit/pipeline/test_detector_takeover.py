@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from schemas.codec import decode, encode
+from schemas.events.binding import BindingRequested
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
+from schemas.subjects import binding
+from services._kit.log import Message
 from services.detector.app import Detector
 from services.detector.settings import DetectorSettings
 from services.detector.state import DetectorState, take_list, take_template
@@ -19,3 +25,23 @@ def test_what_was_deleted_before_the_term_began_is_looked_at() -> None:
     take_template(state, KEY, None)
     detector = Detector(DetectorSettings(control_kubeconfig="unused"))
     assert KEY in set(detector.recover(state))
+
+
+def _binding(**changes: object) -> Message:
+    asked = BindingRequested(key=KEY, uid="u", api_version="apps/v1", kind="Deployment", spec=msgspec.Raw(b"{}"))
+    return Message(binding(KEY), 7, 0.0, {}, msgspec.json.encode({**msgspec.json.decode(encode(asked)), **changes}))
+
+
+def test_what_a_newer_version_said_is_not_said_anew_until_it_can_be_read() -> None:
+    detector, state = Detector(DetectorSettings(control_kubeconfig="unused")), DetectorState()
+    newer, plain = _binding(type="BindingRequested.v99"), _binding()
+    assert list(detector.unreadable(state, newer)) == [KEY]
+    event = decode(plain.subject, plain.data)
+    assert list(detector.fold(state, plain, event)) == [KEY]
+    assert list(detector.fold(state, plain, event)) == []
+
+
+def test_garbage_in_place_of_a_fact_keeps_nobody_from_saying_it_anew() -> None:
+    detector, state = Detector(DetectorSettings(control_kubeconfig="unused")), DetectorState()
+    garbage = msgspec.structs.replace(_binding(), data=b'{"type":"BindingReq')
+    assert list(detector.unreadable(state, garbage)) == []
