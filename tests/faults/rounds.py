@@ -75,10 +75,15 @@ class Eyes:
         return client
 
     async def messages(self, stream: str, filters: Sequence[str] = (">",)) -> list[Message]:
-        """What a stream holds of some subjects; a log that is busy is asked again."""
+        """What a stream holds of some subjects.
+
+        While this process folds the log it reads nothing, so that the server may have let go of it: it comes back.
+        """
         for _ in range(_READINGS - 1):
+            await self._connection.wait_connected()
             with suppress(LogError):
                 return [message async for message in JetStreamLog(self._connection, stream).read(filters)]
+        await self._connection.wait_connected()
         return [message async for message in JetStreamLog(self._connection, stream).read(filters)]
 
     async def leases(self, services: Iterable[str]) -> dict[str, tuple[str, float]]:
