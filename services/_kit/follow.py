@@ -98,9 +98,7 @@ class Follower(Generic[S, K]):
     def _pump(self, log: Log, filters: Sequence[str]) -> Pump:
         if self._shared is not None:
             return self._shared.pump(log, filters, self._window, self._patience)
-        if self._patience is not None:
-            return log.pump(filters, window=self._window, patience=self._patience)
-        return log.pump(filters, window=self._window)
+        return log.pump(filters, window=self._window, patience=self._patience)
 
 
 def _part(delivery: Delivery, messages: Sequence[Message], last: bool) -> Delivery:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 from uuid import uuid5
 
@@ -24,7 +24,7 @@ from services._rules.claims import read_claim
 from services._rules.end_of_life import over
 from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configured import KINDS as INTERPRETERS
-from services._rules.interpreter.configured import Target, concerns
+from services._rules.interpreter.configured import Reinterpret, concerns, unconfigured
 from services._rules.policy_match import Policy, compile_policy, template_of
 from services._rules.secrecy import DigestKey
 from services._rules.skip_rules import SkipRules, compile_skip_rules
@@ -36,14 +36,8 @@ Key = ObjectKey | PolicyKey
 PROPAGATION_KINDS: Final = ("PropagationPolicy", "ClusterPropagationPolicy")
 OVERRIDE_KINDS: Final = ("OverridePolicy", "ClusterOverridePolicy")
 POLICY_KINDS: Final = (*PROPAGATION_KINDS, *OVERRIDE_KINDS)
-Reinterpret = Callable[[PolicyEvent], frozenset[Target]]
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 _SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "selfLink")
-
-
-def _not_interpreted(event: PolicyEvent) -> frozenset[Target]:
-    del event
-    return frozenset()
 
 
 class PolicyView(Struct, frozen=True):
@@ -104,7 +98,7 @@ class DetectorState(Struct):
     """What names the Secrets of a namespace; filled before a decision needs it."""
     options: Options = Options()
     interpreter: Interpreter = NATIVE
-    reinterpret: Reinterpret = _not_interpreted
+    reinterpret: Reinterpret = unconfigured
     """Takes in what users configured for interpretation; the kinds that it touches."""
     ranked: dict[str, set[ObjectKey]] = field(default_factory=dict)
     """Templates by the PriorityClass that their policy names: they are decided again when it changes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ from services._rules.cluster_affinity import ClusterFacts, facts_of
 from services._rules.end_of_life import over
 from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configured import KINDS as INTERPRETERS
-from services._rules.interpreter.configured import Target
+from services._rules.interpreter.configured import Reinterpret, unconfigured
 from services._rules.interpreter.configured import concerns as interprets
 from services._rules.overrides import OverridePolicy, compile_policy
 from services._rules.secrecy import DigestKey
@@ -33,11 +33,6 @@ from services.override_renderer.render import NATIVE
 Manifest = dict[str, Any]
 
 OVERRIDE_KINDS = frozenset({"OverridePolicy", "ClusterOverridePolicy"})
-
-
-def _not_interpreted(event: PolicyEvent) -> frozenset[Target]:
-    del event
-    return frozenset()
 
 
 class Bound(Struct):
@@ -94,7 +89,7 @@ class RendererState(Struct):
     digest_keys: dict[str, DigestKey] = field(default_factory=dict)
     """What names the Secrets of a namespace; filled before a decision needs it."""
     interpreter: Interpreter = NATIVE
-    reinterpret: Callable[[PolicyEvent], frozenset[Target]] = _not_interpreted
+    reinterpret: Reinterpret = unconfigured
     """Takes in what users configured for interpretation; the kinds that it touches."""
     subjects: dict[str, int] = field(default_factory=dict)
     everywhere: set[ObjectKey] = field(default_factory=set)

@@ -23,14 +23,9 @@ from schemas.codec import encode, subject_of
 from services._kit import topology
 from services._kit.connection import Connection
 from services._kit.jetstream_log import JetStreamLog
-from services._kit.kube import KubeClient, resource_path
+from services._kit.kube import resource_path
 from services._kit.log import NewMessage
-from services._kit.main import serve
-from services.apiserver.call import Identity
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.server import ApiServer
-from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
 from services.cli.crds import apply_definitions, needed_definitions
 from services.detector.app import Detector
 from services.detector.settings import DetectorSettings
@@ -40,6 +35,7 @@ from services.scheduler.settings import SchedulerSettings
 from tests.bench.measures import emit
 from tests.natsserver import make_server
 from tests.support.facts import cluster
+from tests.support.serving import api_server, run
 
 Manifest = dict[str, Any]
 TOKEN = "bench"
@@ -70,36 +66,13 @@ def manifest(api_version: str, kind: str, **parts: Any) -> bytes:
     return msgspec.json.encode({"apiVersion": api_version, "kind": kind, "metadata": {"name": "large"}, **parts})
 
 
-async def run(stack: AsyncExitStack, service: Any, settings: Any) -> None:
-    """One service, leading from now on and until the end."""
-    stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(service, settings, stop, ready.set_result))
-
-    async def end() -> None:
-        stop.set()
-        await task
-
-    stack.push_async_callback(end)
-    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        task.result()
-
-
 async def measure(clusters: int, directory: Path, url: str) -> None:
     """One large object, then one override for each cluster."""
     async with AsyncExitStack() as stack:
         connection = await Connection.open(url)
         stack.push_async_callback(connection.close)
         await topology.apply(connection)
-        tokens = {TOKEN: Identity("admin", "admin", ("system:masters",))}
-        settings = Settings(data_dir=directory, tokens=tokens, tls=False, controllers=False)
-        server = ApiServer(MemoryStore(), Registry.builtin(), settings)
-        await server.start()
-        stack.push_async_callback(server.stop)
-        path = directory / "kubeconfig"
-        server.write_kubeconfig(path)
-        control = await KubeClient.from_kubeconfig(path)
-        stack.push_async_callback(control.close)
+        control, _, path = await api_server(stack, directory, Registry.builtin(), TOKEN)
         await apply_definitions(control, needed_definitions())
         facts = JetStreamLog(connection, "FACTS")
         names = [f"m{number}" for number in range(clusters)]

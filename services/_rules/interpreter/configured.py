@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +23,8 @@ FILTERS: Final = tuple(f"policy.{escape(kind)}.>" for kind in KINDS)
 
 Target: TypeAlias = tuple[str, str]
 """apiVersion and kind."""
+Reinterpret: TypeAlias = Callable[[PolicyEvent], frozenset[Target]]
+"""Takes in a fact; the kinds that are interpreted in another way from then on."""
 EVERY: Final[Target] = ("*", "*")
 """Every kind may be interpreted in another way."""
 
@@ -118,3 +120,9 @@ def _target(manifest: Manifest | None) -> Target | None:
 def concerns(targets: frozenset[Target], api_version: str, kind: str) -> bool:
     """Whether a kind is among those that `take` named."""
     return (api_version, kind) in targets or EVERY in targets
+
+
+def unconfigured(event: PolicyEvent) -> frozenset[Target]:
+    """Nothing is interpreted in another way, whatever is said: for who knows only what is built in."""
+    del event
+    return frozenset()

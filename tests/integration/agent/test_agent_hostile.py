@@ -1,4 +1,7 @@
-"""What an agent that turned against the hub can do: nothing to any stream, and nothing it learns of another cluster."""
+"""What an agent that turned against the hub can do: nothing to any stream, and nothing it learns of another cluster.
+
+Over 400 lines: every way to ask for something is tried in one scene, and is read beside what it must not change.
+"""
 
 from __future__ import annotations
 

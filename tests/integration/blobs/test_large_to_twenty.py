@@ -21,12 +21,7 @@ from services._kit.connection import Connection
 from services._kit.jetstream_log import JetStreamLog
 from services._kit.kube import ApiError, KubeClient, resource_path
 from services._kit.log import NewMessage
-from services._kit.main import serve
-from services.apiserver.call import Identity
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.server import ApiServer
-from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
 from services.cli.crds import apply_definitions, needed_definitions
 from services.detector.app import Detector
 from services.detector.settings import DetectorSettings
@@ -38,6 +33,7 @@ from services.scheduler.app import Scheduler
 from services.scheduler.settings import SchedulerSettings
 from tests.natsserver import Server
 from tests.support.facts import cluster
+from tests.support.serving import api_server, run
 
 Manifest = dict[str, Any]
 MEMBERS = [f"m{number}" for number in range(1, 21)]
@@ -87,42 +83,13 @@ class Hub:
         return str(manifest["binaryData"][field])
 
 
-async def api_server(stack: AsyncExitStack, directory: Path, registry: Registry) -> tuple[KubeClient, ApiServer, Path]:
-    tokens = {TOKEN: Identity("admin", "admin", ("system:masters",))}
-    server = ApiServer(
-        MemoryStore(), registry, Settings(data_dir=directory, tokens=tokens, tls=False, controllers=False)
-    )
-    await server.start()
-    stack.push_async_callback(server.stop)
-    kubeconfig = directory / "kubeconfig"
-    server.write_kubeconfig(kubeconfig)
-    client = await KubeClient.from_kubeconfig(kubeconfig)
-    stack.push_async_callback(client.close)
-    return client, server, kubeconfig
-
-
-async def run(stack: AsyncExitStack, service: Any, settings: Any) -> None:
-    """One service, leading from now on and until the end."""
-    stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(service, settings, stop, ready.set_result))
-
-    async def end() -> None:
-        stop.set()
-        await task
-
-    stack.push_async_callback(end)
-    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        task.result()
-
-
 @pytest.fixture
 async def hub(tmp_path: Path, nats_server: Server) -> AsyncIterator[Hub]:
     async with AsyncExitStack() as stack:
         connection = await Connection.open(nats_server.url)
         stack.push_async_callback(connection.close)
         await topology.apply(connection)
-        control, _, kubeconfig = await api_server(stack, tmp_path / "control", Registry.builtin())
+        control, _, kubeconfig = await api_server(stack, tmp_path / "control", Registry.builtin(), TOKEN)
         await apply_definitions(control, needed_definitions())
         made = Hub(control, connection)
         facts = JetStreamLog(connection, "FACTS")
@@ -131,7 +98,7 @@ async def hub(tmp_path: Path, nats_server: Server) -> AsyncIterator[Hub]:
         access = {**_object("v1", "Secret", "access"), "data": {"token": base64.b64encode(TOKEN.encode()).decode()}}
         await control.create(resource_path("", "v1", "secrets", "credentials"), msgspec.json.encode(access))
         for name in MEMBERS:
-            client, server, _ = await api_server(stack, tmp_path / name, shared)
+            client, server, _ = await api_server(stack, tmp_path / name, shared, TOKEN)
             made.members[name] = client
             ref = {"namespace": "credentials", "name": "access"}
             fact = cluster(name, apiEndpoint=server.url, secretRef=ref)
@@ -237,7 +204,7 @@ def override() -> Manifest:
 
 async def test_what_is_over_a_limit_is_refused_with_the_limit(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        client, _, _ = await api_server(stack, tmp_path, Registry.builtin())
+        client, _, _ = await api_server(stack, tmp_path, Registry.builtin(), TOKEN)
         configmaps = resource_path("", "v1", "configmaps", "default")
         with pytest.raises(ApiError, match="1048576 bytes") as refused:
             await client.create(configmaps, msgspec.json.encode(large(1, MIB + 1)))
