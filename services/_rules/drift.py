@@ -71,6 +71,13 @@ def removed() -> tuple[Drift, ...]:
     return (Drift(WHOLE),)
 
 
+def both(earlier: tuple[Drift, ...], later: tuple[Drift, ...]) -> tuple[Drift, ...]:
+    """What two repairs of one object put back together; one that made it anew put back everything."""
+    if not earlier or not later or later[0].field == WHOLE:
+        return later or earlier
+    return bounded(dict.fromkeys((*earlier, *later)))
+
+
 def bounded(drift: Iterable[Drift]) -> tuple[Drift, ...]:
     """The first few of them, their texts cut: what an agent reports is held to it."""
     return tuple(

@@ -10,6 +10,7 @@ from typing import Any
 
 from services._kit import logs
 from services._kit.clock import SystemClock
+from services._kit.delivery.written import Written
 from services._kit.health import Health, HealthServer
 from services._kit.ids import default_instance
 from services._kit.kube import KubeClient
@@ -80,6 +81,7 @@ class Agent:
             await client.close()
 
     async def _terms(self, holding: Holding, client: KubeClient, metrics: KitMetrics) -> None:
+        written = Written(metrics.reads)
         while True:
             await holding.held.wait()
             self.term = Term(
@@ -90,6 +92,7 @@ class Agent:
                 lambda: self._open_guarded(holding),
                 self._clock,
                 lambda: holding.fresh or not self.settings.agent_lease,
+                written,
             )
             register(metrics.reads, self.term)
             self._logger.info("acting", works=len(self.term.state.works.works), position=self.term.state.position)

@@ -17,6 +17,7 @@ from services._kit.delivery.interpreted import Interpretation
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Reports
+from services._kit.delivery.written import Written
 from services._kit.errors import LogError
 from services._kit.kube import KubeClient
 from services.agent.estimating import Estimating
@@ -41,6 +42,7 @@ class Term:
         open_member: Callable[[], Awaitable[KubeClient]],
         clock: Clock,
         may_ask: Callable[[], bool],
+        written: Written,
     ) -> None:
         cluster, directory = settings.agent_cluster, Path(settings.agent_data_dir)
         self.storage = Storage(directory, cluster, self._saved)
@@ -55,7 +57,7 @@ class Term:
         for event, _ in self.state.configured.values():
             self.interpretation.take(event)
         lane = LaneSettings(concurrency=settings.cluster_concurrency, longest_backoff=settings.longest_backoff)
-        self.lane = Lane(cluster, open_member, self._source(clock), lane, self.interpretation)
+        self.lane = Lane(cluster, open_member, self._source(clock), lane, self.interpretation, written)
         self.estimating = Estimating(hub, cluster, open_member, clock)
 
     async def run(self) -> None:

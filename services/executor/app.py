@@ -19,6 +19,7 @@ from services._kit.delivery.interpreted import Interpretation
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Appending, Reports
+from services._kit.delivery.written import Written
 from services._kit.errors import LogError
 from services._kit.kube import KubeClient
 from services._kit.log import Message
@@ -46,6 +47,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._lanes: dict[str, tuple[Access, Lane]] = {}
         self._reports: Reports | None = None
         self._deliveries: Deliveries | None = None
+        self._written: Written | None = None
         self._acting = False
         self._closing: set[asyncio.Task[None]] = set()
         self._interpretation = Interpretation()
@@ -59,7 +61,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
     def fold(self, state: ExecutorState, message: Message, event: Known) -> Iterable[LaneKey]:
         """Apply one event."""
         if self._acting and self._deliveries is not None:
-            self._deliveries.take(message, event, state)
+            self._deliveries.take(message, event)
         if isinstance(event, PolicyChanged | PolicyDeleted):
             self._look_afresh(state, self._interpretation.take(event))
             return ()
@@ -106,6 +108,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._control = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig, connections=4)
         self._interpretation.reach_services(self._control)
         self._deliveries = Deliveries(context.metrics)
+        self._written = Written(context.metrics.reads)
         self._reports = Reports(Appending(context.appender, self._hint))
 
     async def _hint(self, cluster: str) -> None:
@@ -178,7 +181,8 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         settings = LaneSettings(
             concurrency=self._settings.cluster_concurrency, longest_backoff=self._settings.longest_backoff
         )
-        lane = Lane(cluster, self._opener(access), self._source(cluster), settings, self._interpretation)
+        source = self._source(cluster)
+        lane = Lane(cluster, self._opener(access), source, settings, self._interpretation, self._written)
         self._lanes[cluster] = (access, lane)
         register_lane(self._context.metrics.reads, lane)
         lane.start()

@@ -10,8 +10,6 @@ from schemas.events.work import WorkRendered, WorkWithdrawn
 from services._kit.delivery.lane import Lane
 from services._kit.log import Message
 from services._kit.metrics import KitMetrics, ReadCollector, exponential
-from services._rules.cluster_works import ClusterWorks
-from services.executor.state import ExecutorState
 
 _UNDER_WAY: Final = 65536
 
@@ -20,36 +18,24 @@ class Deliveries:
     """Follows works until they are reported on: both times are the log's own, so nothing has to be measured."""
 
     def __init__(self, metrics: KitMetrics) -> None:
-        result = ("result",)
-        labels = ("result", "apiversion", "kind", "member_cluster")
-        reads = metrics.reads
         self._stage = metrics.observe_stage
         self._seconds = metrics.timings(
             "work_sync_workload_duration_seconds",
             "Time from a work on the log until the report on it was",
-            result,
+            ("result",),
             exponential(0.001, 2, 12),
-        )
-        self._created = reads.tally(
-            "create_resource_to_cluster", "Objects created in members", *labels, "recreate", kind="unknown"
-        )
-        self._updated = reads.tally(
-            "update_resource_to_cluster", "Objects updated in members", *labels, "operationResult", kind="unknown"
-        )
-        self._deleted = reads.tally(
-            "delete_resource_from_cluster", "Objects deleted in members", *labels, kind="unknown"
         )
         self._since: dict[int, float] = {}
 
-    def take(self, message: Message, event: Known, state: ExecutorState) -> None:
-        """A message of the log, before it is folded."""
+    def take(self, message: Message, event: Known) -> None:
+        """A message of the log."""
         match event:
             case WorkRendered() | WorkWithdrawn():
                 self._since[message.seq] = message.time
                 if len(self._since) > _UNDER_WAY:
                     del self._since[next(iter(self._since))]
             case WorkObserved():
-                self._reported(message, event, state.of(event.cluster))
+                self._reported(message, event)
             case _:
                 return
 
@@ -57,28 +43,12 @@ class Deliveries:
         """Forget what is under way: another instance delivers it."""
         self._since.clear()
 
-    def _reported(self, message: Message, event: WorkObserved, works: ClusterWorks) -> None:
+    def _reported(self, message: Message, event: WorkObserved) -> None:
         since = self._since.pop(event.work_seq, 0.0)
-        if not since and not event.operation:
-            return
-        result = "error" if event.reason else "success"
         if since:
             seconds = max(0.0, message.time - since)
             self._stage(seconds)
-            self._seconds.observe(seconds, result)
-        held = works.works.get(event.key)
-        if held is None:
-            return
-        work, before = held[0], works.observed.get(event.key)
-        place = (result, work.api_version, work.kind, event.cluster)
-        existed = before is not None and before.applied
-        if isinstance(work, WorkWithdrawn):
-            if event.absent and event.operation != "kept" and existed:
-                self._deleted.add(*place)
-        elif event.operation == "created" or (event.reason and not existed):
-            self._created.add(*place, "true" if existed else "false")
-        elif event.operation or event.reason:
-            self._updated.add(*place, event.operation or "none")
+            self._seconds.observe(seconds, "error" if event.reason else "success")
 
 
 def register_lane(reads: ReadCollector, lane: Lane) -> None:

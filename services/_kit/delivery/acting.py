@@ -11,8 +11,9 @@ from schemas.keys import ObjectKey
 from services._kit.delivery.interpreted import Interpretation, Offered
 from services._kit.delivery.kinds import Kind
 from services._kit.delivery.pace import Paced
-from services._kit.delivery.parts import LaneStats, holders, uid_of
+from services._kit.delivery.parts import CREATED, LaneStats, holders, uid_of
 from services._kit.delivery.reports import LEAVING
+from services._kit.delivery.written import Written
 from services._kit.kube_api import MANAGER, ApiError, encode
 from services._rules.delivery import (
     Create,
@@ -52,11 +53,14 @@ class Ended(Struct, frozen=True):
 class Acting:
     """The writes of one lane."""
 
-    def __init__(self, cluster: str, client: Paced, stats: LaneStats, interpretation: Interpretation) -> None:
+    def __init__(
+        self, cluster: str, client: Paced, stats: LaneStats, interpretation: Interpretation, written: Written
+    ) -> None:
         self._cluster = cluster
         self._client = client
         self._stats = stats
         self._interpretation = interpretation
+        self._written = written
 
     async def bring(
         self,
@@ -87,7 +91,8 @@ class Acting:
                     return Brought(live, refusal=action.message)
                 case Create():
                     try:
-                        live = await self._client.create(kind.path(key.namespace), encode(action.manifest))
+                        with self._written.creating(self._cluster, kind, again=held):
+                            live = await self._client.create(kind.path(key.namespace), encode(action.manifest))
                     except ApiError as error:
                         if error.reason != "AlreadyExists":
                             raise
@@ -95,7 +100,7 @@ class Acting:
                         continue
                     self._stats.created += 1
                     kind.written(live)
-                    return Brought(live, "created", removed() if held else ())
+                    return Brought(live, CREATED, removed() if held else ())
                 case Replace():
                     before = _version(live)
                     if held and not read:
@@ -105,7 +110,9 @@ class Acting:
                             continue
                     drift = repaired(action.manifest, live or {}, MANAGER) if held else ()
                     try:
-                        live = await self._client.update(kind.path(key.namespace, key.name), encode(action.manifest))
+                        with self._written.updating(self._cluster, kind):
+                            place = kind.path(key.namespace, key.name)
+                            live = await self._client.update(place, encode(action.manifest))
                     except ApiError as error:
                         if error.status == 404:
                             live = None
@@ -115,7 +122,9 @@ class Acting:
                             raise
                         continue
                     kind.written(live)
-                    if _version(live) == before:
+                    changed = _version(live) != before
+                    self._written.updated(self._cluster, kind, changed=changed)
+                    if not changed:
                         return Brought(live)
                     self._stats.updated += 1
                     return Brought(live, "updated", drift)
@@ -143,9 +152,9 @@ class Acting:
         match action:
             case Remove():
                 try:
-                    await self._client.delete(
-                        kind.path(key.namespace, key.name), propagation="Background", uid=action.uid
-                    )
+                    with self._written.deleting(self._cluster, kind):
+                        place = kind.path(key.namespace, key.name)
+                        await self._client.delete(place, propagation="Background", uid=action.uid)
                     self._stats.deleted += 1
                 except ApiError as error:
                     if error.status == 404:

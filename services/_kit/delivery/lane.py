@@ -34,8 +34,10 @@ from services._kit.delivery.parts import (
     told,
 )
 from services._kit.delivery.turns import Turns
+from services._kit.delivery.written import Written
 from services._kit.errors import LogError
 from services._kit.kube import ApiError, KubeClient, Unreachable, decode
+from services._kit.metrics import ReadCollector
 from services._rules.cluster_works import holds
 from services._rules.delivery import Reflection, reflect
 from services._rules.interpreter import InterpretError
@@ -51,7 +53,7 @@ _QUIETLY: Final = 4
 
 
 class Lane:
-    """One cluster's deliveries; `interpretation` is shared by all lanes of a service."""
+    """One cluster's deliveries; `interpretation` and `written` are shared by all lanes of a service."""
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Lane:
         source: WorkSource,
         settings: LaneSettings,
         interpretation: Interpretation | None = None,
+        written: Written | None = None,
     ) -> None:
         self.cluster = cluster
         self.stats = LaneStats()
@@ -69,6 +72,7 @@ class Lane:
         self._source = source
         self._settings = settings
         self._interpretation = interpretation or Interpretation()
+        self._written = written or Written(ReadCollector("lane"))
         self._settled: dict[ObjectKey, Settled] = {}
         self._up = asyncio.Event()
         self.pace = Pace(settings.concurrency, longest_pause=settings.longest_backoff)
@@ -135,7 +139,7 @@ class Lane:
                     self._client = await self._open_client()
                     self._kinds = Kinds(self._client, self._changed)
                     paced = Paced(self._client, self.pace)
-                    self._acting = Acting(self.cluster, paced, self.stats, self._interpretation)
+                    self._acting = Acting(self.cluster, paced, self.stats, self._interpretation, self._written)
                 await self._client.request("GET", "/version", timeout=5.0)
             except (ApiError, Unreachable, LogError, OSError, ValueError) as error:
                 if str(error) != self.trouble:

@@ -14,6 +14,7 @@ from schemas.keys import ObjectKey
 from services._kit.delivery.kinds import UnknownKind
 from services._kit.errors import LogError
 from services._kit.kube import ApiError, Unreachable
+from services._rules.drift import both
 from services._rules.remedies import remedy_of
 from services._rules.secrecy import is_secret
 from services._rules.status_rules import FAILED_SUMMARY
@@ -21,6 +22,9 @@ from services._rules.withholding import failure_of_secret, refusal_of_secret
 
 Manifest = dict[str, Any]
 
+
+CREATED: Final = "created"
+"""What was done to an object that was not there."""
 
 _AT_ONCE: Final = 3
 """Repairs of one object that do not wait."""
@@ -113,10 +117,12 @@ def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:
 
 
 def instead_of(unsent: WorkObserved | None, event: WorkObserved) -> WorkObserved:
-    """The observation to send for an unsent one and the next: what is seen now, and what was done before it."""
-    if unsent is None or event.operation or not event.applied or unsent.uid != event.uid:
+    """The observation to send for an unsent one and the next: what is seen now, and all that was done before it."""
+    if unsent is None or not event.applied or unsent.uid != event.uid:
         return event
-    return replace(event, operation=unsent.operation, drift=unsent.drift)
+    # An object that was created and changed at once is new to whoever reads of it.
+    operation = unsent.operation if unsent.operation == CREATED else event.operation or unsent.operation
+    return replace(event, operation=operation, drift=both(unsent.drift, event.drift))
 
 
 def summary(error: str) -> str:

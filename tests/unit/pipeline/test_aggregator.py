@@ -163,7 +163,9 @@ def test_what_was_done_outlives_a_report_that_was_never_sent() -> None:
     created, ready = seen("m1", 0, operation="created"), seen("m1", 1)
     sent = instead_of(created, ready)
     assert (sent.operation, sent.status) == ("created", ready.status)
-    assert instead_of(created, seen("m1", operation="updated")).operation == "updated"
+    assert instead_of(created, seen("m1", operation="updated")).operation == "created"
+    assert instead_of(seen("m1", operation="updated"), created).operation == "created"
+    assert instead_of(created, seen("m1", applied=False, operation="")).operation == ""
     assert instead_of(created, seen("m1", uid="u2")).operation == ""
     assert instead_of(None, ready) is ready
 

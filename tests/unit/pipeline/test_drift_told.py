@@ -57,3 +57,14 @@ def test_each_repair_is_said_though_the_object_is_as_it_was() -> None:
 def test_a_repair_that_was_not_sent_yet_is_said_with_the_next_report() -> None:
     sent = instead_of(seen(operation="updated", drift=DRIFT), seen(at=9.0))
     assert (sent.operation, sent.drift, sent.at) == ("updated", DRIFT, 9.0)
+
+
+def test_two_repairs_in_one_report_are_both_said_and_a_new_object_says_all() -> None:
+    other = (Drift(".spec.paused", "kubectl-patch", "Update", 3.0),)
+    first, again = seen(operation="updated", drift=DRIFT), seen(operation="updated", drift=other)
+    assert instead_of(first, again).drift == (*DRIFT, *other)
+    assert instead_of(first, first).drift == DRIFT
+    assert instead_of(first, seen(operation="created", drift=removed())).drift == removed()
+    assert words(instead_of(seen(operation="created", drift=removed()), again), seen()) == (
+        "m1: it was deleted in the cluster; created again, Healthy"
+    )
