@@ -11,6 +11,7 @@ from services._kit.outbox import stream_of
 from services._kit.patience import Patience
 from services._kit.project import Projection
 from services._kit.shared_reading import SharedReading
+from services._kit.tasks import until_first_ends
 
 S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
@@ -58,15 +59,7 @@ class Follower(Generic[S, K]):
 
     async def run(self) -> None:
         """Follow every stream until cancelled; raises LogReplaced when the projection has to be built anew."""
-        tasks = [asyncio.create_task(self._follow(stream)) for stream in self._filters]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_first_ends(self._follow(stream) for stream in self._filters)
 
     async def _follow(self, stream: str) -> None:
         pump = self._pumps[stream] = self._pump(self._logs[stream], self._filters[stream])

@@ -11,6 +11,7 @@ import structlog
 
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube_watch import Decoded, Reflector
+from services._kit.tasks import until_first_ends
 from services._rules.estimation_answers import Picture
 from services._rules.estimation_quotas import MemberQuotas
 from services._rules.estimation_rooms import MemberRooms
@@ -148,15 +149,7 @@ class MemberView:
             )
             for resource, kind, follower in kinds
         ]
-        tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_first_ends(reflector.run() for reflector in reflectors)
 
     async def _shows_quotas(self, client: KubeClient) -> bool:
         """Whether quotas may be listed; where not, estimates go without them."""

@@ -29,6 +29,7 @@ from services._kit.patience import Patience
 from services._kit.project import Projection
 from services._kit.service import BaseService, Decider
 from services._kit.shared_reading import SharedReading
+from services._kit.tasks import end, first_end
 
 S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
@@ -124,14 +125,12 @@ class Runner(Generic[S, K]):
         if self.service.leads:
             tasks.append(asyncio.create_task(self.lease.run()))
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await first_end(tasks)
         finally:
             # Nothing of ours may be under way when the next leader begins.
-            await _end(*tasks[:3])
+            await end(*tasks[:3])
             await self.lease.resign()
-            await _end(*tasks[3:])
+            await end(*tasks[3:])
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return once a condition holds; it is looked at whenever something was folded or leadership changed."""
@@ -160,7 +159,7 @@ class Runner(Generic[S, K]):
             except FenceLost as error:
                 self.lease.lost(str(error))
             finally:
-                await _end(term, ended)
+                await end(term, ended)
                 await self._stop_acting()
 
     async def _term(self) -> None:
@@ -327,9 +326,3 @@ class Runner(Generic[S, K]):
 def filters_of(service: BaseService[Any, Any]) -> dict[str, list[str]]:
     """What a service reads of each stream, its lease included."""
     return by_stream([*service.filters, *([lease_subject(service.name)] if service.leads else [])])
-
-
-async def _end(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -16,6 +16,7 @@ from services._kit.ids import default_instance
 from services._kit.kube import KubeClient
 from services._kit.metrics import KitMetrics, process_metrics
 from services._kit.settings import SettingsError
+from services._kit.tasks import end, first_end
 from services.agent.holding import Holding
 from services.agent.link import Link
 from services.agent.metrics import register
@@ -67,13 +68,9 @@ class Agent:
                 holding.lost.clear()
                 holding.held.set()
             tasks.append(asyncio.create_task(self._terms(holding, client, metrics)))
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await first_end(tasks)
         finally:
-            for task in reversed(tasks):
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*reversed(tasks))
             if self.settings.agent_lease:
                 await holding.resign()
             if server is not None:
@@ -103,9 +100,7 @@ class Agent:
                 if acting.done():
                     acting.result()
             finally:
-                for task in (acting, ended):
-                    task.cancel()
-                await asyncio.gather(acting, ended, return_exceptions=True)
+                await end(acting, ended)
                 self.term = None
                 metrics.reads.forget()
 

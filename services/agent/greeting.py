@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 import structlog
@@ -15,14 +14,12 @@ from services._kit.clock import Clock
 from services._kit.errors import LogError
 from services._kit.kube import KubeClient
 from services._kit.member_sample import look
+from services._kit.restless import Restless
 from services._rules.accounts import hello_subject
 from services.agent.link import Hub
 from services.agent.state import AgentState, not_configured, take_answer
 
 log = structlog.get_logger("agent.greeting")
-
-QUIET_SECONDS: Final = 0.7
-LONGEST_RESTLESS_SECONDS: Final = 5.0
 
 
 class Greeter:
@@ -55,8 +52,7 @@ class Greeter:
         self._models: tuple[dict[str, object], ...] = ()
         self._sample: Sample | None = None
         self._early = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._restless_since = 0.0
+        self._restless = Restless(self._early.set)
 
     async def for_consumer(self) -> HelloAnswer:
         """Ask for a consumer behind what was read; raises LogError or a msgspec error."""
@@ -76,18 +72,7 @@ class Greeter:
 
         A look lists all nodes and pods: in a rush it would take the member's time from what it is busy with.
         """
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        if self._timer is None:
-            self._restless_since = now
-        else:
-            self._timer.cancel()
-        due = min(now + QUIET_SECONDS, self._restless_since + LONGEST_RESTLESS_SECONDS)
-        self._timer = loop.call_at(due, self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        self._early.set()
+        self._restless.changed()
 
     async def run(self) -> None:
         """Look and say hello at the interval the hub asked for, until cancelled."""
@@ -103,8 +88,7 @@ class Greeter:
                 except TimeoutError:
                     continue
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._restless.close()
 
     async def _beat(self) -> None:
         try:

@@ -20,6 +20,7 @@ from services._kit.delivery.reports import Reports
 from services._kit.delivery.written import Written
 from services._kit.errors import LogError
 from services._kit.kube import KubeClient
+from services._kit.tasks import end, first_end
 from services.agent.estimating import Estimating
 from services.agent.following import Follower
 from services.agent.greeting import Greeter
@@ -69,15 +70,11 @@ class Term:
         parts = (self.storage.run, self.manifests.run, self.follower.run, self.greeter.run, self.estimating.run)
         tasks = [asyncio.create_task(part()) for part in parts]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await first_end(tasks)
         finally:
             await self.lane.close()
             await self.reports.close()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*tasks)
             await self.interpretation.close()
 
     def _touched(self, key: ObjectKey) -> None:

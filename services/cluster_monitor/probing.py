@@ -10,11 +10,10 @@ from services._kit.clock import Clock
 from services._kit.kube import ApiError, KubeClient, Unreachable
 from services._kit.member_access import open_member
 from services._kit.member_sample import Served, look
+from services._kit.restless import Restless
 from services.cluster_monitor.state import Probe
 
 Manifest = dict[str, Any]
-QUIET_SECONDS: Final = 0.7
-LONGEST_RESTLESS_SECONDS: Final = 5.0
 SETTLED_SECONDS: Final = 3.0
 """How long after a change of its definitions a member is asked at every look what it serves."""
 
@@ -42,8 +41,7 @@ class Prober:
         self._served = Served()
         self._served_at = self._unsettled_until = 0.0
         self._early = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._restless_since = 0.0
+        self._restless = Restless(self._early.set)
         self._task = asyncio.create_task(self._run())
 
     def update(self, spec: Manifest) -> None:
@@ -66,23 +64,11 @@ class Prober:
 
         That is for the room it has: what it serves is asked for at the interval.
         """
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        if self._timer is None:
-            self._restless_since = now
-        else:
-            self._timer.cancel()
-        due = min(now + QUIET_SECONDS, self._restless_since + LONGEST_RESTLESS_SECONDS)
-        self._timer = loop.call_at(due, self._quiet)
-
-    def _quiet(self) -> None:
-        self._timer = None
-        self._early.set()
+        self._restless.changed()
 
     async def close(self) -> None:
         """Stop probing."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._restless.close()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self._client is not None:

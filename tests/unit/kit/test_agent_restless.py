@@ -2,51 +2,57 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
 
 from services._kit.clock import ManualClock
-from services.agent import greeting
+from services._kit.restless import Restless
 from services.agent.greeting import Greeter
 from services.agent.state import AgentState
 from services.agent.storage import LONGEST_PAUSE, PAUSE, pause_after
 
 
-def greeter() -> Greeter:
-    nobody = cast("Any", None)
-    return Greeter(nobody, AgentState(cluster="m"), "agent-0", nobody, ManualClock(), lambda: None, lambda _: None)
+async def test_every_change_puts_the_look_off_until_it_is_quiet() -> None:
+    looks: list[str] = []
+    restless = Restless(lambda: looks.append("look"), quiet=100.0, longest=3600.0)
+    assert restless.due == 0.0
+    restless.changed()
+    first = restless.due
+    restless.changed()
+    assert restless.due >= first > 0
+    assert looks == []
+    restless.close()
+    assert restless.due == 0.0
 
 
-def due_of(greeter: Greeter) -> float:
-    assert greeter._timer is not None
-    return greeter._timer.when()
-
-
-async def test_every_change_puts_the_look_off_until_the_member_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greeting, "QUIET_SECONDS", 100.0)
-    monkeypatch.setattr(greeting, "LONGEST_RESTLESS_SECONDS", 3600.0)
-    agent = greeter()
-    agent.something_changed()
-    first = agent._timer
-    agent.something_changed()
-    assert first is not None
-    assert first.cancelled()
-    assert due_of(agent) >= first.when()
-    assert not agent._early.is_set()
-    cast("Any", agent._timer).cancel()
-
-
-async def test_a_member_that_is_never_quiet_is_looked_at_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greeting, "QUIET_SECONDS", 100.0)
-    monkeypatch.setattr(greeting, "LONGEST_RESTLESS_SECONDS", 50.0)
-    agent = greeter()
-    agent.something_changed()
-    first = due_of(agent)
+async def test_who_is_never_quiet_is_looked_at_all_the_same() -> None:
+    restless = Restless(lambda: None, quiet=100.0, longest=50.0)
+    restless.changed()
+    first = restless.due
     for _ in range(3):
-        agent.something_changed()
-    assert due_of(agent) == pytest.approx(first, abs=1e-3)
-    cast("Any", agent._timer).cancel()
+        restless.changed()
+    assert restless.due == pytest.approx(first, abs=1e-3)
+    restless.close()
+
+
+async def test_after_a_look_the_time_of_the_next_counts_anew() -> None:
+    looks: asyncio.Queue[float] = asyncio.Queue()
+    restless = Restless(lambda: looks.put_nowait(restless.due), quiet=0.0, longest=0.0)
+    for _ in range(2):
+        restless.changed()
+        async with asyncio.timeout(20):
+            assert await looks.get() == 0.0
+
+
+async def test_a_change_of_an_agent_s_member_is_not_looked_at_at_once() -> None:
+    nobody = cast("Any", None)
+    agent = Greeter(nobody, AgentState(cluster="m"), "agent-0", nobody, ManualClock(), lambda: None, lambda _: None)
+    agent.something_changed()
+    assert agent._restless.due > 0
+    assert not agent._early.is_set()
+    agent._restless.close()
 
 
 def test_a_state_that_takes_long_to_save_is_saved_more_rarely() -> None:

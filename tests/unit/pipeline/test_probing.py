@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from functools import partial
 
 import pytest
 
 from services._kit.clock import SystemClock
 from services._kit.kube import ApiResource, KubeClient
+from services._kit.restless import Restless
 from services.cluster_monitor import probing
 from services.cluster_monitor.probing import Prober
 from services.cluster_monitor.state import Probe
@@ -77,7 +79,7 @@ def _members(monkeypatch: pytest.MonkeyPatch) -> None:
         return Member(next(kinds))
 
     monkeypatch.setattr(probing, "open_member", opened)
-    monkeypatch.setattr(probing, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(probing, "Restless", partial(Restless, quiet=0.01))
 
 
 @pytest.mark.usefixtures("_members")

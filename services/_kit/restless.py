@@ -1,0 +1,48 @@
+"""Says when to look at somebody who changes all the time: when it is quiet for a moment, or has not been for long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+QUIET_SECONDS: Final = 0.7
+LONGEST_RESTLESS_SECONDS: Final = 5.0
+
+
+class Restless:
+    """Calls `look` after the last of several changes; a look takes the time of one who is busy, so it can wait."""
+
+    def __init__(
+        self, look: Callable[[], None], quiet: float = QUIET_SECONDS, longest: float = LONGEST_RESTLESS_SECONDS
+    ) -> None:
+        self._look = look
+        self._quiet = quiet
+        self._longest = longest
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
+
+    @property
+    def due(self) -> float:
+        """When the look is to come, by the loop's clock; 0 while none is."""
+        return self._timer.when() if self._timer is not None else 0.0
+
+    def changed(self) -> None:
+        """Something changed: look when it has been quiet for a moment from now on."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._timer is None:
+            self._since = now
+        else:
+            self._timer.cancel()
+        self._timer = loop.call_at(min(now + self._quiet, self._since + self._longest), self._now)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _now(self) -> None:
+        self._timer = None
+        self._look()
