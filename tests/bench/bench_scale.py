@@ -33,8 +33,11 @@ class Burst:
         self._quick = [name for name in bench.members if name != slow]
         self._slow = slow
 
-    async def play(self, crowd: Crowd, delay: int) -> None:
-        """Create, wait until every quick cluster has everything and every template its sum, then for the slow one."""
+    async def play(self, crowd: Crowd, delay: int, *, clear: bool) -> None:
+        """Create, wait until every quick cluster has everything and every template its sum, then for the slow one.
+
+        `clear` deletes everything in the end, so that another burst finds nothing of it.
+        """
         bench = self._bench
         total, least = REPLICAS * len(bench.members), REPLICAS * len(self._quick)
 
@@ -76,7 +79,8 @@ class Burst:
             lifted = time.perf_counter()
             last = await copies[self._slow].all("exists", self._workloads, _PATIENCE)
             emit("scale_slow_cluster_converged_seconds", max(0.0, last - lifted), "s", what="after it is quick again")
-        await bench.clear(DEPLOYMENTS, templates, *copies.values())
+        if clear:
+            await bench.clear(DEPLOYMENTS, templates, *copies.values())
         for observer in (templates, *copies.values()):
             await observer.stop()
 
@@ -95,7 +99,7 @@ async def measure(fleet: Fleet, crowd: Crowd, workloads: int, delays: list[int])
             await first.stop()
         for index, slow in enumerate(delays):
             burst = Burst(bench, [f"scale-{index}-{number}" for number in range(workloads)], bench.members[-1])
-            await burst.play(crowd, slow)
+            await burst.play(crowd, slow, clear=index + 1 < len(delays))
     finally:
         await bench.close()
     found = {name: round(pss_mib(pid), 1) for name, pid in running(fleet.layout).items()}
