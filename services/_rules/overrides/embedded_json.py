@@ -22,6 +22,8 @@ def changed(text: str, change: Callable[[Any], Any]) -> str:
         msgspec.json.decode(text)
     except msgspec.DecodeError as problem:
         raise EmbeddedTextError(f"the text is no JSON: {problem}") from None
+    except RecursionError:
+        raise EmbeddedTextError("the text is JSON that is nested too deeply") from None
     document = _opened(Raw(text.strip().encode()))
     if not isinstance(document, dict | list) or (isinstance(document, list) and not text.startswith("[")):
         raise EmbeddedTextError("the text is JSON, but neither an object nor a list")

@@ -1,39 +1,45 @@
 """YAML documents inside a text field: read and written the way Kubernetes tools do, as YAML 1.1 with sorted keys.
 
-Plain scalars are resolved by the rules of the Go library behind those tools, which differ from PyYAML's: `y` and `n`
-are booleans, `0o17` is a number, base-60 numbers and dates are texts that are quoted when written.
+A document comes from users and is changed in a service that all of them share: how deep it is nested and how much its
+aliases may stand for is bounded before anything is made of it.
 """
 
 import math
-import re
+from base64 import b64decode
 from collections.abc import Callable
-from datetime import date
+from functools import cmp_to_key
 from typing import Any, Final
 
 import yaml
 
 from services._rules.overrides.embedded_json import EmbeddedTextError
-
-_TRUE: Final = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
-_FALSE: Final = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
-_NULL: Final = ("", "~", "null", "Null", "NULL")
-_WORDS: Final = {
-    **dict.fromkeys(_TRUE, True),
-    **dict.fromkeys(_FALSE, False),
-    **dict.fromkeys(_NULL, None),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
-}
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
-_DATE: Final = re.compile(
-    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
-    r"(?:(?:[Tt]| )[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?(?:Z|[-+][0-9]{2}:[0-9]{2})?)?"
+from services._rules.overrides.yaml_scalars import (
+    BEYOND_WHOLE,
+    LEAST_WHOLE,
+    Scalar,
+    float_text,
+    is_moment,
+    key_text,
+    needs_quotes,
+    resolve,
+    whole_of,
 )
-_PREFIXED: Final = {"0x": 16, "0o": 8, "0b": 2}
-_MERGE: Final = "tag:yaml.org,2002:merge"
-_TAGS: Final = {bool: "bool", int: "int", float: "float", type(None): "null", str: "str"}
+
+DEEPEST: Final = 100
+MOST_BY_ALIASES: Final = 100_000
+"""Values that all aliases of a document may stand for together."""
+
+_PLAIN: Final = "plain"
+_QUOTED: Final = "quoted"
+_STANDARD: Final = "tag:yaml.org,2002:"
+_TYPES: Final[dict[str, type | tuple[type, ...]]] = {
+    "bool": bool,
+    "int": int,
+    "float": (int, float),
+    "null": type(None),
+    "timestamp": str,
+}
+_END_MARK: Final = "\n...\n"
 
 
 def changed(text: str, change: Callable[[Any], Any]) -> str:
@@ -46,172 +52,230 @@ def changed(text: str, change: Callable[[Any], Any]) -> str:
 
 def load(text: str) -> Any:
     """The first document of a YAML text as JSON values. Raises EmbeddedTextError."""
-    loader = _Loader(text)
     try:
-        return loader.get_data() if loader.check_data() else None  # type: ignore[no-untyped-call]
+        _check_bounds(text)
+        loader = _Loader(text)
+        try:
+            return _value(loader.get_node()) if loader.check_node() else None
+        finally:
+            loader.dispose()
     except yaml.YAMLError as problem:
         raise EmbeddedTextError(f"the text is no YAML: {problem}") from None
+
+
+def dump(document: Any) -> str:
+    """A JSON value as YAML in block style, keys sorted. Raises EmbeddedTextError where it is nested too deeply."""
+    try:
+        text = str(yaml.dump(document, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False))
+    except RecursionError:
+        raise EmbeddedTextError("what is to be written is nested too deeply") from None
+    return text.removesuffix("...\n") if text.endswith(_END_MARK) else text
+
+
+def _check_bounds(text: str) -> None:
+    """Raises EmbeddedTextError where a document is nested too deeply or grows too much by its aliases."""
+    # Every level begins with one of these, so that most documents need no closer look.
+    if "*" not in text and sum(map(text.count, "[{-:?")) <= DEEPEST:
+        return
+    loader = _Loader(text)
+    try:
+        _Bounds().check(loader)
     finally:
         loader.dispose()
 
 
-def dump(document: Any) -> str:
-    """A JSON value as YAML in block style, keys sorted."""
-    return str(yaml.dump(document, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False))
+class _Bounds:
+    """Walks the events of the first document without recursion; `_open` has anchor and size of what is not closed."""
 
+    def __init__(self) -> None:
+        self._open: list[tuple[str | None, int]] = []
+        self._sizes: dict[str, int] = {}
+        self._by_aliases = 0
 
-def resolve(text: str) -> bool | int | float | str | None:
-    """What a plain scalar stands for."""
-    if text in _WORDS:
-        return _WORDS[text]
-    if not text[:1].isascii() or text[0] not in "+-.0123456789":
-        return text
-    return _number(text)
+    def check(self, loader: Any) -> None:
+        while loader.check_event():
+            event = loader.get_event()
+            if isinstance(event, yaml.DocumentEndEvent):
+                return
+            if isinstance(event, yaml.CollectionStartEvent):
+                if len(self._open) >= DEEPEST:
+                    raise EmbeddedTextError(f"the text is YAML that is nested deeper than {DEEPEST} levels")
+                self._open.append((event.anchor, 1))
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self._close(*self._open.pop())
+            elif isinstance(event, yaml.ScalarEvent):
+                self._close(event.anchor, 1)
+            elif isinstance(event, yaml.AliasEvent):
+                self._alias(str(event.anchor))
 
+    def _close(self, anchor: str | None, size: int) -> None:
+        if anchor is not None:
+            self._sizes[anchor] = size
+        if self._open:
+            above, total = self._open[-1]
+            self._open[-1] = (above, total + size)
 
-def _number(text: str) -> int | float | str:
-    if _DATE.fullmatch(text):
-        return text
-    plain = text.replace("_", "")
-    sign, digits = (plain[0], plain[1:]) if plain[:1] in ("+", "-") else ("", plain)
-    base = _PREFIXED.get(digits[:2].lower(), 8 if digits[:1] == "0" and len(digits) > 1 else 10)
-    if digits.isascii() and digits.isalnum():
-        try:
-            # int() takes no prefixed text with an inner sign, and Go none of more than 64 bits.
-            number = int(sign + (digits[2:] if base in (16, 2) or digits[:2].lower() == "0o" else digits), base)
-        except ValueError:
-            pass
-        else:
-            if -(2**63) <= number < 2**64:
-                return number
-    return float(plain) if _FLOAT.fullmatch(plain) else text
+    def _alias(self, anchor: str) -> None:
+        if any(above == anchor for above, _ in self._open):
+            raise EmbeddedTextError(f"the text is YAML in which *{anchor} stands inside of itself")
+        size = self._sizes.get(anchor, 1)
+        self._by_aliases += size
+        if self._by_aliases > MOST_BY_ALIASES:
+            raise EmbeddedTextError(f"the text is YAML whose aliases stand for more than {MOST_BY_ALIASES} values")
+        self._close(None, size)
 
 
 class _Loader(yaml.CSafeLoader):
-    """Reads scalars by `resolve`, keys as texts, and ignores application tags."""
+    """Reads texts into nodes; the tags of those without one say whether they were quoted."""
 
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
-        if kind is not yaml.ScalarNode or not implicit[0]:
-            return str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
-        if value == "<<":
-            return _MERGE
-        return f"tag:yaml.org,2002:{_TAGS[type(resolve(value))]}"
+    def resolve(self, kind: Any, _: Any, implicit: Any) -> str:
+        return "" if kind is not yaml.ScalarNode else _PLAIN if implicit[0] else _QUOTED
 
 
-def _construct_scalar(loader: Any, node: Any) -> Any:
-    value = resolve(loader.construct_scalar(node))
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise yaml.constructor.ConstructorError(None, None, f"{node.value} has no JSON form", node.start_mark)
-        return int(value) if value.is_integer() and abs(value) < 1e21 else value
+def _value(node: Any) -> Any:
+    if isinstance(node, yaml.ScalarNode):
+        value = _scalar(node)
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise _wrong(f"{node.value} has no JSON form", node)
+            whole = whole_of(value)
+            return value if whole is None else whole
+        return value
+    # Tags of collections mean nothing here.
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(entry) for entry in node.value]
+    return _mapping(node)
+
+
+def _scalar(node: Any) -> Scalar:
+    tag, text = node.tag, str(node.value)
+    if tag == _PLAIN:
+        return resolve(text)
+    name = tag.removeprefix(_STANDARD)
+    if name == "binary":
+        try:
+            return b64decode("".join(text.splitlines()), validate=True).decode(errors="replace")
+        except ValueError:
+            raise _wrong("!!binary with what is no base64", node) from None
+    # Texts, and values with a tag of some application, which count as if the tag were not there.
+    if tag in (_QUOTED, name) or name not in _TYPES:
+        return text
+    value, expected = resolve(text), _TYPES[name]
+    if (
+        not isinstance(value, expected)
+        or (isinstance(value, bool) and expected is not bool)
+        or (name == "timestamp" and not is_moment(text))
+    ):
+        raise _wrong(f"{text!r} is no {name}", node)
     return value
 
 
-def _construct_mapping(loader: Any, node: Any) -> Any:
+def _mapping(node: Any) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    yield result
-    loader.flatten_mapping(node)
-    for key_node, value_node in node.value:
-        result[_key(loader, key_node)] = loader.construct_object(value_node, deep=True)
+    for key, value in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.value == "<<" and key.tag in (_PLAIN, f"{_STANDARD}merge"):
+            _merge(value, result)
+            continue
+        name = key_text(_scalar(key)) if isinstance(key, yaml.ScalarNode) else None
+        if name is None:
+            raise _wrong("a key is no text, number or boolean", key)
+        result[name] = _value(value)
+    return result
 
 
-def _key(loader: Any, node: Any) -> str:
-    key = loader.construct_object(node, deep=True)
-    match key:
-        case bool():
-            return "true" if key else "false"
-        case str() | int() | float():
-            return str(key)
-        case _:
-            raise yaml.constructor.ConstructorError(None, None, "a key is not a scalar", node.start_mark)
+def _merge(node: Any, into: dict[str, Any]) -> None:
+    """Takes members over where they stand: keys before give way, keys behind win. The first of a list wins."""
+    parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    if not all(isinstance(part, yaml.MappingNode) for part in parts):
+        raise _wrong("<< takes a mapping or a list of mappings", node)
+    for part in reversed(parts):
+        into.update(_mapping(part))
 
 
-def _construct_tagged(loader: Any, _: str, node: Any) -> Any:
-    """A value with a tag of some application counts as if the tag were not there."""
-    if isinstance(node, yaml.ScalarNode):
-        return str(node.value)
-    if isinstance(node, yaml.SequenceNode):
-        return loader.construct_sequence(node, deep=True)
-    return {_key(loader, key): loader.construct_object(value, deep=True) for key, value in node.value}
-
-
-for _name in ("bool", "int", "float", "null"):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_name}", _construct_scalar)
-_Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: str(node.value))
-_Loader.add_multi_constructor("!", _construct_tagged)
+def _wrong(what: str, node: Any) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
 
 
 class _Dumper(yaml.CSafeDumper):
     """Writes texts plain where that reads back as the same text, else in double quotes, or as a block if multi-line."""
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
-        if kind is yaml.ScalarNode and implicit[0]:
-            return f"tag:yaml.org,2002:{_TAGS[type(_written(value))]}"
+        if kind is yaml.ScalarNode:
+            # The tag that the value comes with: nothing has to be said about it.
+            return _STANDARD + (_NAMES[type(resolve(value))] if implicit[0] else "str")
         return str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
 
     def ignore_aliases(self, _: Any) -> bool:
         return True
 
 
-def _written(text: str) -> bool | int | float | str | None:
-    return None if text == "<<" else resolve(text)
+_NAMES: Final = {bool: "bool", int: "int", float: "float", type(None): "null", str: "str"}
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
-    if "\n" in text:
-        style = "|"
-    elif text == "<<" or not isinstance(resolve(text), str) or _BASE_60.fullmatch(text) or _is_date(text):
-        style = '"'
-    else:
-        style = None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    style = "|" if "\n" in text else '"' if needs_quotes(text) else None
+    return dumper.represent_scalar(f"{_STANDARD}str", text, style=style)
 
 
-def _is_date(text: str) -> bool:
-    found = _DATE.fullmatch(text)
-    if found is None:
-        return False
+def _represent_number(dumper: Any, value: float) -> Any:
+    whole = whole_of(value) if isinstance(value, float) else value
+    if whole is not None and LEAST_WHOLE <= whole < BEYOND_WHOLE:
+        return dumper.represent_scalar(f"{_STANDARD}int", str(whole))
     try:
-        date(int(found[1]), int(found[2]), int(found[3]))
-    except ValueError:
-        return False
-    return True
-
-
-def _represent_float(dumper: Any, value: float) -> Any:
-    if value.is_integer() and abs(value) < 1e21:
-        return dumper.represent_int(int(value))
-    return dumper.represent_scalar("tag:yaml.org,2002:float", _float_text(value))
-
-
-def _float_text(value: float) -> str:
-    """Shortest form; with an exponent below 1e-4 and from 1e6."""
-    shortest = repr(value)
-    if 1e-4 <= abs(value) < 1e6:
-        return shortest
-    power = int(format(value, ".17e").partition("e")[2])
-    digits = shortest.partition("e")[0].replace("-", "").replace(".", "").strip("0")
-    body = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
-    return f"{'-' if value < 0 else ''}{body}e{'-' if power < 0 else '+'}{abs(power):02d}"
+        text = float_text(float(value))
+    except OverflowError:
+        raise EmbeddedTextError("a number is beyond all that YAML readers understand") from None
+    return dumper.represent_scalar(f"{_STANDARD}float", text)
 
 
 def _represent_mapping(dumper: Any, mapping: dict[str, Any]) -> Any:
-    items = [(key, mapping[key]) for key in sorted(mapping, key=_sort_key)]
-    return dumper.represent_mapping("tag:yaml.org,2002:map", items, flow_style=False if items else None)
+    items = [(key, mapping[key]) for key in sorted(mapping, key=_natural)]
+    return dumper.represent_mapping(f"{_STANDARD}map", items, flow_style=False if items else None)
 
 
-def _sort_key(key: str) -> list[tuple[int, int, str]]:
+def _compare(one: str, other: str) -> int:
     """Natural order: other characters, then numbers by value, then letters."""
-    parts: list[tuple[int, int, str]] = []
-    for digits, letter, other in re.findall(r"([0-9]+)|([^\W\d_])|(.)", key, re.DOTALL):
-        if digits:
-            parts.append((0, int(digits), digits))
-        else:
-            parts.append((1 if letter else 0, ord(letter or other), ""))
-    return parts
+    for position, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left == right:
+            continue
+        if left.isalpha() or right.isalpha():
+            if left.isalpha() and right.isalpha():
+                return -1 if left < right else 1
+            return -1 if right.isalpha() else 1
+        return _compare_numbers(one, other, position)
+    return len(one) - len(other)
 
+
+def _compare_numbers(one: str, other: str, position: int) -> int:
+    start = 0
+    if "0" in (one[position], other[position]):
+        # Within a number a zero counts, at its beginning it does not.
+        before = position - 1
+        while before >= 0 and one[before].isdecimal():
+            if one[before] != "0":
+                start = 1
+                break
+            before -= 1
+    (left, left_end), (right, right_end) = (_number_at(text, position, start) for text in (one, other))
+    if left != right:
+        return -1 if left < right else 1
+    if left_end != right_end:
+        return left_end - right_end
+    return -1 if one[position] < other[position] else 1
+
+
+def _number_at(text: str, position: int, start: int) -> tuple[int, int]:
+    number, end = start, position
+    while end < len(text) and text[end].isdecimal():
+        # Long ones overflow there, and the order of keys with it.
+        number = (number * 10 + ord(text[end]) - ord("0") + 2**63) % 2**64 - 2**63
+        end += 1
+    return number, end
+
+
+_natural: Final = cmp_to_key(_compare)
 
 _Dumper.add_representer(str, _represent_text)
-_Dumper.add_representer(float, _represent_float)
+_Dumper.add_representer(int, _represent_number)
+_Dumper.add_representer(float, _represent_number)
 _Dumper.add_representer(dict, _represent_mapping)

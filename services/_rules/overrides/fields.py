@@ -67,12 +67,18 @@ def _operation(item: Mapping[str, Any], path_field: str) -> dict[str, Any]:
 
 
 def _patched(document: Any, operation: dict[str, Any], where: str) -> Any:
+    if not operation["path"] and operation["op"] in _WHOLE:
+        # The empty path is the document itself.
+        if not isinstance(operation["value"], dict | list):
+            raise StepError(where, "the whole document can only become an object or a list")
+        return operation["value"]
     try:
         return json_patch(document, [operation])
     except PatchError:
         raise StepError(where, _REASONS.get(operation["op"], "this is no known operator")) from None
 
 
+_WHOLE = ("add", "replace")
 _REASONS = {
     "add": "the object or list that it goes into does not exist, or the position is outside of the list",
     "remove": "there is nothing at this path to remove",

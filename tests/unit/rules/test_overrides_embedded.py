@@ -68,16 +68,85 @@ def test_an_empty_text_stays_empty() -> None:
         ("a: 1.2.3", "1.2.3"),
         ("a: !Ref b", "b"),
         ("x: &x {b: 1}\na:\n  <<: *x\n  c: 2", {"b": 1, "c": 2}),
+        ("x: &x {b: 1}\na: {b: 2, <<: *x}", {"b": 1}),
+        ("x: &x {b: 1}\nz: &z {b: 2, c: 3}\na: {<<: [*x, *z]}", {"b": 1, "c": 3}),
+        ("a: 1e-7", 1e-7),
+        ("a: 1e309", "1e309"),
+        ("a: 1.2345678901234567e19", 12345678901234567000),
+        ("a: -9223372036854775809", -(2.0**63)),
+        ("a: 123456789012345678901234567890", 1.2345678901234568e29),
+        ("a: .1_0", 0.1),
+        ("a: ._1", "._1"),
+        ("a: 0b-1", -1),
+        ("a: <<", "<<"),
+        ("a: !!int '7'", 7),
+        ("a: !!float 3", 3),
+        ("a: !!str 3", "3"),
+        ("a: !!binary aGk=", "hi"),
+        ("a: !!set {x, z}", {"x": None, "z": None}),
+        ("a: !!omap [x: 1]", [{"x": 1}]),
+        ("a: !!python/name:os.system [x]", ["x"]),
     ],
 )
 def test_scalars_read_as_kubernetes_tools_read_them(text: str, value: Any) -> None:
     assert embedded_yaml.load(text)["a"] == value
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: .inf", "? [a]\n: b", "a: *b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [", "a: .inf", "? [a]\n: b", "a: *b", "~: a", "18446744073709551615: a", "a: {<<: 3}", "a: {<<: [1]}",
+        "a: !!int x", "a: !!int 1.5", "a: !!null x", "a: !!float yes", "a: !!timestamp 1", "a: !!binary =",
+    ],
+)  # fmt: skip
 def test_yaml_without_a_json_form_is_refused(text: str) -> None:
     with pytest.raises(EmbeddedTextError):
         embedded_yaml.load(text)
+
+
+def bomb(levels: int) -> str:
+    """A text of some hundred bytes that stands for nine times as many values with every level."""
+    above = (f"k{level}: &k{level} [{', '.join([f'*k{level - 1}'] * 9)}]" for level in range(1, levels))
+    return "\n".join(["k0: &k0 [1, 1, 1, 1, 1, 1, 1, 1, 1]", *above])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: " + "[" * 100_000 + "]" * 100_000, "nested deeper than 100"),
+        ("".join(" " * depth + "a:\n" for depth in range(2_000)), "nested deeper than 100"),
+        ("- " * 5_000 + "a", "nested deeper than 100"),
+        (bomb(30), "aliases stand for more than"),
+        ("a: &a [*a]", "*a stands inside of itself"),
+        ("a: &a {b: {c: *a}}", "*a stands inside of itself"),
+    ],
+)
+def test_yaml_that_would_take_the_whole_service_is_refused_with_the_reason(text: str, said: str) -> None:
+    with pytest.raises(EmbeddedTextError) as refused:
+        embedded_yaml.load(text)
+    assert said in str(refused.value)
+
+
+def test_aliases_within_bounds_are_written_out() -> None:
+    assert embedded_yaml.load(bomb(3))["k2"] == [[[1] * 9] * 9] * 9
+
+
+def test_a_flat_document_may_be_long() -> None:
+    document = {f"key{number}": [{"name": "n", "value": "*"}] for number in range(1_000)}
+    assert embedded_yaml.load(embedded_yaml.dump(document)) == document
+
+
+def test_what_is_nested_too_deeply_is_not_written() -> None:
+    document: Any = []
+    for _ in range(5_000):
+        document = [document]
+    with pytest.raises(EmbeddedTextError, match="nested too deeply"):
+        embedded_yaml.dump(document)
+
+
+def test_json_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(EmbeddedTextError, match="nested too deeply"):
+        embedded_json.changed('{"a":' * 100_000 + "1" + "}" * 100_000, lambda document: document)
 
 
 @pytest.mark.parametrize("text", ["", "just a text", "1"])
@@ -88,6 +157,12 @@ def test_only_a_mapping_or_list_can_be_changed(text: str) -> None:
 
 def test_keys_of_other_types_become_texts() -> None:
     assert embedded_yaml.load("1: a\ntrue: b\n1.5: c") == {"1": "a", "true": "b", "1.5": "c"}
+    assert list(embedded_yaml.load("1e16: a\n1234567.5: b\n1e300: c\n0.1: d\n1.0: e")) == [
+        "1e+16", "1.2345675e+06", ".inf", "0.1", "1",
+    ]  # fmt: skip
+
+
+_NUMBERS = "a: 1e-07\nb: 1e+23\nc: 1e+20\nd: 1e+20\ne: 18446744073709551615\n"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +177,11 @@ def test_keys_of_other_types_become_texts() -> None:
         ({"a": "one\ntwo\n"}, "a: |\n  one\n  two\n"),
         ({"a": 1.5, "b": 12345678.5, "c": 0.00001, "d": 3.0}, "a: 1.5\nb: 1.23456785e+07\nc: 1e-05\nd: 3\n"),
         ({"a": True, "b": "größe"}, "a: true\nb: größe\n"),
+        ({"a": 1e-7, "b": 1e23, "c": 1e20, "d": 10**20, "e": 2**64 - 1}, _NUMBERS),
+        ({"a": "b\n\n"}, "a: |+\n  b\n\n"),
+        ({"0b-1": "1e309"}, '"0b-1": 1e309\n'),
+        ({"a": "2024-01-02T1:2:3Z", "b": "2024-01-02T1:2:3"}, 'a: "2024-01-02T1:2:3Z"\nb: 2024-01-02T1:2:3\n'),
+        ({"a1b": 1, "a01b": 2, "a-b": 3, "ab": 4, "a": 5}, "a: 5\na-b: 3\na1b: 1\na01b: 2\nab: 4\n"),
         ([], "[]\n"),
     ],
 )
@@ -122,6 +202,12 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES)
 def test_what_is_written_reads_back_the_same(document: Any) -> None:
     assert embedded_yaml.load(embedded_yaml.dump(document)) == document
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_read_back_the_same(number: float) -> None:
+    (found,) = embedded_yaml.load(embedded_yaml.dump([number]))
+    assert float(found) == number
 
 
 @given(st.text(alphabet="0123456789.:-+eEynoxb_~TZ", max_size=12))

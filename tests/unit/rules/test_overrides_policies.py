@@ -184,6 +184,20 @@ def test_texts_in_fields() -> None:
     assert found["data"] == {"k": "v", "db.yaml": "host: h\nport: 2\n", "c.json": '{"b":1,"a":{"x":1,"y":2}}'}
 
 
+@pytest.mark.parametrize("operator", ["add", "replace"])
+def test_the_empty_path_is_the_whole_document(operator: str) -> None:
+    whole = {"subPath": "", "operator": operator, "value": {"new": [1]}}
+    found = overridden(
+        CONFIG,
+        fieldOverrider=[
+            {"fieldPath": "/data/db.yaml", "yaml": [whole]},
+            {"fieldPath": "/data/c.json", "json": [whole, {"subPath": "/new/-", "operator": "add", "value": 2}]},
+        ],
+    )
+    assert found["data"] == {"k": "v", "db.yaml": "new:\n- 1\n", "c.json": '{"new":[1,2]}'}
+    assert overridden(CONFIG, plaintext=[{"path": "", "operator": operator, "value": CONFIG | {"l": 1}}])["l"] == 1
+
+
 def test_operations_on_lists() -> None:
     listed = CONFIG | {"l": [1, 2]}
     found = overridden(
@@ -202,6 +216,12 @@ def test_operations_on_lists() -> None:
         ({"plaintext": [{"path": "/data/z", "operator": "replace", "value": "w"}]}, "plaintext replace at /data/z"),
         ({"plaintext": [{"path": "/none/z", "operator": "add", "value": "w"}]}, "plaintext add at /none/z"),
         ({"plaintext": [{"path": "/kind", "operator": "remove"}]}, "plaintext"),
+        ({"plaintext": [{"path": "", "operator": "replace", "value": [1]}]}, "plaintext"),
+        ({"plaintext": [{"path": "", "operator": "remove"}]}, "plaintext remove at "),
+        (
+            {"fieldOverrider": [{"fieldPath": "/data/c.json", "json": [{"operator": "add", "value": 1}]}]},
+            "fieldOverrider at /data/c.json, add at ",
+        ),
         ({"plaintext": [{"path": "/metadata", "operator": "replace", "value": "text"}]}, "plaintext"),
         ({"fieldOverrider": [{"fieldPath": "/data/z", "json": []}]}, "fieldOverrider at /data/z"),
         ({"fieldOverrider": [{"fieldPath": "/data", "json": []}]}, "fieldOverrider at /data"),
