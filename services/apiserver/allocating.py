@@ -65,14 +65,8 @@ class ServiceAllocator:
         key = Key("", "services", new["metadata"].get("namespace", ""), new["metadata"].get("name", ""))
         if wanted not in ("ClusterIP", "NodePort", "LoadBalancer"):
             return
-        if spec.get("clusterIP") == "None":
-            spec["clusterIPs"] = spec.get("clusterIPs") or ["None"]
-        elif not spec.get("clusterIP"):
-            if not before.get("clusterIP") or before.get("type") == "ExternalName":
-                spec["clusterIP"] = self._new_ip()
-                spec["clusterIPs"] = [spec["clusterIP"]]
-        elif spec["clusterIP"] != before.get("clusterIP"):
-            self._claim_ip(kind, key, spec)
+        if not before.get("clusterIP") or before.get("type") == "ExternalName":
+            self._cluster_ip(kind, key, spec)
         if wanted in ("NodePort", "LoadBalancer"):
             self._node_ports(kind, key, spec)
             local = spec.get("externalTrafficPolicy") == "Local"
@@ -88,6 +82,16 @@ class ServiceAllocator:
 
     def _reserve(self, item: str | Port) -> None:
         self._pending[item] = time.monotonic() + _PENDING_SECONDS
+
+    def _cluster_ip(self, kind: Kind, key: Key, spec: Manifest) -> None:
+        """Give an address to a Service that had none; whoever has one keeps it, and may only be refused another."""
+        if spec.get("clusterIP") == "None":
+            spec["clusterIPs"] = spec.get("clusterIPs") or ["None"]
+        elif not spec.get("clusterIP"):
+            spec["clusterIP"] = self._new_ip()
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        else:
+            self._claim_ip(kind, key, spec)
 
     def _new_ip(self) -> str:
         size = self._network.num_addresses

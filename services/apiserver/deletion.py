@@ -71,19 +71,9 @@ class DeleteOptions:
             preconditions = body.get("preconditions") or {}
             self.uid, self.revision = preconditions.get("uid"), preconditions.get("resourceVersion")
             self.raw.update({k: v for k, v in body.items() if k not in ("kind", "apiVersion")})
-        self._check_types()
         self.dry_run = self._check(dry_run)
         if self.dry_run:
             self.raw["dryRun"] = ["All"]
-
-    def _check_types(self) -> None:
-        if self.grace is not None and (not isinstance(self.grace, int) or isinstance(self.grace, bool)):
-            raise status.internal(f"v1.DeleteOptions.GracePeriodSeconds: a whole number was expected, not {self.grace}")
-        for name, value in (("PropagationPolicy", self.policy), ("Preconditions", self.uid or self.revision)):
-            if value is not None and not isinstance(value, str):
-                raise status.internal(f"v1.DeleteOptions.{name}: a string was expected, not {value}")
-        if self.orphan is not None and not isinstance(self.orphan, bool):
-            raise status.internal("v1.DeleteOptions.OrphanDependents: a boolean was expected")
 
     def _check(self, dry_run: list[str]) -> bool:
         found: list[fields.FieldError] = []

@@ -13,6 +13,7 @@ from services.apiserver.call import Call
 from services.apiserver.deletion import DeleteOptions, Deleter
 from services.apiserver.deprecations import deprecation
 from services.apiserver.http import Answer, HttpFace, Request, form_of
+from services.apiserver.kinds import decode_message, schemas
 from services.apiserver.kinds import errors as fields
 from services.apiserver.kinds.model import Kind
 from services.apiserver.kinds.registry import Registry
@@ -342,6 +343,11 @@ class ResourceApi:
         if body.get("kind", "DeleteOptions") != "DeleteOptions":
             text = f'no kind "{body["kind"]}" is registered for version "{body.get("apiVersion", "")}" in scheme '
             raise status.internal(text + '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"')
+        json = raw if form not in (codec.PROTOBUF, codec.YAML) else None
+        try:
+            schemas.normalise(_DELETE_OPTIONS, body)
+        except schemas.ShapeError as e:
+            raise status.internal(decode_message.render(_DELETE_OPTIONS, body, json, e)) from e
         return DeleteOptions(body, request.query)
 
 

@@ -1,4 +1,4 @@
-"""Subresources of stored kinds: status, scale, finalize, approval, binding, eviction and token."""
+"""Subresources of stored kinds: status, scale, finalize, approval, binding, eviction, token, and connections."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 
 from services._rules import patch as patches
-from services.apiserver import codec, status
+from services.apiserver import codec, connecting, status
 from services.apiserver.answers import View, is_custom
 from services.apiserver.call import Call
 from services.apiserver.deletion import DeleteOptions, Deleter
 from services.apiserver.evicting import Evictions
 from services.apiserver.http import Answer, Request
+from services.apiserver.kinds import decode_message, schemas
 from services.apiserver.kinds import errors as fields
 from services.apiserver.kinds.model import Kind, Subresource
 from services.apiserver.objects import Objects, Outcome, clone
@@ -36,6 +37,7 @@ class Subresources:
         self._evictions = Evictions(objects, deleter)
         self._deleter = deleter
         self._tokens = tokens
+        self._connections = connecting.Connections(objects)
 
     async def answer(
         self, request: Request, info: RequestInfo, kind: Kind, sub: Subresource, view_of: ViewOf, call_of: CallOf
@@ -45,6 +47,9 @@ class Subresources:
         if verb not in sub.verbs:
             raise status.method_not_allowed()
         call = call_of(request, verb)
+        if sub.name in connecting.NAMES:
+            query = request.http.rel_url.raw_query_string
+            raise await self._connections.refuse(kind, sub, info, query, call)
         if sub.name == "scale":
             return await self._scale(request, info, kind, verb, call)
         if sub.name in ("binding", "eviction", "token"):
@@ -69,7 +74,8 @@ class Subresources:
     async def _body(self, request: Request, sub: Subresource, kind: Kind) -> Manifest:
         raw = await request.body()
         media = request.http.headers.get("Content-Type")
-        body: Any = codec.decode_body(raw, media, _schema_name(sub, kind))[0] if raw else {}
+        found: tuple[Any, bytes] = codec.decode_body(raw, media, _schema_name(sub, kind)) if raw else ({}, b"{}")
+        body, text = found
         if not isinstance(body, dict):
             raise status.bad_request("an object was expected")
         name = body.get("kind")
@@ -77,6 +83,15 @@ class Subresources:
             version = str(body.get("apiVersion", "")).rpartition("/")[2]
             raise status.bad_request(f'{name} in version "{version}" cannot be handled as a {sub.kind}')
         body.setdefault("metadata", {})
+        shape = _schema_name(sub, kind)
+        try:
+            schemas.normalise(shape, body)
+        except schemas.ShapeError as e:
+            wrong = decode_message.render(shape, body, text, e)
+            version = sub.version or kind.resource.version
+            raise status.bad_request(
+                f'{sub.kind} in version "{version}" cannot be handled as a {sub.kind}: {wrong}'
+            ) from e
         return body
 
     async def _put(self, request: Request, info: RequestInfo, kind: Kind, sub: str, call: Call) -> Outcome:

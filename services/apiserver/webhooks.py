@@ -180,7 +180,7 @@ class Webhooks:
             return None
         if hook.objects is not None:
             seen = [o for o in (attributes.new, attributes.old) if o is not None]
-            if not any(hook.objects.matches(o["metadata"].get("labels") or {}) for o in seen):
+            if not any(hook.objects.matches((o.get("metadata") or {}).get("labels") or {}) for o in seen):
                 return None
         return kind
 
@@ -198,7 +198,7 @@ class Webhooks:
 
     async def _mutate_one(self, hook: Hook, kind: Kind, attributes: Attributes) -> bool:
         response = await self._review(hook, kind, attributes, mutating=True)
-        if response is None or not response.get("patch") or attributes.new is None:
+        if response is None or not response.get("patch") or attributes.new is None or attributes.operation == "CONNECT":
             return False
         before = _as(attributes.new, attributes.kind, kind)
         try:
@@ -265,9 +265,9 @@ class Webhooks:
         uid = str(uuid.uuid4())
         request: Manifest = {
             "uid": uid,
-            "kind": _kind(kind),
+            "kind": _kind(kind, attributes),
             "resource": _resource(kind),
-            "requestKind": _kind(asked),
+            "requestKind": _kind(asked, attributes),
             "requestResource": _resource(asked),
         }
         if attributes.subresource:
@@ -283,7 +283,7 @@ class Webhooks:
         request["object"] = None if new is None else _shown(_as(new, asked, kind), mutating=mutating)
         request["oldObject"] = None if old is None else _as(old, asked, kind)
         request["dryRun"] = call.dry_run
-        request["options"] = self._options(attributes)
+        request["options"] = None if attributes.operation == "CONNECT" else self._options(attributes)
         return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request}, uid
 
     @staticmethod
@@ -304,14 +304,17 @@ def _as(obj: Manifest, kind: Kind, other: Kind) -> Manifest:
 
 
 def _shown(obj: Manifest, *, mutating: bool) -> Manifest:
-    meta = obj["metadata"]
-    if "creationTimestamp" in meta or not mutating:
+    meta = obj.get("metadata")
+    if meta is None or "creationTimestamp" in meta or not mutating:
         return obj
     return {**obj, "metadata": {**meta, "creationTimestamp": None}}
 
 
-def _kind(kind: Kind) -> Manifest:
+def _kind(kind: Kind, attributes: Attributes) -> Manifest:
+    """The kind of the object sent: for a connection that of its options."""
     resource = kind.resource
+    if attributes.operation == "CONNECT" and attributes.new is not None:
+        return {"group": "", "version": "v1", "kind": attributes.new["kind"]}
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 

@@ -257,6 +257,42 @@ async def test_services_get_distinct_addresses_and_ports(client: Any) -> None:
     assert (await client("POST", services, {"metadata": {"name": "t"}, "spec": taken}))[0] == 201
 
 
+async def test_a_service_that_loses_its_address_is_told_both_fields(client: Any) -> None:
+    path = "/api/v1/namespaces/default/services"
+    _, made = await client("POST", path, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    spec = {k: v for k, v in made["spec"].items() if k != "clusterIPs"}
+    code, answer = await client("PUT", f"{path}/s", {**made, "spec": {**spec, "clusterIP": "None"}})
+    assert code == 422
+    assert {c["field"] for c in answer["details"]["causes"]} == {"spec.clusterIPs", "spec.clusterIPs[0]"}
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"gracePeriodSeconds": "x"}, "v1.DeleteOptions.GracePeriodSeconds: readUint64: unexpected character"),
+        ({"preconditions": {"uid": 3}}, "v1.DeleteOptions.Preconditions: v1.Preconditions.UID: ReadString: expects"),
+        ({"dryRun": "All"}, "v1.DeleteOptions.DryRun: []string: decode slice: expect [ or n"),
+    ],
+)
+async def test_deletion_options_of_the_wrong_type_are_refused_with_their_place(
+    client: Any, body: dict[str, Any], place: str
+) -> None:
+    await client("POST", CM, config("a"))
+    code, answer = await client("DELETE", f"{CM}/a", {"kind": "DeleteOptions", "apiVersion": "v1", **body})
+    assert code == 500
+    assert answer["message"].startswith(place)
+    assert (await client("GET", f"{CM}/a"))[0] == 200
+
+
+async def test_an_eviction_of_the_wrong_type_is_refused_with_its_place(client: Any) -> None:
+    path = "/api/v1/namespaces/default/pods"
+    await client("POST", path, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    body = {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": "x"}}
+    code, answer = await client("POST", f"{path}/p/eviction", body)
+    assert code == 400
+    assert "Eviction.DeleteOptions: v1.DeleteOptions.GracePeriodSeconds: readUint64" in answer["message"]
+
+
 async def test_a_protobuf_body_is_read_and_answered_in_json(client: Any) -> None:
     # A Namespace named "pb", as client-go encodes it.
     head = b'k8s\x00\n\x0f\n\x02v1\x12\tNamespace\x12\x1a\n\x12\n\x02pb\x12\x00\x1a\x00"\x00*\x002\x008\x00B\x00'
