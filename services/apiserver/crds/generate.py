@@ -2,8 +2,8 @@
 
 `python -m services.apiserver.crds.generate k8s/crds` writes one YAML file per kind, and into `optional/` those of the
 kinds that the aggregated API serves otherwise (for installations without aggregation). Nothing newer than Kubernetes
-1.20 is used. Of kinds with several versions only the storage version of an optional kind is generated: its older one
-needs a conversion that a plain definition cannot do.
+1.20 is used. The older version of bindings is served without conversion: it shows the same object without what only the
+newer one has, replicas among it, which it would have elsewhere.
 """
 
 import sys
@@ -17,8 +17,7 @@ import msgspec
 Manifest = dict[str, Any]
 Schema = dict[str, Any]
 
-OPTIONAL: Final = frozenset({"Cluster", "ClusterResourceBinding", "ResourceBinding", "Work"})
-_LEFT_OUT: Final = frozenset({"ResourceRegistry"})
+OPTIONAL: Final = frozenset({"Cluster", "ClusterResourceBinding", "ResourceBinding", "ResourceRegistry", "Work"})
 _NOT_SCHEMA: Final = frozenset({"path", "required", "x-kubernetes-group-version-kind"})
 _SUBRESOURCES: Final = frozenset({"status", "scale"})
 _COLUMNS: Final[dict[str, list[Manifest]]] = {
@@ -82,7 +81,7 @@ def definitions(*, optional: bool) -> list[Manifest]:
     by_name: dict[str, list[Manifest]] = {}
     for fact in facts():
         kind = fact["kind"]
-        if kind in _LEFT_OUT or (kind in OPTIONAL) != optional or (optional and not fact["storage"]):
+        if (kind in OPTIONAL) != optional:
             continue
         by_name.setdefault(f"{fact['plural']}.{fact['group']}", []).append(fact)
     return [_definition(name, versions) for name, versions in sorted(by_name.items())]

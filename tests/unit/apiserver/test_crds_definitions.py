@@ -234,7 +234,7 @@ def test_committed_definitions_are_what_the_generator_writes() -> None:
 @pytest.mark.parametrize("optional", [False, True])
 def test_generated_definitions_are_accepted(optional: bool) -> None:
     generated = definitions(optional=optional)
-    assert len(generated) == (4 if optional else 16)
+    assert len(generated) == (5 if optional else 16)
     for obj in generated:
         kind().default(obj)
         kind().prepare_create(obj)
