@@ -53,7 +53,13 @@ def facts() -> list[Manifest]:
     found: list[Manifest] = [msgspec.json.decode(line) for line in lines if line]
     by_kind = {fact["kind"]: fact for fact in found}
     by_kind["Cluster"]["fields"] = _refined(by_kind["Cluster"]["fields"], by_kind)
+    registries = by_kind["ResourceRegistry"]
+    registries["fields"] = [_without_default(field) for field in registries["fields"]]
     return found
+
+
+def _without_default(field: Manifest) -> Manifest:
+    return {name: value for name, value in field.items() if name != "default"}
 
 
 def _refined(fields: list[Manifest], by_kind: dict[str, Manifest]) -> list[Manifest]:
@@ -71,7 +77,7 @@ def _refined(fields: list[Manifest], by_kind: dict[str, Manifest]) -> list[Manif
         elif path == _CONDITIONS:
             result += [item for item in by_kind["Work"]["fields"] if item["path"].startswith(_CONDITIONS)]
         else:
-            plain = {name: value for name, value in field.items() if name != "default"}
+            plain = _without_default(field)
             result.append(plain | {"enum": list(_SYNC_MODES)} if path == ".spec.syncMode" else plain)
     return result
 
