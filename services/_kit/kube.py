@@ -67,6 +67,7 @@ __all__ = [
 
 _READ_BUFFER = 1 << 21
 _LARGE = 1 << 20
+_CONNECT_SECONDS = 10
 
 
 def client_core() -> tuple[Any, Any]:
@@ -201,7 +202,7 @@ class KubeClient:
             connector=connector,
             request_class=type("Request", (_Request,), {"client": self}),
             headers=self._headers,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
             read_bufsize=_READ_BUFFER,
             auto_decompress=True,
         )
@@ -255,7 +256,7 @@ class KubeClient:
                 # A large body is written piece by piece.
                 data=data if data is None or len(data) < _LARGE else io.BytesIO(data),
                 headers=headers,
-                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=10),
+                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS),
             ) as response:
                 answer = await response.read()
                 if response.status >= 400:
@@ -265,6 +266,8 @@ class KubeClient:
                 return answer
         except FenceLost as error:
             raise NotLeading(f"{method} {self.server}{path} was not sent: {error}") from error
+        except aiohttp.ConnectionTimeoutError as error:
+            raise Unreachable(f"{method} {self.server}{path}: no connection within {_CONNECT_SECONDS} s") from error
         except TimeoutError as error:
             raise Unreachable(f"{method} {self.server}{path}: no answer within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -315,7 +318,7 @@ class KubeClient:
                 self.server + path,
                 params=query,
                 headers=headers,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle),
             ) as response:
                 if response.status >= 400:
                     raise _refused(response, await response.read())

@@ -49,7 +49,9 @@ class Cause(Struct):
         return tuple(-seq for seq in self.seqs if seq < 0)
 
     def add(self, seq: int) -> None:
-        """Remember one more cause; the first and the two latest are kept."""
+        """Remember one more cause; the first and the two latest are kept, each once."""
+        if seq in self.seqs:
+            return
         if len(self.seqs) < MAX_CAUSES:
             self.seqs = (*self.seqs, seq)
         else:

@@ -16,6 +16,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -341,4 +342,5 @@ class JetStreamPump:
         if subscription is not None and not connection.nc.is_closed:
             await subscription.unsubscribe()
         if consumer and connection.is_connected:
-            await connection.publish(f"$JS.API.CONSUMER.DELETE.{self._log.name}.{consumer}", b"")
+            with suppress(LogError):
+                await connection.publish(f"$JS.API.CONSUMER.DELETE.{self._log.name}.{consumer}", b"")

@@ -18,7 +18,9 @@ def read_manifests(path: Path) -> list[Manifest]:
 
     try:
         documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_loader()))
-    except yaml.YAMLError as error:
+    except OSError as error:
+        raise Failed(f"{path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise Failed(f"{path} is no YAML: {error}") from None
     manifests = []
     for number, document in enumerate(documents, 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,7 +44,8 @@ def kubeconfig_path(chosen: str) -> Path:
     if chosen:
         path = Path(chosen).expanduser()
         if not path.is_file():
-            raise Failed(f"kubeconfig {path} does not exist; give another one with --kubeconfig")
+            why = "is no file" if path.exists() else "does not exist"
+            raise Failed(f"kubeconfig {path} {why}; give another one with --kubeconfig")
         return path
     named = [Path(item).expanduser() for item in os.environ.get("KUBECONFIG", "").split(os.pathsep) if item]
     usual = named or [Path("~/.kube/config").expanduser(), Layout(LAPTOP).kubeconfig(CONTROL)]
@@ -91,16 +93,23 @@ def namespace_of(kubeconfig: Manifest, context: str = "") -> str:
     return DEFAULT_NAMESPACE
 
 
+async def client_of(path: Path, source: Path | Manifest, context: str) -> KubeClient:
+    """A client of what a kubeconfig (its file, or decoded) names; raises Failed for one that cannot be used."""
+    try:
+        return await KubeClient.from_kubeconfig(source, context=context or None)
+    except ssl.SSLError as error:
+        raise Failed(f"kubeconfig {path}: certificate, key or authority cannot be read: {error}") from None
+    except Exception as error:
+        # The loader has errors of its own, one per thing a kubeconfig can lack.
+        raise Failed(f"kubeconfig {path}: {error}") from error
+
+
 @asynccontextmanager
 async def open_control(target: Target) -> AsyncIterator[Control]:
     """The control plane that the options name, closed afterwards; raises Failed when there is none."""
     path = kubeconfig_path(target.kubeconfig)
     namespace = namespace_of(read_kubeconfig(path), target.context)
-    try:
-        client = await KubeClient.from_kubeconfig(path, context=target.context or None)
-    except Exception as error:
-        # The loader has errors of its own, one per thing a kubeconfig can lack.
-        raise Failed(f"kubeconfig {path}: {error}") from error
+    client = await client_of(path, path, target.context)
     try:
         yield Control(client, namespace)
     finally:

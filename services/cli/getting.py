@@ -150,7 +150,7 @@ async def _ask(endpoint: Endpoint, asked: Asked, namespace: str, query: Query) -
                 answers += await _list(endpoint, path, query)
         except ApiError as error:
             if not (query.ignore_not_found and error.status == 404):
-                troubles.append(_refused(endpoint, error))
+                troubles.append(_refused(endpoint, error, asked))
         except Unreachable as error:
             troubles.append(f"error: {_prefix(endpoint)}does not answer: {error}")
     return Found(endpoint, tuple(answers), tuple(troubles))
@@ -176,7 +176,10 @@ def _prefix(endpoint: Endpoint) -> str:
     return "" if endpoint.control else f"cluster({endpoint.name}): "
 
 
-def _refused(endpoint: Endpoint, error: ApiError) -> str:
+def _refused(endpoint: Endpoint, error: ApiError, asked: Asked) -> str:
+    # A server without the kind answers in words of its own, never with the Status of an object that is missing.
+    if error.status == 404 and (error.reason != "NotFound" or not asked.names):
+        return f"error: {_prefix(endpoint)}the server doesn't have a resource type {asked.word!r}"
     return f"Error from server ({error.reason or error.status}): {_prefix(endpoint)}{error.message or error}"
 
 

@@ -12,6 +12,7 @@ from services.cli.interpreting_commands import app as interpreting_commands
 from services.cli.membership_commands import app as membership_commands
 from services.cli.options import Before, ClusterName, DryRun, KarmadaContext, Kubeconfig, listed, target_of
 from services.cli.registering_commands import app as registering_commands
+from services.cli.unbuilt_commands import app as unbuilt_commands
 
 app = typer.Typer(
     name="karmadactl",
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.add_typer(membership_commands)
 app.add_typer(registering_commands)
 app.add_typer(interpreting_commands)
+app.add_typer(unbuilt_commands)
 
 
 @app.callback()

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from services._kit.kube import KubeClient
+from services._kit.kube import ApiError, KubeClient, Unreachable
 from services._rules.constants import NAMESPACE_CLUSTER, NAMESPACE_SYSTEM
-from services.cli.control import Target, open_control, read_kubeconfig
+from services.cli.control import Target, client_of, open_control, read_kubeconfig
 from services.cli.fleet import clusters
 from services.cli.joining import MemberAccess, Traits, access_of_kubeconfig, cluster_id, join, member_identity
 from services.cli.running import Failed, complain, patience
@@ -40,13 +40,40 @@ def check_name(name: str) -> None:
 
 
 async def check_new(control: KubeClient, name: str, identity: str) -> None:
-    """Raises Failed when a cluster of this name is a member already, or this very cluster under another name."""
+    """Raises Failed when a cluster of this name is a member already, this very cluster under another name, or when
+    the cluster is the control plane itself.
+    """
     for item in await clusters(control):
         other = item["metadata"]["name"]
         if other == name:
             raise Failed(f"cluster {name} is registered already; unjoin it first or choose another name")
         if identity and item["spec"].get("id") == identity:
             raise Failed(f"this cluster is registered already, under the name {other}")
+    if identity and identity == await _own_id(control):
+        raise Failed(
+            f"{name} would be the control plane itself, whose templates cannot be delivered into it; "
+            "give the kubeconfig of the cluster that is to join with --cluster-kubeconfig"
+        )
+
+
+async def _own_id(control: KubeClient) -> str:
+    """Identity of the control plane, compared as those of members; empty where it has none."""
+    try:
+        return await cluster_id(control)
+    except ApiError:
+        return ""
+
+
+async def member_id(member: KubeClient, file: MemberFile) -> str:
+    """Identity of the member that a kubeconfig names; raises Failed, which tells it from the control plane."""
+    try:
+        return await cluster_id(member)
+    except ApiError as error:
+        raise Failed(
+            f"the cluster of {file.path} ({member.server}) refuses these credentials: {error.message or error}"
+        ) from None
+    except Unreachable as error:
+        raise Failed(f"the cluster of {file.path} does not answer: {error}") from None
 
 
 @asynccontextmanager
@@ -55,9 +82,11 @@ async def open_member_file(file: MemberFile) -> AsyncIterator[tuple[KubeClient, 
     kubeconfig = read_kubeconfig(Path(file.path))
     try:
         access = access_of_kubeconfig(kubeconfig, file.context)
-        member = await KubeClient.from_kubeconfig(kubeconfig, context=file.context or None)
     except (KeyError, TypeError) as error:
         raise Failed(f"kubeconfig {file.path}: {error} is missing or malformed") from None
+    except ValueError as error:
+        raise Failed(f"kubeconfig {file.path}: certificate, key or authority cannot be read: {error}") from None
+    member = await client_of(Path(file.path), kubeconfig, file.context)
     try:
         yield member, access
     finally:
@@ -82,7 +111,7 @@ async def join_member(
         open_control(target) as control,
         open_member_file(file) as (member, access),
     ):
-        identity = await cluster_id(member)
+        identity = await member_id(member, file)
         await check_new(control.client, name, identity)
         if dry_run:
             print(f"cluster({name}) would be joined (dry run)")

@@ -30,15 +30,19 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, no_header
     return aligned(lines)
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of cells as text; every column is as wide as its widest cell, the last one takes what it needs."""
+def aligned(lines: Sequence[Sequence[str]], broadest: int = 0) -> str:
+    """Lines of cells as text; every column is as wide as its widest cell, the last one takes what it needs.
+
+    A cell of more than `broadest` characters (0: of any number) moves the rest of its own line only.
+    """
     if not lines:
         return ""
     count = max(map(len, lines))
     widths = [0] * count
     for line in lines:
         for index, text in enumerate(line):
-            widths[index] = max(widths[index], len(text))
+            if not broadest or len(text) <= broadest:
+                widths[index] = max(widths[index], len(text))
     gap = " " * GAP
     shown = (gap.join(text.ljust(width) for text, width in zip(line, widths, strict=False)).rstrip() for line in lines)
     return "".join(f"{line}\n" for line in shown)

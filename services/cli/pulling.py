@@ -21,9 +21,9 @@ from services.cli.authority import DIRECTORY, Authority
 from services.cli.claims import admit_here, expel, reachable
 from services.cli.control import Target, kubeconfig_path, open_control
 from services.cli.identities import admit, changed, new_seed, public_key, server_pid, withdraw
-from services.cli.joining import Traits, cluster_id, join, kubeconfig_of, member_identity
+from services.cli.joining import Traits, join, kubeconfig_of, member_identity
 from services.cli.layout import CONTROL, Installation, Layout
-from services.cli.membership import MemberFile, check_name, check_new, open_member_file
+from services.cli.membership import MemberFile, check_name, check_new, member_id, open_member_file
 from services.cli.running import Failed, patience
 
 Manifest = dict[str, Any]
@@ -101,7 +101,7 @@ async def join_pull_member(
             await reachable(*signed)
         if file.path:
             async with open_member_file(file) as (member, given):
-                identity = await cluster_id(member)
+                identity = await member_id(member, file)
                 await check_new(control.client, name, identity)
                 if not dry_run:
                     access = await member_identity(member, name, given, namespace)

@@ -27,8 +27,8 @@ from services.cli.authority import key_of, new_seed
 from services.cli.bootstrap_tokens import ca_hashes
 from services.cli.control import kubeconfig_path, read_kubeconfig
 from services.cli.durations import seconds_of
-from services.cli.joining import Traits, cluster_id, kubeconfig_of, member_identity
-from services.cli.membership import MemberFile, check_name, open_member_file
+from services.cli.joining import Traits, kubeconfig_of, member_identity
+from services.cli.membership import MemberFile, check_name, member_id, open_member_file
 from services.cli.pulling import CREDS, start_agent
 from services.cli.running import Failed, patience
 from services.cli.signing import REQUESTS, TRAIT_PREFIX
@@ -85,9 +85,10 @@ async def register(options: RegisterOptions) -> int:
     path, name, place = _member(options)
     if (place / CREDS).exists():
         raise Failed(f"{place / CREDS} exists: an agent has an identity there; unregister it, or use --agent-dir")
-    async with patience(f"registering {name}"), open_member_file(MemberFile(str(path), options.context)) as opened:
+    file = MemberFile(str(path), options.context)
+    async with patience(f"registering {name}"), open_member_file(file) as opened:
         member, given = opened
-        identity = await cluster_id(member)
+        identity = await member_id(member, file)
         plane = await discover(options, token, seconds)
         if options.dry_run:
             print(f"cluster({name}) would be registered (dry run)")

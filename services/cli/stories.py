@@ -21,6 +21,7 @@ from services.cli.printing import aligned, as_json
 from services.cli.running import Failed, complain, patience
 
 _OUTPUTS: Final = ("", "wide", "json", "yaml")
+_BROADEST: Final = 80
 
 
 def clock_time(seconds: float) -> str:
@@ -40,7 +41,7 @@ def shown(entries: Sequence[Entry], *, wide: bool = False) -> str:
             cells.insert(0, clock_time(entry.time))
             cells.append(f"saw #{entry.as_of}" if entry.as_of else "")
         lines.append([*cells, because(entry)])
-    return aligned(lines)
+    return aligned(lines, broadest=_BROADEST)
 
 
 def document(key: ObjectKey, entries: Sequence[Entry]) -> dict[str, Any]:

@@ -1,0 +1,152 @@
+"""What commands say about kubeconfigs, clusters and kinds that cannot be used."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable
+from services.cli import getting, karmadactl, membership
+from services.cli.applying import read_manifests
+from services.cli.control import client_of, kubeconfig_path
+from services.cli.fleet import CLUSTERS, Endpoint
+from services.cli.printing import aligned
+from services.cli.running import Failed
+from services.cli.unbuilt_commands import INSTEAD
+
+SYSTEM = "/api/v1/namespaces/kube-system"
+EXPORTS = ApiResource(name="serviceexports", kind="ServiceExport", group="multicluster.x-k8s.io", version="v1alpha1")
+
+
+class Answers:
+    """Answers by path; an exception is raised."""
+
+    server = "https://somewhere"
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self._answers = answers
+
+    async def get(self, path: str, **_: object) -> Any:
+        answer = self._answers[path]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def client(answers: dict[str, Any]) -> KubeClient:
+    return cast("KubeClient", Answers(answers))
+
+
+def refusal(status: int, reason: str, message: str) -> ApiError:
+    return ApiError(status, reason, message)
+
+
+def system(uid: str) -> dict[str, Any]:
+    return {"metadata": {"uid": uid}}
+
+
+@pytest.mark.parametrize("verb", INSTEAD)
+def test_a_verb_that_is_not_built_says_what_to_use(verb: str) -> None:
+    ended = CliRunner().invoke(karmadactl.app, [verb, "deploy", "-C", "member1", "--help"])
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(f"error: `karmadactl {verb}` is not built yet; ")
+    assert "{" not in ended.stderr
+
+
+def test_verbs_that_are_not_built_are_not_offered() -> None:
+    shown = CliRunner().invoke(karmadactl.app, ["--help"]).stdout
+    assert "  get " in shown
+    assert "promote" not in shown
+
+
+async def test_the_control_plane_cannot_join_itself() -> None:
+    other = {"metadata": {"name": "m1"}, "spec": {"id": "b"}}
+    control = client({CLUSTERS: {"items": [other]}, SYSTEM: system("a")})
+    with pytest.raises(Failed, match="m2 would be the control plane itself"):
+        await membership.check_new(control, "m2", "a")
+    await membership.check_new(control, "m2", "c")
+    nameless = client({CLUSTERS: {"items": []}, SYSTEM: refusal(404, "NotFound", "no such namespace")})
+    await membership.check_new(nameless, "m2", "a")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        (refusal(401, "Unauthorized", "Unauthorized"), r"m\.yaml \(https://somewhere\) refuses .*: Unauthorized"),
+        (Unreachable("GET https://somewhere: refused"), r"the cluster of m\.yaml does not answer: GET"),
+    ],
+)
+async def test_trouble_with_the_member_is_told_from_trouble_with_the_control_plane(
+    trouble: Exception, said: str
+) -> None:
+    with pytest.raises(Failed, match=said):
+        await membership.member_id(client({SYSTEM: trouble}), membership.MemberFile("m.yaml"))
+
+
+@pytest.mark.parametrize("names", [(), ("x",)])
+async def test_a_kind_that_a_member_does_not_serve_is_told_by_name(names: tuple[str, ...]) -> None:
+    path = f"/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports{'/x' if names else ''}"
+    member = Endpoint("m3", client({path: refusal(404, "Not Found", "404 page not found")}))
+    asked = getting.Asked(msgspec.structs.replace(EXPORTS, namespaced=True), names, "serviceexports")
+    found = await getting._ask(member, asked, "default", getting.Query(words=("serviceexports",)))
+    assert found.troubles == ("error: cluster(m3): the server doesn't have a resource type 'serviceexports'",)
+
+
+async def test_an_object_that_is_missing_stays_an_error_of_the_server() -> None:
+    path = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports/x"
+    member = Endpoint("m3", client({path: refusal(404, "NotFound", 'serviceexports "x" not found')}))
+    asked = getting.Asked(msgspec.structs.replace(EXPORTS, namespaced=True), ("x",), "serviceexports")
+    found = await getting._ask(member, asked, "default", getting.Query(words=("serviceexports", "x")))
+    assert found.troubles == ('Error from server (NotFound): cluster(m3): serviceexports "x" not found',)
+
+
+def test_a_directory_is_no_kubeconfig(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="is no file"):
+        kubeconfig_path(str(tmp_path))
+    with pytest.raises(Failed, match="does not exist"):
+        kubeconfig_path(str(tmp_path / "none"))
+
+
+async def test_a_key_that_is_none_is_told_with_its_kubeconfig(tmp_path: Path) -> None:
+    kubeconfig = {
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "a", "user": {"client-certificate-data": "AAAA", "client-key-data": "AAAA"}}],
+    }
+    with pytest.raises(Failed, match=r"x\.yaml: certificate, key or authority cannot be read"):
+        await client_of(Path("x.yaml"), kubeconfig, "")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="none: No such file"):
+        read_manifests(tmp_path / "none")
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe")
+    with pytest.raises(Failed, match="is no YAML"):
+        read_manifests(binary)
+
+
+async def test_a_connection_that_never_comes_about_is_told_with_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services._kit.kube._CONNECT_SECONDS", 0.05)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        # TLS begins and nobody answers: to the client that is a connection that is not there yet.
+        reached = KubeClient.from_token(f"https://127.0.0.1:{silent.getsockname()[1]}", "t", insecure=True)
+        try:
+            with pytest.raises(Unreachable, match=r"no connection within 0\.05 s"):
+                await reached.get("/readyz")
+        finally:
+            await reached.close()
+
+
+def test_one_long_cell_does_not_move_the_other_lines() -> None:
+    lines = [["a", "b" * 30, "end"], ["aa", "bb", "end"]]
+    assert aligned(lines, broadest=20) == f"a    {'b' * 30}   end\naa   bb   end\n"
+    assert aligned(lines).splitlines()[1] == f"aa   bb{' ' * 28}   end"
