@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,10 +15,10 @@ import pytest
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.space import Space
+from tests.support.commands import run_command
 
 # Members with three nodes of four CPUs each; the third is a pull member.
 PUSH = ("member1", "member2")
-PROGRAM = "from services.cli.fleetlog import main; main()"
 SETTINGS = {"FLEETLOG_MEMBER_CPU": "4", "FLEETLOG_SCHEDULER_ESTIMATOR_TIMEOUT": "3"}
 AGGREGATED = {
     "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
@@ -94,9 +92,10 @@ def ready(space: Space, name: str) -> int:
 
 def history(space: Space, fleet: Fleet, name: str) -> str:
     """The story of a Deployment."""
-    command = [sys.executable, "-c", PROGRAM, "history", "deployment", name, "-n", space.name]
-    directory = str(fleet.layout.directory)
-    return subprocess.run([*command, "--dir", directory], capture_output=True, text=True, check=True, timeout=30).stdout
+    words = ("history", "deployment", name, "-n", space.name)
+    done = run_command("fleetlog", *words, "--dir", str(fleet.layout.directory))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def missed(fleet: Fleet) -> float:

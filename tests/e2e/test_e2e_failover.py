@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.space import EVERYWHERE, Space
+from tests.support.commands import run_command
 
 SETTINGS = {
     "FLEETLOG_FEATURE_GATES": "Failover=true",
@@ -87,9 +86,7 @@ def fault(fleet: Fleet, member: str, kind: str, **fault: object) -> None:
 
 def karmadactl(fleet: Fleet, *arguments: str) -> None:
     """Run the command against the control plane."""
-    code = "from services.cli.karmadactl import main; main()"
-    command = [sys.executable, "-c", code, *arguments, "--kubeconfig", str(fleet.layout.kubeconfig("control"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_command("karmadactl", *arguments, "--kubeconfig", str(fleet.layout.kubeconfig("control")))
     assert done.returncode == 0, done.stderr
 
 

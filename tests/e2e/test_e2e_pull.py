@@ -6,8 +6,6 @@ import asyncio
 import os
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +16,7 @@ from services.cli.layout import CONTROL, agent_process
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.space import Manifest, Space, clusters
+from tests.support.commands import run_command
 
 PULL = "member3"
 AGENT = agent_process(PULL)
@@ -52,16 +51,7 @@ def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
 
 def karmadactl(fleet: Fleet, *arguments: str) -> str:
     """Output of the command; fails when it does."""
-    program = "from services.cli.karmadactl import main; main()"
-    environment = {**os.environ, "KUBECONFIG": str(fleet.layout.kubeconfig(CONTROL))}
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        env=environment,
-        check=False,
-    )
+    done = run_command("karmadactl", *arguments, KUBECONFIG=str(fleet.layout.kubeconfig(CONTROL)))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -6,8 +6,6 @@ import asyncio
 import base64
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 from services.cli.logbook import log_access, open_log, streams
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.kubectls import current_kubectl
+from tests.support.commands import run_command
 
 PASSWORD = "correct-horse-battery-staple"
 ENCODED = base64.b64encode(PASSWORD.encode()).decode()
@@ -64,13 +63,7 @@ def held(fleet: Fleet, member: str) -> str:
 
 
 def fleetlog(fleet: Fleet, *words: str) -> str:
-    command = "from services.cli.fleetlog import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", command, *words, "--dir", str(fleet.layout.directory)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command("fleetlog", *words, "--dir", str(fleet.layout.directory))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

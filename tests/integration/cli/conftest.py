@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.demo import EXAMPLES, FILES
-
-PATIENCE = 60.0
+from tests.support.commands import PATIENCE, run_command
 
 
 class Commands:
@@ -24,24 +22,13 @@ class Commands:
         self.directory = directory
         self.kubeconfig = directory / "control.kubeconfig"
 
-    def _run(self, module: str, arguments: tuple[str, ...], **environment: str) -> subprocess.CompletedProcess[str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEETLOG_", "KUBECONFIG"))}
-        return subprocess.run(
-            [sys.executable, "-c", f"from services.cli.{module} import main; main()", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-            env={**kept, **environment},
-        )
-
     def karmadactl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `karmadactl`."""
-        return self._run("karmadactl", arguments, KUBECONFIG=str(self.kubeconfig))
+        return run_command("karmadactl", *arguments, KUBECONFIG=str(self.kubeconfig))
 
     def fleetlog(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `fleetlog`."""
-        return self._run("fleetlog", arguments, FLEETLOG_DIR=str(self.directory))
+        return run_command("fleetlog", *arguments, FLEETLOG_DIR=str(self.directory))
 
     def rows(self, *arguments: str) -> list[list[str]]:
         """Cells of a table that `karmadactl` prints, header first."""

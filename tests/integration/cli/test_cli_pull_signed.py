@@ -19,21 +19,12 @@ from services.cli.claims import connect
 from tests.e2e.fleet import Fleet
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.natsserver import ProcessServer, find_binary
-
-PROGRAM = "from services.cli.fleetlog import main; main()"
+from tests.support.commands import run_command
 
 
 def fleetlog(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """What the command says."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        env={**kept, **variables},
-    )
+    return run_command("fleetlog", *arguments, **variables)
 
 
 @pytest.fixture

@@ -24,9 +24,10 @@ import yaml
 from services.cli.authority import Authority, new_seed
 from services.cli.registering import request_of
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
-from tests.integration.cli.test_cli_pull_signed import PROGRAM, served, server  # noqa: F401  # a fixture
+from tests.integration.cli.test_cli_pull_signed import served, server  # noqa: F401  # a fixture
 from tests.natsserver import ProcessServer
 
+PROGRAM = "from services.cli.fleetlog import main; main()"
 TOKEN = "abcdef.0123456789abcdef"
 QUICK = ("--discovery-timeout", "2s")
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from urllib.request import Request, urlopen
 
@@ -15,6 +13,7 @@ import pytest
 from services.cli.logbook import log_access, open_log, streams
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.kubectls import current_kubectl
+from tests.support.commands import run_command
 
 NAMES = [f"settings-{number}" for number in range(4)]
 POLICY = {
@@ -61,14 +60,7 @@ def reach(fleet: Fleet, member: str, *, open_again: bool) -> None:
 
 
 def fleetlog(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from services.cli.fleetlog import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "FLEETLOG_DIR": str(fleet.layout.directory)},
-    )
+    return run_command("fleetlog", *arguments, FLEETLOG_DIR=str(fleet.layout.directory))
 
 
 def test_deleted_objects_leave_the_log_once_every_member_let_go(fleet: Fleet) -> None:

@@ -11,6 +11,7 @@ import pytest
 from services.cli.applying import read_manifests
 from services.cli.demo import EXAMPLES, FILES
 from services.cli.running import Failed
+from tests.support.commands import run_command
 
 HEAVY = {"nats", "aiohttp", "kubernetes_asyncio", "yaml", "cryptography", "services._kit.kube"}
 
@@ -21,7 +22,8 @@ def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def alone(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A start that has imported nothing before."""
     return run(f"from services.cli.{module} import main; main()", *arguments)
 
 
@@ -40,36 +42,36 @@ def test_the_commands_load_nothing_heavy_before_they_know_what_to_do(module: str
     ],
 )
 def test_help_names_every_command_and_each_one_teaches(module: str, words: tuple[str, ...]) -> None:
-    shown = command(module, "--help")
+    shown = run_command(module, "--help")
     assert shown.returncode == 0
     for word in words:
         assert f"  {word} " in shown.stdout
-    assert "Example" in command(module, words[0], "--help").stdout
+    assert "Example" in run_command(module, words[0], "--help").stdout
 
 
 @pytest.mark.parametrize(
     "arguments", [("get",), ("join", "m1"), ("nope",), ("get", "pods", "--nope"), ("cordon", "a", "b")]
 )
 def test_usage_errors_end_with_2_on_stderr(arguments: tuple[str, ...]) -> None:
-    ended = command("karmadactl", *arguments)
+    ended = run_command("karmadactl", *arguments)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "Usage:" in ended.stderr
 
 
 def test_other_errors_end_with_1_and_say_what_to_do(tmp_path: Path) -> None:
-    for module, arguments in (
-        ("karmadactl", ("get", "pods", "--kubeconfig", str(tmp_path / "none"))),
-        ("karmadactl", ("--kubeconfig", str(tmp_path / "none"), "get", "pods")),
-        ("fleetlog", ("events", "--dir", str(tmp_path / "none"))),
-        ("fleetlog", ("history", "deploy", "--dir", str(tmp_path / "none"))),
+    for start, module, arguments in (
+        (alone, "karmadactl", ("get", "pods", "--kubeconfig", str(tmp_path / "none"))),
+        (run_command, "karmadactl", ("--kubeconfig", str(tmp_path / "none"), "get", "pods")),
+        (alone, "fleetlog", ("events", "--dir", str(tmp_path / "none"))),
+        (run_command, "fleetlog", ("history", "deploy", "--dir", str(tmp_path / "none"))),
     ):
-        ended = command(module, *arguments)
+        ended = start(module, *arguments)
         assert (ended.returncode, ended.stdout) == (1, "")
         assert ended.stderr.startswith("error: ")
 
 
 def test_topology_shows_streams_and_their_subjects() -> None:
-    shown = command("fleetlog", "topology")
+    shown = run_command("fleetlog", "topology")
     assert shown.returncode == 0
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert ["placement.<shard>.<key>", "FACTS", "scheduler"] in [line[:3] for line in lines]
