@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from services._rules.managed_fields_check import configuration_errors
-from services._rules.managed_fields_sets import Path, Paths, has_field, path_text, read_fields, write_fields
+from services._rules.managed_fields_sets import Fields, Path, Paths, minus, path_text, read_fields, union, write_fields
 from services._rules.managed_fields_types import IsAtomic, Schema, ShapeError, Types
 from services._rules.patch import PatchError
 
@@ -47,41 +47,19 @@ class Id(NamedTuple):
 
 
 class _Owned:
-    """The fields of one manager, and when it last changed something; read from their written form when needed."""
+    """The fields of one manager, and when it last changed something."""
 
-    __slots__ = ("_fields", "_written", "time", "version")
+    __slots__ = ("fields", "time", "version")
 
-    def __init__(self, version: str, time: str, fields: Paths | None = None, *, written: Any = None) -> None:
+    def __init__(self, version: str, time: str, fields: Fields) -> None:
         self.version = version
         self.time = time
-        self._fields = fields
-        self._written: dict[str, Any] = written if isinstance(written, dict) else {}
+        self.fields = fields
 
     @property
-    def fields(self) -> Paths:
-        """All fields; not to be changed from outside."""
-        if self._fields is None:
-            self._fields = read_fields(self._written)
-        return self._fields
-
-    def __bool__(self) -> bool:
-        return bool(self._written if self._fields is None else self._fields)
-
-    def drop(self, paths: Paths) -> None:
-        """Take fields away."""
-        if self._fields is None and not any(has_field(self._written, path) for path in paths):
-            return
-        self._fields = self.fields - paths
-
-    def add(self, paths: Paths) -> None:
-        """Add fields."""
-        if self._fields is None and all(has_field(self._written, path) for path in paths):
-            return
-        self._fields = self.fields | paths
-
-    def written(self) -> dict[str, Any]:
-        """Return the fields as `fieldsV1`."""
-        return self._written if self._fields is None else write_fields(self._fields)
+    def paths(self) -> Paths:
+        """All fields as paths."""
+        return read_fields(self.fields)
 
 
 _Managers = dict[Id, _Owned]
@@ -118,7 +96,7 @@ class FieldOwnership:
             return []
         _without_system(fields)
         me = Id(writer.manager, "Update", writer.version)
-        return _write({me: _Owned(writer.version, writer.time, written=fields)})
+        return _write({me: _Owned(writer.version, writer.time, fields)})
 
     def updated(self, new: Manifest, old: Manifest, writer: Writer) -> Entries:
         """Return the managedFields after replacing `old` by `new` (defaulted).
@@ -138,15 +116,18 @@ class FieldOwnership:
             # Such an object is refused by validation, or its kind knows better: nobody's fields change.
             return _write(managers)
         me = Id(writer.manager, "Update", writer.version)
-        touched = difference.modified | difference.added
+        touched, removed = difference
         for who, owned in managers.items():
-            owned.drop(difference.removed if who == me else touched | difference.removed)
-        touched -= _SYSTEM
+            owned.fields = minus(owned.fields, removed)
+            if who != me:
+                owned.fields = minus(owned.fields, touched)
+        _without_system(touched)
+        _without_system(removed)
         if touched:
-            mine = managers.setdefault(me, _Owned(writer.version, writer.time, set()))
-            mine.add(touched)
+            mine = managers.setdefault(me, _Owned(writer.version, writer.time, {}))
+            mine.fields = union(mine.fields, touched)
             mine.time = writer.time
-        elif me in managers and difference.removed - _SYSTEM:
+        elif me in managers and removed:
             managers[me].time = writer.time
         _cap(managers)
         return _write(managers)
@@ -168,19 +149,21 @@ class FieldOwnership:
             if live is not None and not managers:
                 first = Id(BEFORE_FIRST_APPLY, "Update", writer.version)
                 present = self._types.difference(self._empty, before)
-                managers[first] = _Owned(writer.version, "", (present.added | present.modified) - _SYSTEM)
+                _without_system(present.touched)
+                managers[first] = _Owned(writer.version, "", present.touched)
             fields = self._types.fields(config) - _SYSTEM
             merged = self._types.merged(before, config)
             last = managers.get(me)
-            managers[me] = _Owned(writer.version, last.time if last else writer.time, fields)
+            managers[me] = _Owned(writer.version, last.time if last else writer.time, write_fields(fields))
             if last is not None:
-                merged = self._types.without(merged, _given_up(last.fields, managers))
-            difference = self._types.difference(before, merged)
+                merged = self._types.without(merged, _given_up(last.paths, managers))
+            touched, removed = self._types.difference(before, merged)
         except ShapeError as error:
             raise PatchError(f"failed to create typed patch object: {error}") from error
-        self._take(managers, me, difference.modified | difference.added, difference.removed, force=force)
-        changed = (difference.modified | difference.added | difference.removed) - _SYSTEM
-        if changed or last is None or last.fields != fields:
+        self._take(managers, me, touched, removed, force=force)
+        _without_system(touched)
+        _without_system(removed)
+        if touched or removed or last is None or last.paths != fields:
             managers[me].time = writer.time
         return merged, _write(managers)
 
@@ -197,24 +180,25 @@ class FieldOwnership:
             raise PatchError(f"failed to create typed patch object: {text}")
 
     @staticmethod
-    def _take(managers: _Managers, me: Id, touched: Paths, removed: Paths, *, force: bool) -> None:
+    def _take(managers: _Managers, me: Id, touched: Fields, removed: Fields, *, force: bool) -> None:
         """Take the touched fields from other managers; raises PatchError unless `force` or nobody else has them."""
         conflicts: list[tuple[Id, Path]] = []
+        wanted = read_fields(touched)
         for who, owned in managers.items():
-            if who != me:
-                conflicts += [(who, path) for path in sorted(owned.fields & touched)]
+            if who != me and wanted:
+                conflicts += [(who, path) for path in sorted(owned.paths & wanted)]
         if conflicts and not force:
             raise _conflict(conflicts)
         for who, owned in managers.items():
             if who != me:
-                owned.drop(touched | removed)
+                owned.fields = minus(minus(owned.fields, touched), removed)
 
 
 def _given_up(last: Paths, managers: _Managers) -> Paths:
     """Return the fields of the last configuration that nobody manages any more, now that the new one is in force."""
     kept: Paths = set()
     for owned in managers.values():
-        for path in owned.fields:
+        for path in owned.paths:
             kept.update(path[:at] for at in range(1, len(path) + 1))
     return last - kept
 
@@ -245,8 +229,8 @@ def _named(who: Id) -> str:
     return f'"{who.manager}" using {who.version}' if who.operation == "Update" else f'"{who.manager}"'
 
 
-def _without_system(fields: dict[str, Any]) -> None:
-    """Drop from a written set, in place, what the server itself writes."""
+def _without_system(fields: Fields) -> None:
+    """Drop from a set that nobody else has, in place, what the server itself writes."""
     for path in _SYSTEM:
         if len(path) == 1 and path != ("f:metadata",):
             fields.pop(path[0], None)
@@ -275,33 +259,34 @@ def _read(obj: Manifest) -> _Managers:
             continue
         operation, version = entry["operation"], entry.get("apiVersion", "")
         who = Id(entry.get("manager", ""), operation, "" if operation == "Apply" else version)
-        found[who] = _Owned(version, entry.get("time") or "", written=entry.get("fieldsV1"))
+        fields = entry.get("fieldsV1")
+        found[who] = _Owned(version, entry.get("time") or "", fields if isinstance(fields, dict) else {})
     return found
 
 
 def _write(managers: _Managers) -> Entries:
-    kept = [(who, owned) for who, owned in managers.items() if owned]
+    kept = [(who, owned) for who, owned in managers.items() if owned.fields]
     kept.sort(key=lambda item: (item[0].operation, item[1].time, item[0].manager, item[1].version))
     entries: Entries = []
     for who, owned in kept:
         entry: Manifest = {"manager": who.manager, "operation": who.operation, "apiVersion": owned.version}
         if owned.time:
             entry["time"] = owned.time
-        entries.append(entry | {"fieldsType": "FieldsV1", "fieldsV1": owned.written()})
+        entries.append(entry | {"fieldsType": "FieldsV1", "fieldsV1": owned.fields})
     return entries
 
 
 def _cap(managers: _Managers) -> None:
     """Fold the oldest updaters into one, so that managedFields do not grow without end."""
-    updaters = [(who, owned) for who, owned in managers.items() if who.operation == "Update" and owned]
+    updaters = [(who, owned) for who, owned in managers.items() if who.operation == "Update" and owned.fields]
     if len(updaters) <= MOST_UPDATERS:
         return
     updaters.sort(key=lambda item: (item[1].time, item[0].manager))
     for who, owned in _oldest(updaters, len(updaters) - MOST_UPDATERS):
         bucket = Id(ANCIENT, "Update", who.version)
         del managers[who]
-        kept = managers.setdefault(bucket, _Owned(owned.version, owned.time, set()))
-        kept.add(owned.fields)
+        kept = managers.setdefault(bucket, _Owned(owned.version, owned.time, {}))
+        kept.fields = union(kept.fields, owned.fields)
         kept.time = max(kept.time, owned.time)
 
 

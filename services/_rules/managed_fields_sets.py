@@ -1,7 +1,9 @@
 """Sets of fields as metadata.managedFields keeps them: reading and writing `fieldsV1`, and paths for people.
 
-In memory a set is a set of paths; a path is a tuple of elements in the spelling of `fieldsV1`: `f:name` for a field,
-`k:{"name":"x"}` for a list item by its keys, `v:"x"` for an item of a set, `i:0` for an index.
+A path is a tuple of elements in the spelling of `fieldsV1`: `f:name` for a field, `k:{"name":"x"}` for a list item by
+its keys, `v:"x"` for an item of a set, `i:0` for an index. A `fieldsV1` is a tree of elements: what has nothing below
+it is in the set, what has something below it only if `.` is among that. Trees given are never changed; results share
+parts of them.
 """
 
 from collections.abc import Iterable
@@ -11,6 +13,8 @@ import msgspec
 
 Path = tuple[str, ...]
 Paths = set[Path]
+Fields = dict[str, Any]
+"""A `fieldsV1`."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -70,14 +74,59 @@ def write_fields(paths: Iterable[Path]) -> dict[str, Any]:
     return root
 
 
-def has_field(fields: dict[str, Any], path: Path) -> bool:
-    """Say whether a path is in a `fieldsV1`, without reading the rest of it."""
-    node: Any = fields
-    for element in path:
-        node = node.get(element)
-        if node is None:
-            return False
-    return not node or "." in node
+def union(fields: Fields, more: Fields) -> Fields:
+    """Return the fields of either of two sets."""
+    if not fields or not more:
+        return fields or more
+    out = fields
+    for element, there in more.items():
+        here = fields.get(element)
+        joined = there if not isinstance(here, dict) else _union(here, there)
+        if joined is not here:
+            if out is fields:
+                out = dict(fields)
+            out[element] = joined
+    return out
+
+
+def _union(here: Fields, there: Fields) -> Fields:
+    if not here and not there:
+        return here
+    if not here:
+        return there if "." in there else {".": {}, **there}
+    if not there:
+        return here if "." in here else {".": {}, **here}
+    return union(here, there)
+
+
+def minus(fields: Fields, less: Fields) -> Fields:
+    """Return the fields of one set that are not in another."""
+    out = fields
+    for element, there in less.items():
+        here = fields.get(element)
+        if element == "." or not isinstance(here, dict):
+            continue
+        left = _minus(here, there)
+        if left is not here:
+            if out is fields:
+                out = dict(fields)
+            if left is None:
+                del out[element]
+            else:
+                out[element] = left
+    return out
+
+
+def _minus(here: Fields, there: Fields) -> Fields | None:
+    """Return what is left of the tree of one element, None if nothing is."""
+    if not here:
+        return here if there and "." not in there else None
+    left = minus(here, there)
+    if "." in left and (not there or "." in there):
+        left = {element: below for element, below in left.items() if element != "."}
+    if left is here:
+        return here
+    return {} if len(left) == 1 and "." in left else left or None
 
 
 def path_text(path: Path) -> str:

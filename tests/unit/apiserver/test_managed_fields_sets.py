@@ -1,0 +1,38 @@
+"""Sets of fields in their written form: joined and subtracted as sets of paths would be, parts shared."""
+
+import copy
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services._rules.managed_fields_sets import minus, read_fields, union, write_fields
+
+PATHS = st.sets(st.lists(st.sampled_from(["f:a", "f:b", 'k:{"n":"x"}', 'v:"s"']), min_size=1, max_size=4).map(tuple))
+
+
+@given(PATHS, PATHS)
+def test_the_union_has_the_fields_of_both(one: set, other: set) -> None:
+    left, right = write_fields(one), write_fields(other)
+    kept = copy.deepcopy((left, right))
+    assert union(left, right) == write_fields(one | other)
+    assert (left, right) == kept
+
+
+@given(PATHS, PATHS)
+def test_subtracting_leaves_the_fields_that_only_the_first_has(one: set, other: set) -> None:
+    left, right = write_fields(one), write_fields(other)
+    kept = copy.deepcopy((left, right))
+    assert minus(left, right) == write_fields(one - other)
+    assert (left, right) == kept
+
+
+def test_what_changes_nothing_returns_the_same_tree() -> None:
+    fields = write_fields({("f:a", "f:b"), ("f:c",)})
+    assert minus(fields, write_fields({("f:a",), ("f:d", "f:e")})) is fields
+    assert union(fields, write_fields({("f:a", "f:b")})) is fields
+
+
+def test_what_is_no_tree_is_passed_over() -> None:
+    assert minus({"f:a": 3, "f:b": {}}, {"f:a": {}, "f:b": {}}) == {"f:a": 3}
+    assert union({"f:a": 3}, {"f:a": {"f:b": {}}}) == {"f:a": {"f:b": {}}}
+    assert read_fields({"f:a": 3, "f:b": {}}) == {("f:b",)}
