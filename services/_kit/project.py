@@ -13,8 +13,9 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from schemas.codec import DecodeError, Known, decode
+from schemas.codec import DecodeError, Known
 from schemas.envelope import HEADER_CORRELATION, HEADER_TRACEPARENT
+from services._kit.lean import decoded
 from services._kit.log import Delivery, Message
 from services._kit.service import Service
 
@@ -208,4 +209,4 @@ class Projection(Generic[S, K]):
 
 
 def _decode(message: Message, _: str) -> Known:
-    return decode(message.subject, message.data)
+    return decoded(message.subject, message.data)

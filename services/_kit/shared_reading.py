@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
 
-from schemas.codec import Known, decode
+from schemas.codec import Known
+from services._kit.lean import decoded
 from services._kit.log import Delivery, Log, Message, Pump, match
 from services._kit.patience import Door, Patience
 
@@ -59,7 +60,7 @@ class _Reader:
         """The event of a message."""
         event = self._events.get(message.seq)
         if event is None:
-            event = decode(message.subject, message.data)
+            event = decoded(message.subject, message.data)
             if len(self._events) >= _KEPT:
                 self._events.clear()
             self._events[message.seq] = event

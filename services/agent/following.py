@@ -18,11 +18,12 @@ from msgspec import Struct
 from nats.aio.msg import Msg
 
 from schemas.agent import HelloAnswer
-from schemas.codec import DecodeError, Known, decode
+from schemas.codec import DecodeError, Known
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.errors import LogError
+from services._kit.lean import decoded
 from services._rules.accounts import next_subject
 from services.agent.link import Hub, unlisten
 from services.agent.state import AgentState
@@ -201,7 +202,7 @@ class Follower:
         self._expected += 1
         self._received = seq
         try:
-            self._fold(decode(message.subject, message.data), seq)
+            self._fold(decoded(message.subject, message.data), seq)
         except DecodeError as error:
             # A newer hub says something this version cannot read; what was said before stays in force.
             self.stats.unreadable += 1

@@ -29,7 +29,7 @@ from services._rules.interpreter.configured import FILTERS, Target
 from services._rules.member_address import Access
 from services.executor.metrics import Deliveries, register_lane
 from services.executor.settings import ExecutorSettings
-from services.executor.state import ExecutorState, LaneKey, fold, forget
+from services.executor.state import ExecutorState, LaneKey, cut, fold, forget
 
 _LOOK_BACK = 8
 
@@ -217,14 +217,29 @@ class Executor(BaseService[ExecutorState, LaneKey]):
                 before = await self._recall(current, digest)
             return None if before is None else await self._bytes(before)
 
+        elsewhere = cut(works)
+
+        async def blob(digest: str) -> bytes:
+            found = await self._stored(elsewhere[digest]) if digest in elsewhere else None
+            return await context.blobs.get(digest) if found is None else found
+
         return WorkSource(
             work=work,
             observed=observed,
-            blob=context.blobs.get,
+            blob=blob,
             previous=previous,
             report=reports.report,
             now=context.clock.now,
         )
+
+    async def _stored(self, position: int) -> bytes | None:
+        """The manifest that stands in the log in a work; its cluster had an agent when the work was read."""
+        assert self._context is not None
+        message = await self._context.logs["FACTS"].get(position)
+        event = decode(message.subject, message.data) if message is not None else None
+        if not isinstance(event, WorkRendered) or isinstance(event.manifest, UnsetType):
+            return None
+        return bytes(event.manifest)
 
     async def _recall(self, current: WorkRendered, digest: str) -> WorkRendered | None:
         """The earlier work of a digest, read back from the log; None when the log has forgotten it."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from schemas.codec import Known
+from schemas.envelope import Provenance
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
-from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import observed
 from services._rules.cluster_works import ClusterWorks
 from services._rules.member_address import Access, access_of
+
+_NO_PROVENANCE: Final = Provenance()
 
 LaneKey = tuple[str, ObjectKey | None]
 """A cluster and one of its objects; no object: the cluster itself changed."""
@@ -39,7 +44,9 @@ def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable
     """Apply one event; the lanes and objects it concerns."""
     match event:
         case WorkRendered() | WorkWithdrawn():
-            state.of(event.cluster).take_work(event, seq)
+            access = state.clusters.get(event.cluster)
+            elsewhere = access is not None and access.mode != "Push"
+            state.of(event.cluster).take_work(_kept(event, elsewhere=elsewhere), seq)
             return ((event.cluster, event.key),)
         case WorkObserved():
             state.subjects[subject] = seq
@@ -50,12 +57,32 @@ def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable
             if state.clusters.get(event.name) == access:
                 return ()
             state.clusters[event.name] = access
+            if access.mode != "Push":
+                works = state.of(event.name).works
+                for key, (work, position) in works.items():
+                    works[key] = (_kept(work, elsewhere=True), position)
             return ((event.name, None),)
         case ClusterRemoved():
             state.clusters.pop(event.name, None)
             return ((event.name, None),)
         case _:
             return ()
+
+
+def _kept(event: WorkEvent, *, elsewhere: bool) -> WorkEvent:
+    """What is remembered of a work: of one that its cluster's own agent carries out, not the manifest."""
+    if elsewhere and isinstance(event, WorkRendered) and not event.shared:
+        return replace(event, provenance=_NO_PROVENANCE, manifest=UNSET)
+    return replace(event, provenance=_NO_PROVENANCE)
+
+
+def cut(works: ClusterWorks) -> dict[str, int]:
+    """Positions of the works whose manifest stands in the log only, by its digest."""
+    return {
+        work.digest: position
+        for work, position in works.works.values()
+        if isinstance(work, WorkRendered) and not work.shared and isinstance(work.manifest, UnsetType)
+    }
 
 
 def forget(state: ExecutorState, purged: Purged) -> None:

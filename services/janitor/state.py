@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from schemas.codec import Known
 from schemas.events.observed import WorkObserved
+from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import cluster_of, object_key, policy_key
 from services._rules.end_of_life import Facet, Remains, Sighting, closes
@@ -61,17 +62,16 @@ def fold(state: JanitorState, seq: int, time: float, subject: str, event: Known)
         touched.append(policy)
     elif aggregate == "cluster":
         touched.extend(_cluster(state, cluster_of(subject), known))
-    elif aggregate == "work":
-        key, cluster = object_key(subject), cluster_of(subject)
+    elif isinstance(event, WorkRendered | WorkWithdrawn):
+        key, cluster = event.key, event.cluster
         state.of(key).works[cluster] = known
         state.in_cluster.setdefault(cluster, set()).add(key)
         touched.append(key)
         if cluster not in state.members:
             touched.append(cluster)
-    else:
-        key = object_key(subject)
-        state.of(key).facets[aggregate] = known
-        touched.append(key)
+    elif isinstance(named := getattr(event, "key", None), ObjectKey):
+        state.of(named).facets[aggregate] = known
+        touched.append(named)
     if event.prev:
         count = state.counts[subject] = state.counts.get(subject, 0) + 1
         # Looked at now and then, not with every event: each look reads the subject.

@@ -6,15 +6,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, UnsetType
 
 from schemas.codec import Known
+from schemas.codec import decode as decode_event
 from schemas.events.template import TemplateChanged
+from schemas.events.work import WorkRendered
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.asking import Ask, Asking
-from services._kit.errors import LogError, Refused
+from services._kit.errors import LogError, Refused, Unavailable
 from services._kit.log import Message
 from services._kit.service import BaseService, Context, Decision
 from services._rules.secrecy import is_sealed
@@ -24,6 +26,7 @@ from services.override_renderer.state import RendererState, fold, forget
 
 log = structlog.get_logger("override_renderer")
 
+FACTS: Final = "FACTS"
 CACHED_BYTES: Final = 64 << 20
 _PATIENCE: Final = 2.0
 
@@ -34,6 +37,8 @@ class Fetch(Struct, frozen=True):
     key: ObjectKey
     digests: Sequence[str]
     secret: bool = False
+    inline: Sequence[tuple[str, int]] = ()
+    """Those that stand in works, by the position of the work."""
 
 
 class Store(Struct, frozen=True):
@@ -103,6 +108,8 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         if missing or (secret and key.namespace not in state.digest_keys):
             return Decision(effects=(Fetch(key, missing, secret),))
         works = decide(state, key)
+        if works.missing:
+            return Decision(effects=(Fetch(key, (), inline=works.missing),))
         if works.blobs and not all(self._may_name(digest) for digest, _ in works.blobs):
             return Decision(effects=(Store(key, works.blobs, works.secret),))
         return Decision(events=works.events, effects=(Ask(key, works.lacking),) if works.lacking else ())
@@ -169,8 +176,15 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
             state.digest_keys[namespace] = await context.blobs.vault.digests(namespace)
         for digest in effect.digests:
             state.blobs[digest] = await context.blobs.get(digest)
+        for digest, position in effect.inline:
+            message = await context.logs[FACTS].get(position)
+            work = decode_event(message.subject, message.data) if message is not None else None
+            if isinstance(work, WorkRendered) and work.digest == digest and not isinstance(work.manifest, UnsetType):
+                state.blobs[digest] = bytes(work.manifest)
+            else:
+                raise Unavailable(f"the work at position {position} has gone; the one after it is on its way")
         size = sum(map(len, state.blobs.values()))
-        while size > CACHED_BYTES and len(state.blobs) > len(effect.digests):
+        while size > CACHED_BYTES and len(state.blobs) > len(effect.digests) + len(effect.inline):
             size -= len(state.blobs.pop(next(iter(state.blobs))))
 
     async def _store(self, effect: Store) -> None:

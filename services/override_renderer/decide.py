@@ -33,13 +33,15 @@ Manifest = dict[str, Any]
 class Works(Struct, frozen=True):
     """Events of one object's works and the manifest bytes that have to be stored before them.
 
-    Works that wait for answers of interpreters are `lacking`.
+    Works that wait for answers of interpreters are `lacking`. `missing` are manifests that stand in the log only, by
+    digest and position: with any of them nothing is decided before they are read.
     """
 
     events: tuple[WorkEvent, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
     secret: bool = False
     lacking: tuple[Question, ...] = ()
+    missing: tuple[tuple[str, int], ...] = ()
 
 
 class _Scheduling(Struct, rename="camel"):
@@ -96,15 +98,18 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
     events: list[WorkEvent] = []
     blobs: list[tuple[str, bytes]] = []
     lacking: list[Question] = []
+    missing: list[tuple[str, int]] = []
     if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
         if not awaits_removal(bound.tasks, bound.works):
-            _render_all(state, bound, binding, template, where.targets, events, blobs, lacking)
+            _render_all(state, bound, binding, template, where.targets, events, blobs, lacking, missing)
         wanted = set(where.occupied)
     elif isinstance(binding, BindingRequested):
         # The template's own fact has not arrived yet: whatever stands, stands.
         return Works()
     else:
         wanted = set()
+    if missing:
+        return Works(missing=tuple(missing))
     events.extend(_withdrawals(bound, wanted))
     if not events and not lacking:
         return Works()
@@ -151,6 +156,7 @@ def _render_all(
     events: list[WorkEvent],
     blobs: list[tuple[str, bytes]],
     lacking: list[Question],
+    missing: list[tuple[str, int]],
 ) -> None:
     if not targets:
         return
@@ -179,16 +185,18 @@ def _render_all(
                 naming=naming,
                 interpreter=state.interpreter,
             )
-        except Unanswered as missing:
-            lacking.extend(missing.questions)
+        except Unanswered as asking:
+            lacking.extend(asking.questions)
             continue
         except (InterpretError, OverrideError, RenderError) as error:
             # What is wrong with a Secret may quote it.
-            event = _problem(binding, target.name, previous, WITHHELD if secret else str(error))
+            event = _problem(state, binding, target.name, previous, WITHHELD if secret else str(error))
         else:
             event = _rendered(binding, bound.placement_seq, target.name, rendered, spec)
         if previous is None or not _same(previous[0], event):
             events.append(event)
+            if previous is not None and rendered is None and _is_cut(event):
+                missing.append((event.digest, previous[1]))
             if rendered is not None and rendered.shared:
                 blobs.append((rendered.digest, rendered.data))
 
@@ -215,13 +223,19 @@ def _rendered(
     )
 
 
+def _is_cut(event: WorkRendered) -> bool:
+    """Whether the manifest that stays in force has to be read from the log first."""
+    return bool(event.digest) and isinstance(event.manifest, UnsetType) and not event.shared
+
+
 def _problem(
-    binding: BindingRequested, cluster: str, previous: tuple[WorkEvent, int] | None, message: str
+    state: RendererState, binding: BindingRequested, cluster: str, previous: tuple[WorkEvent, int] | None, message: str
 ) -> WorkRendered:
     """The copy cannot be rendered: the one before stays in force and the reason is on record."""
     before = previous[0] if previous is not None else None
     if isinstance(before, WorkRendered) and before.uid == binding.uid:
-        return msgspec.structs.replace(before, problem=message)
+        manifest = state.blobs.get(before.digest) if not before.shared else None
+        return msgspec.structs.replace(before, problem=message, manifest=UNSET if manifest is None else Raw(manifest))
     return WorkRendered(
         cluster=cluster,
         key=binding.key,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from schemas.codec import Known
+from schemas.envelope import Provenance
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
@@ -19,7 +21,7 @@ from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEv
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
-from schemas.subjects import facets, work
+from schemas.subjects import work
 from services._rules.cluster_affinity import ClusterFacts, facts_of
 from services._rules.end_of_life import over
 from services._rules.interpreter import Interpreter
@@ -32,6 +34,7 @@ from services.override_renderer.render import NATIVE
 
 Manifest = dict[str, Any]
 
+_NO_PROVENANCE: Final = Provenance()
 OVERRIDE_KINDS = frozenset({"OverridePolicy", "ClusterOverridePolicy"})
 
 
@@ -104,7 +107,6 @@ class RendererState(Struct):
 
 def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
     """Apply one fact and name the objects whose works may change by it."""
-    state.subjects[subject] = seq
     match event:
         case TemplateChanged() | TemplateDeleted():
             bound = state.of(event.key)
@@ -131,7 +133,8 @@ def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable
             bound.descheduling, bound.descheduling_seq = event, seq
             return (event.key,)
         case WorkRendered() | WorkWithdrawn():
-            state.of(event.key).works[event.cluster] = (event, seq)
+            state.subjects[subject] = seq
+            state.of(event.key).works[event.cluster] = (_kept(event), seq)
             return ()
         case ClusterChanged():
             return _cluster_changed(state, event)
@@ -142,6 +145,13 @@ def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable
             return _policy_changed(state, seq, event)
         case _:
             return ()
+
+
+def _kept(event: WorkEvent) -> WorkEvent:
+    """What is compared with the next rendering; a manifest stands in the log, and is read there where it is needed."""
+    if isinstance(event, WorkRendered) and not event.shared:
+        return replace(event, provenance=_NO_PROVENANCE, manifest=UNSET)
+    return replace(event, provenance=_NO_PROVENANCE)
 
 
 def _holding(state: RendererState, cluster: str) -> list[ObjectKey]:
@@ -225,8 +235,8 @@ def forget(state: RendererState, purged: Purged) -> None:
         if over(bound.template, bound.binding, bound.placement, bound.eviction, *works):
             del state.objects[key]
             state.everywhere.discard(key)
-            for subject in (*facets(key), *(work(cluster, key) for cluster in bound.works)):
-                state.subjects.pop(subject, None)
+            for cluster in bound.works:
+                state.subjects.pop(work(cluster, key), None)
     for name in purged.clusters:
         if name not in state.clusters:
             for key, bound in state.objects.items():

@@ -7,12 +7,10 @@ from msgspec import Struct
 from schemas.events.binding import BindingRequested
 from schemas.events.eviction import EvictionRequested
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
-from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
-from schemas.subjects import work as work_subject
 from services._rules.effective import REMOVED_AT_ONCE, effective
 from services._rules.observations import not_looked_at
-from services.status_aggregator.state import AggregatorState, Reported
+from services.status_aggregator.state import AggregatorState, Copy, Reported
 
 _NOT_YET = "waiting for the cluster to report"
 
@@ -35,7 +33,7 @@ def due_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> f
     """
     last = reported.rollup
     if last is None and not reported.observed:
-        rendered = [_known(work.provenance.decided_at, now + pace.patience) for work in reported.works.values()]
+        rendered = [_known(work.at, now + pace.patience) for work in reported.works.values()]
         return max(rendered, default=0.0) + pace.patience
     said = last.observed_position if last is not None else 0
     more = _more_will_come(reported)
@@ -84,7 +82,7 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
     items = tuple(
         _item(cluster, work, reported)
         for cluster, work in sorted(reported.works.items())
-        if isinstance(work, WorkRendered) and work.uid == binding.uid and cluster in state.clusters
+        if work.wanted and work.uid == binding.uid and cluster in state.clusters
     )
     where = effective(
         binding,
@@ -96,7 +94,7 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
     expected = set(where.occupied)
     complete = bool(expected) and len(items) == len(expected)
     fully = complete and all(item.applied and item.cluster in expected for item in items)
-    cleared = _cleared(state, key, reported)
+    cleared = _cleared(state, reported)
     if not items and not cleared and reported.rollup is None:
         return None
     position = max((seq for _, seq in reported.observed.values()), default=0)
@@ -105,26 +103,24 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
     )
 
 
-def _cleared(state: AggregatorState, key: ObjectKey, reported: Reported) -> tuple[Cleared, ...]:
+def _cleared(state: AggregatorState, reported: Reported) -> tuple[Cleared, ...]:
     """Clusters under direct eviction whose copy is gone: never written, seen to be absent since, or no member."""
     eviction, binding = reported.eviction, reported.binding
     if not isinstance(eviction, EvictionRequested) or binding is None or eviction.uid != binding.uid:
         return ()
     direct = (task for task in eviction.tasks if task.purge_mode in REMOVED_AT_ONCE and not task.removed)
     return tuple(
-        Cleared(task.from_cluster, task.created_at)
-        for task in direct
-        if _is_clear(state, key, reported, task.from_cluster)
+        Cleared(task.from_cluster, task.created_at) for task in direct if _is_clear(state, reported, task.from_cluster)
     )
 
 
-def _is_clear(state: AggregatorState, key: ObjectKey, reported: Reported, cluster: str) -> bool:
+def _is_clear(state: AggregatorState, reported: Reported, cluster: str) -> bool:
     work, entry = reported.works.get(cluster), reported.observed.get(cluster)
     if work is None or cluster not in state.clusters:
         return True
-    if not isinstance(work, WorkWithdrawn) or entry is None:
+    if work.wanted or entry is None:
         return False
-    return entry[0].absent and entry[0].work_seq >= state.subjects.get(work_subject(cluster, key), 0)
+    return entry[0].absent and entry[0].work_seq >= work.seq
 
 
 def _ended(state: AggregatorState, key: ObjectKey, reported: Reported) -> StatusRolledUp | None:
@@ -144,10 +140,9 @@ def _gone(cluster: str, reported: Reported) -> bool:
     return entry is None or entry[0].absent
 
 
-def _item(cluster: str, work: object, reported: Reported) -> ClusterStatusItem:
+def _item(cluster: str, work: Copy, reported: Reported) -> ClusterStatusItem:
     entry = reported.observed.get(cluster)
-    uid = getattr(work, "uid", "")
-    if entry is None or entry[0].uid != uid or entry[0].absent:
+    if entry is None or entry[0].uid != work.uid or entry[0].absent:
         return ClusterStatusItem(cluster=cluster, applied=False, message=_NOT_YET)
     seen = entry[0]
     if not seen.applied:

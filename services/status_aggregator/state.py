@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from msgspec import Struct, field
+from msgspec import UNSET, Raw, Struct, field
+from msgspec.structs import replace
 
 from schemas.codec import Known
+from schemas.envelope import Provenance
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
@@ -14,12 +17,24 @@ from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
-from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
-from schemas.subjects import facets, observed, work
+from schemas.subjects import rollup
 from services._rules.end_of_life import over
 from services._rules.interpreter.configured import Target, concerns
+
+
+class Copy(Struct, frozen=True, gc=False):
+    """What a cluster shall hold of an object, without its manifest: nobody sums that.
+
+    `wanted` is false for a copy that was withdrawn; `at` is when that was decided, in seconds since 1970.
+    """
+
+    uid: str
+    seq: int
+    at: float
+    wanted: bool
 
 
 class Reported(Struct):
@@ -30,14 +45,14 @@ class Reported(Struct):
     placement: PlacementEvent | None = None
     eviction: EvictionEvent | None = None
     eviction_seq: int = 0
-    works: dict[str, WorkEvent] = field(default_factory=dict)
+    works: dict[str, Copy] = field(default_factory=dict)
     observed: dict[str, tuple[WorkObserved, int]] = field(default_factory=dict)
     rollup: StatusRolledUp | None = None
     rollup_seq: int = 0
 
 
 class AggregatorState(Struct):
-    """The projection, and the position of the last event of every subject."""
+    """The projection, and the position of the last sum of every object by its subject."""
 
     objects: dict[ObjectKey, Reported] = field(default_factory=dict)
     clusters: set[str] = field(default_factory=set)
@@ -51,28 +66,44 @@ class AggregatorState(Struct):
         return reported
 
 
+_NO_PROVENANCE: Final = Provenance()
+_NO_SPEC: Final = Raw(b"{}")
+
+
 def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
     """Apply one event and name the objects whose status may change by it."""
-    state.subjects[subject] = seq
     match event:
         case WorkObserved():
-            state.of(event.key).observed[event.cluster] = (event, seq)
+            kept = replace(event, digest="", member_uid="", operation="", drift=(), provenance=_NO_PROVENANCE)
+            state.of(event.key).observed[event.cluster] = (kept, seq)
             return (event.key,)
         case WorkRendered() | WorkWithdrawn():
-            state.of(event.key).works[event.cluster] = event
+            copy = Copy(event.uid, seq, event.provenance.decided_at, isinstance(event, WorkRendered))
+            state.of(event.key).works[event.cluster] = copy
             return (event.key,)
         case StatusRolledUp():
+            state.subjects[subject] = seq
             reported = state.of(event.key)
             reported.rollup, reported.rollup_seq = event, seq
             # The template's status follows the sum once it is on the log.
             return (event.key,)
-        case TemplateChanged() | TemplateDeleted():
+        case TemplateChanged():
+            state.of(event.key).template = replace(event, labels={}, annotations={}, provenance=_NO_PROVENANCE)
+            return (event.key,)
+        case TemplateDeleted():
             state.of(event.key).template = event
             return (event.key,)
-        case BindingRequested() | BindingReleased():
+        case BindingRequested():
+            state.of(event.key).binding = replace(event, spec=_NO_SPEC, provenance=_NO_PROVENANCE)
+            return (event.key,)
+        case BindingReleased():
             state.of(event.key).binding = event
             return (event.key,)
-        case PlacementDecided() | PlacementFailed() | PlacementReleased():
+        case PlacementDecided() | PlacementFailed():
+            as_of = Provenance(as_of=event.provenance.as_of)
+            state.of(event.key).placement = replace(event, placement=UNSET, estimates=(), provenance=as_of)
+            return (event.key,)
+        case PlacementReleased():
             state.of(event.key).placement = event
             return (event.key,)
         case EvictionRequested() | EvictionFinished():
@@ -114,21 +145,17 @@ def forget(state: AggregatorState, purged: Purged) -> None:
         if known is None:
             continue
         facts = (known.template, known.binding, known.placement, known.eviction, known.rollup)
-        if over(*facts, *known.works.values()):
+        if over(*facts) and not any(copy.wanted for copy in known.works.values()):
             del state.objects[key]
-            of_clusters = [work(cluster, key) for cluster in known.works]
-            of_clusters += [observed(cluster, key) for cluster in known.observed]
-            for subject in (*facets(key), *of_clusters):
-                state.subjects.pop(subject, None)
+            state.subjects.pop(rollup(key), None)
     for name in purged.clusters:
         if name not in state.clusters:
             _forget_cluster(state, name)
 
 
 def _forget_cluster(state: AggregatorState, name: str) -> None:
-    for key, reported in state.objects.items():
-        if over(reported.works.get(name)):
+    for reported in state.objects.values():
+        copy = reported.works.get(name)
+        if copy is None or not copy.wanted:
             reported.works.pop(name, None)
             reported.observed.pop(name, None)
-            state.subjects.pop(work(name, key), None)
-            state.subjects.pop(observed(name, key), None)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from hashlib import blake2b
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.json import Encoder
 from msgspec.structs import replace
 
 from schemas.events.observed import WorkObserved
@@ -31,6 +33,7 @@ _AT_ONCE: Final = 3
 _QUIET: Final = 60.0
 """Seconds without a change after which an object counts as quiet again."""
 _REMEMBERED: Final = 20_000
+_sorted: Final = Encoder(order="deterministic").encode
 
 
 class LaneSettings(Struct, frozen=True, kw_only=True):
@@ -71,26 +74,27 @@ class LaneStats(Struct):
     unreachable: int = 0
 
 
-class Settled(Struct, frozen=True):
+class Settled(Struct, frozen=True, gc=False):
     """What a comparison with the work at a position was based on: everything of an object but its status.
 
-    `interpreted` is since when its kind is interpreted as it was then.
+    `marks` is a digest of its labels and annotations; `interpreted` is since when its kind is interpreted as it was
+    then.
     """
 
     seq: int
     uid: str
     generation: int
-    labels: dict[str, str] | None
-    annotations: dict[str, str] | None
+    marks: bytes
     interpreted: int = 0
 
     @classmethod
     def of(cls, live: Manifest, seq: int, interpreted: int = 0) -> Settled:
-        """The marks of a live object; kinds without a generation have 0."""
+        """What there is to compare of a live object; kinds without a generation have 0 and no marks."""
         metadata = live["metadata"]
         generation = int(metadata.get("generation", 0))
-        uid, labels, annotations = str(metadata.get("uid", "")), metadata.get("labels"), metadata.get("annotations")
-        return cls(seq, uid, generation, labels, annotations, interpreted)
+        marks = (metadata.get("labels"), metadata.get("annotations"))
+        digest = blake2b(_sorted(marks), digest_size=16).digest() if generation else b""
+        return cls(seq, str(metadata.get("uid", "")), generation, digest, interpreted)
 
 
 def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:

@@ -62,6 +62,7 @@ class World:
         )
         self.state.reinterpret = self._take
         self.seq = 0
+        self.log: dict[int, Known] = {}
         self.given(*events)
 
     def _take(self, event: Any) -> Any:
@@ -73,11 +74,18 @@ class World:
         dirty: list[object] = []
         for event in events:
             self.seq += 1
+            self.log[self.seq] = event
             dirty = list(fold(self.state, self.seq, subject_of(event), event))
         return dirty
 
     def once(self) -> Works:
         works = decide(self.state, KEY)
+        for digest, position in works.missing:
+            work = self.log[position]
+            assert isinstance(work, WorkRendered)
+            assert isinstance(work.manifest, Raw)
+            self.state.blobs[digest] = bytes(work.manifest)
+        works = decide(self.state, KEY) if works.missing else works
         self.given(*works.events)
         return works
 
