@@ -17,6 +17,7 @@ import msgspec
 import services.cli
 from services.cli.layout import CONTROL, Installation, Layout
 from tests.e2e.kubectls import current_kubectl
+from tests.e2e.reading import Unread, reader_of
 
 T = TypeVar("T")
 Manifest = dict[str, Any]
@@ -46,7 +47,7 @@ def until(what: str, look: Callable[[], T], seconds: float = 30.0) -> T:
         if time.monotonic() > deadline:
             raise Failed(f"{what}: not within {seconds:g} s; last seen: {last}")
         time.sleep(pause)
-        pause = min(pause * 1.5, 0.3)
+        pause = min(pause * 1.5, 0.15)
 
 
 def until_equal(what: str, look: Callable[[], object], wanted: object, seconds: float = 30.0) -> None:
@@ -91,16 +92,18 @@ class Kubectl:
         return done.stdout if check else done.stdout + done.stderr
 
     def get(self, kind: str, name: str, namespace: str = "") -> Manifest | None:
-        """One object, None when there is none of this name."""
-        text = self.run("get", kind, name, "-o", "json", "--ignore-not-found", namespace=namespace)
-        return msgspec.json.decode(text) if text.strip() else None
+        """One object, None when there is none of this name; read without a process."""
+        try:
+            return reader_of(self.kubeconfig).get(kind, name, namespace)
+        except Unread as error:
+            raise Failed(str(error)) from None
 
     def items(self, kind: str, namespace: str = "", selector: str = "") -> list[Manifest]:
-        """The objects of a kind in a namespace."""
-        more = ["-l", selector] if selector else []
-        text = self.run("get", kind, "-o", "json", *more, namespace=namespace)
-        found: list[Manifest] = msgspec.json.decode(text)["items"]
-        return found
+        """The objects of a kind in a namespace; read without a process."""
+        try:
+            return reader_of(self.kubeconfig).items(kind, namespace, selector)
+        except Unread as error:
+            raise Failed(str(error)) from None
 
     def names(self, kind: str, namespace: str = "", selector: str = "") -> list[str]:
         """Names of the objects of a kind in a namespace, sorted."""
