@@ -3,6 +3,7 @@
 Bounding the time is the business of whoever owns the process: a script that loops never returns from here.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -26,6 +27,9 @@ MEMORY: Final = 64 << 20
 _SANDBOX: Final = Path(__file__).with_name("sandbox.lua")
 _SCRIPTS: Final = 1024
 _EXHAUSTED: Final = "not enough memory"
+# Of characters: what a script says when it fails goes into conditions, Events and logs.
+_LONGEST_PROBLEM: Final = 1000
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class LuaMachine:
@@ -54,6 +58,12 @@ class LuaMachine:
 
     def evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
         """The result of one operation; raises InterpretError for whatever is wrong with the script or its answer."""
+        try:
+            return self._evaluate(operation, script, arguments)
+        except InterpretError as problem:
+            raise InterpretError(_readable(problem.what), _readable(problem.field)) from None
+
+    def _evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
         given = arguments_of(operation, arguments)
         try:
             chunk, hidden = self._chunk(script)
@@ -152,6 +162,13 @@ def _bytes(text: str) -> bytes:
 def _text(disguised: object) -> str:
     """The text behind what came out of Lua; bytes that are no UTF-8 become replacement characters, one each."""
     return _utf8(str(disguised).encode("latin-1", errors="replace"))
+
+
+def _readable(text: str) -> str:
+    """A text of a script as others get to see it: not too long, and without what moves a terminal."""
+    if len(text) > _LONGEST_PROBLEM:
+        text = f"{text[:_LONGEST_PROBLEM]}…"
+    return text if text.isprintable() else _CONTROL.sub("�", text)
 
 
 def _utf8(data: bytes) -> str:

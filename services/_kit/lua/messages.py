@@ -1,8 +1,9 @@
 """What a pool and its worker processes tell each other: frames of JSON behind four bytes of length."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.json import Decoder, Encoder
 
 LENGTH: Final = 4
@@ -30,7 +31,15 @@ decode_calls: Final = Decoder(list[LuaCall]).decode
 decode_answer: Final = Decoder(LuaAnswer).decode
 
 
-def frame(message: list[LuaCall] | LuaAnswer) -> bytes:
-    """A message as it goes over the pipe."""
+def encoded(call: LuaCall) -> Raw:
+    """A call as it goes into a frame; raises ValueError for arguments that have no JSON form."""
+    try:
+        return Raw(_encode(call))
+    except (TypeError, OverflowError, RecursionError) as problem:
+        raise ValueError(str(problem)) from None
+
+
+def frame(message: Sequence[Raw] | LuaAnswer) -> bytes:
+    """A message as it goes over the pipe: calls together, or one answer."""
     body = _encode(message)
     return len(body).to_bytes(LENGTH, "big") + body

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import structlog
+from msgspec import Raw
 
-from services._kit.lua.messages import LuaCall
+from services._kit.lua.messages import LuaCall, encoded
 from services._kit.lua.process import LuaProcess, WorkerEnded, WorkerUnavailable
 from services._rules.interpreter.base import InterpretError, InterpretLater
 
@@ -110,13 +111,21 @@ class LuaPool:
                 batch = []
         except WorkerUnavailable as problem:
             log.warning("no process for interpreter scripts", error=str(problem))
+            self._leave()
             _fail(batch, problem)
             _fail(self._waiting, problem)
             self._waiting.clear()
         finally:
             if worker is not None:
                 await worker.stop()
+            self._leave()
             _fail(batch, WorkerUnavailable("the processes for interpreter scripts are being ended"))
+
+    def _leave(self) -> None:
+        """This lane is none any more, before anyone learns of a failure: who asks again at once finds it missing."""
+        lane = asyncio.current_task()
+        assert lane is not None
+        self._lanes.discard(lane)
 
     async def _work(self, longest: float | None) -> bool:
         """Wait until calls wait; false when none came for so many seconds."""
@@ -143,7 +152,7 @@ class LuaPool:
 
     async def _serve(self, worker: LuaProcess, batch: list[_Job]) -> bool:
         """Whether the process is still there after a batch; calls behind the one that ended it wait again."""
-        await worker.send([job.call for job in batch])
+        await worker.send(_written(batch))
         while batch:
             job = batch[0]
             try:
@@ -175,6 +184,18 @@ class LuaPool:
             del self._stopped[next(iter(self._stopped))]
         self._stopped[call.script] = (count, until)
         log.warning("an interpreter script was stopped", operation=call.operation, times=count, error=why)
+
+
+def _written(batch: list[_Job]) -> list[Raw]:
+    """The calls of a batch as they are sent; those that cannot be written fail and leave the batch."""
+    calls: list[Raw] = []
+    for job in batch[:]:
+        try:
+            calls.append(encoded(job.call))
+        except ValueError as problem:
+            _fail([job], InterpretError(f"the object has no JSON form: {problem}"))
+            batch.remove(job)
+    return calls
 
 
 def _fail(jobs: Sequence[_Job] | deque[_Job], problem: Exception) -> None:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from services._kit.lua.messages import LENGTH, LuaAnswer, LuaCall, decode_answer, frame
+from msgspec import Raw
+
+from services._kit.lua.messages import LENGTH, LuaAnswer, decode_answer, frame
 
 # Wall clock; the worker itself counts processor time and is far stricter.
 _LONGEST_SILENCE: Final = 60.0
@@ -70,10 +72,10 @@ class LuaProcess:
             raise
         return worker
 
-    async def send(self, calls: Sequence[LuaCall]) -> None:
-        """Hand over calls; one that ended shows when the answers are read."""
+    async def send(self, calls: Sequence[Raw]) -> None:
+        """Hand over calls, each as messages.encoded wrote it; one that ended shows when the answers are read."""
         try:
-            self._to.write(frame(list(calls)))
+            self._to.write(frame(calls))
             await self._to.drain()
         except (BrokenPipeError, ConnectionResetError):
             return
@@ -95,7 +97,14 @@ class LuaProcess:
         code = self._process.returncode
         if code == -signal.SIGPROF:
             return f"the script used more than {self._seconds:g} s of processor time and was stopped"
-        return f"the process that ran the script ended with {code}"
+        if code == -signal.SIGSEGV:
+            return (
+                "the script crashed the process that ran it (SIGSEGV), as very long patterns for find, match or gmatch "
+                "do; use shorter ones"
+            )
+        if code == -signal.SIGKILL:
+            return "the process that ran the script was killed (SIGKILL), as it is where a machine lacks memory"
+        return f"the process that ran the script ended with {code}; its standard error says why"
 
     async def stop(self) -> None:
         """End the process and wait for its end."""

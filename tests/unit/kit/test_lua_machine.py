@@ -141,6 +141,14 @@ def test_faults_of_scripts_are_told(machine: LuaMachine, script: str, said: str)
     assert said in str(told.value)
 
 
+def test_what_a_script_says_is_short_and_moves_no_terminal(machine: LuaMachine) -> None:
+    long = "local t = {} for i = 1, 100000 do t[i] = 'na\\nna ' end error('\\27[31m\\0' .. table.concat(t))"
+    with pytest.raises(InterpretError) as told:
+        machine.evaluate(INTERPRET_REPLICA, f"function GetReplicas() {long} end", [{}])
+    assert str(told.value).startswith("script:1: �[31m�na\nna ")
+    assert len(str(told.value)) <= 1001
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -88,6 +88,47 @@ async def test_a_process_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPat
     await pool.close()
 
 
+async def test_who_asks_again_at_once_when_no_process_could_start_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = LuaPool(1)
+    with monkeypatch.context() as broken:
+        broken.setattr(process.sys, "executable", "/nowhere/python")
+        with pytest.raises(WorkerUnavailable):
+            await pool.evaluate(INTERPRET_REPLICA, GOOD, [{}])
+    try:
+        async with asyncio.timeout(60):
+            assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
+    finally:
+        await pool.close()
+
+
+async def test_what_has_no_json_form_fails_alone() -> None:
+    pool = LuaPool(1)
+    try:
+        first, second = await asyncio.gather(
+            pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": "\ud800"}]),
+            pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 2}]),
+            return_exceptions=True,
+        )
+        assert isinstance(first, InterpretError)
+        assert "has no JSON form" in str(first)
+        assert second == {"replicas": 2, "requirements": None}
+    finally:
+        await pool.close()
+
+
+async def test_a_script_that_crashes_its_process_is_told_so_and_the_next_is_answered() -> None:
+    pool = LuaPool(1)
+    long = "local t, s = {}, {} for i = 1, 400000 do t[i] = 'a?' s[i] = 'a' end"
+    crashing = f"function GetReplicas() {long} return table.concat(s):find(table.concat(t)) end"
+    try:
+        # Where stacks have no bounds the bound of time stops it.
+        with pytest.raises(InterpretError, match=r"SIGSEGV.*pattern|processor time"):
+            await pool.evaluate(INTERPRET_REPLICA, crashing, [{}])
+        assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
+    finally:
+        await pool.close()
+
+
 class Recorder:
     """Answers with what it was asked."""
 
