@@ -22,13 +22,15 @@ from services._kit import fault_points
 from services._kit.clock import Clock, SystemClock
 from services._kit.errors import Ambiguous, Conflict, Duplicate, FenceLost, LogError, Refused, StreamFull, Unavailable
 from services._kit.guard import Guard
-from services._kit.log import MAX_BATCH, MAX_BATCH_BYTES, Appended, Fence, Log, NewMessage
-from services._kit.outbox import KeyedEvents, Piece, pack, split
+from services._kit.log import MAX_BATCH, MAX_BATCH_BYTES, Appended, Fence, Log, Message, NewMessage
+from services._kit.outbox import KeyedEvents, Piece, pack, split, stand_alone
 
 K = TypeVar("K", bound=Hashable)
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 2.0
+APART_BYTES: Final = 256 << 10
+"""More than this goes out as a batch: of messages that large one may be refused where another is stored."""
 
 
 class Outcome(Struct, Generic[K]):
@@ -36,6 +38,13 @@ class Outcome(Struct, Generic[K]):
 
     stored: dict[K, dict[str, int]] = field(default_factory=dict)
     parked: dict[K, Refused] = field(default_factory=dict)
+    scattered: dict[tuple[K, str], list[int]] = field(default_factory=dict)
+    """Positions of every event of a key on a stream, where others' events may lie between them."""
+
+    def position(self, key: K, stream: str, behind: int) -> int:
+        """Where the event lies that so many of the same key and stream follow."""
+        places = self.scattered.get((key, stream))
+        return self.stored[key][stream] - behind if places is None else places[-1 - behind]
 
 
 class AppendStats(Struct):
@@ -121,6 +130,9 @@ class Appender(Generic[K]):
         if not pieces:
             return
         messages = [message for piece in pieces for message in piece.messages]
+        if self._cheaper_apart(stream, pieces, outcome):
+            await self._store_each(stream, pieces, messages, outcome)
+            return
         try:
             appended = await self._send(stream, messages)
         except FenceLost:
@@ -132,17 +144,65 @@ class Appender(Generic[K]):
                 await self._store(stream, pieces[:half], outcome)
                 await self._store(stream, pieces[half:], outcome)
                 return
-            outcome.parked[pieces[0].key] = error
-            outcome.stored.pop(pieces[0].key, None)
-            await self.park(pieces[0].key, str(error), pieces[0].position, messages[0].subject)
+            await self._set_aside(pieces[0], messages[0], error, outcome)
             return
         seq = appended.first - 1
         for piece in pieces:
             seq += len(piece.messages)
             outcome.stored.setdefault(piece.key, {})[stream] = seq
 
-    async def _send(self, stream: str, messages: Sequence[NewMessage]) -> Appended:
-        """Store one batch, however often the log has to be asked; raises what is final."""
+    def _cheaper_apart(self, stream: str, pieces: Sequence[Piece[K]], outcome: Outcome[K]) -> bool:
+        return (
+            1 < sum(len(piece.messages) for piece in pieces) <= self._logs[stream].apart
+            and sum(piece.size for piece in pieces) <= APART_BYTES
+            and stand_alone(pieces)
+            # The rest of a key that was too large for one batch.
+            and not any(stream in outcome.stored.get(piece.key, ()) for piece in pieces)
+        )
+
+    async def _store_each(
+        self, stream: str, pieces: Sequence[Piece[K]], messages: Sequence[NewMessage], outcome: Outcome[K]
+    ) -> None:
+        """Store few messages one by one, all on their way at once; what got no answer of its own is sent again."""
+        fence = self._current_fence(stream)
+        began = self._clock.monotonic()
+        await self._may_append(fence)
+        fault_points.reach("before_append")
+        results = await self._logs[stream].append_each(messages, fence)
+        fault_points.reach("after_append")
+        stored = sum(isinstance(result, Appended) for result in results)
+        if stored:
+            self._done(stored, began)
+        answers = iter(results)
+        for piece in pieces:
+            places = outcome.scattered.setdefault((piece.key, stream), [])
+            for message in piece.messages:
+                try:
+                    places.append(await self._stored(stream, message, next(answers)))
+                except FenceLost:
+                    raise
+                except Refused as error:
+                    if piece.key not in outcome.parked:
+                        await self._set_aside(piece, message, error, outcome)
+            if piece.key not in outcome.parked:
+                outcome.stored.setdefault(piece.key, {})[stream] = max(places)
+
+    async def _stored(self, stream: str, message: NewMessage, result: Appended | LogError) -> int:
+        """Where a message is stored that was sent; sent again as often as needed."""
+        if isinstance(result, LogError):
+            result = await self._send(stream, [message], result)
+        return result.last
+
+    async def _set_aside(self, piece: Piece[K], message: NewMessage, error: Refused, outcome: Outcome[K]) -> None:
+        outcome.parked[piece.key] = error
+        outcome.stored.pop(piece.key, None)
+        await self.park(piece.key, str(error), piece.position, message.subject)
+
+    async def _send(self, stream: str, messages: Sequence[NewMessage], before: LogError | None = None) -> Appended:
+        """Store one batch, however often the log has to be asked; raises what is final.
+
+        `before` is what an attempt already came to.
+        """
         log = self._logs[stream]
         pause = FIRST_PAUSE
         unsure = False
@@ -153,14 +213,17 @@ class Appender(Generic[K]):
                 if unsure:
                     stored = await self._find(log, messages)
                     if stored is not None:
-                        return self._done(messages, stored, began)
-                if fence is None and self._guard is not None and not self._guard.holds:
-                    # No fence of the log stops what a leader that was replaced says beside FACTS.
-                    await self._guard.wait()
+                        self._done(len(messages), began)
+                        return stored
+                if before is not None:
+                    earlier, before = before, None
+                    raise earlier
+                await self._may_append(fence)
                 fault_points.reach("before_append")
                 appended = await log.append(messages, fence)
                 fault_points.reach("after_append")
-                return self._done(messages, appended, began)
+                self._done(len(messages), began)
+                return appended
             except Duplicate:
                 unsure = True
                 self.trouble = ""
@@ -168,7 +231,8 @@ class Appender(Generic[K]):
                 # A first attempt without an answer may be what this one conflicts with.
                 stored = await self._find(log, messages) if unsure else None
                 if stored is not None:
-                    return self._done(messages, stored, began)
+                    self._done(len(messages), began)
+                    return stored
                 raise
             except Ambiguous as error:
                 self.stats.ambiguous += 1
@@ -181,13 +245,17 @@ class Appender(Generic[K]):
             await asyncio.sleep(pause * (0.5 + random.random()))
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _done(self, messages: Sequence[NewMessage], appended: Appended, began: float) -> Appended:
+    async def _may_append(self, fence: Fence | None) -> None:
+        if fence is None and self._guard is not None and not self._guard.holds:
+            # No fence of the log stops what a leader that was replaced says beside FACTS.
+            await self._guard.wait()
+
+    def _done(self, messages: int, began: float) -> None:
         self.trouble = ""
         self.stats.batches += 1
-        self.stats.events += len(messages)
+        self.stats.events += messages
         if self._observe is not None:
-            self._observe(len(messages), self._clock.monotonic() - began)
-        return appended
+            self._observe(messages, self._clock.monotonic() - began)
 
     def _current_fence(self, stream: str) -> Fence | None:
         if self._fence is None or stream != "FACTS":
@@ -198,11 +266,21 @@ class Appender(Generic[K]):
         return fence
 
     async def _find(self, log: Log, messages: Sequence[NewMessage]) -> Appended | None:
-        """Where a batch of unknown fate is stored, None when it is not; its last message decides."""
+        """Where a batch of unknown fate is stored, None when it is not; its last and its first message decide.
+
+        The last one alone may have been stored by an earlier batch: the same decision taken twice has the same id.
+        """
         last = await log.last(messages[-1].subject)
-        if last is None or last.headers.get(HEADER_EVENT_ID) != messages[-1].headers[HEADER_EVENT_ID]:
+        if not _is(last, messages[-1]) or last is None:
             return None
-        return Appended(last.seq - len(messages) + 1, last.seq)
+        first = last.seq - len(messages) + 1
+        if len(messages) > 1 and (first < 1 or not _is(await log.get(first), messages[0])):
+            return None
+        return Appended(first, last.seq)
+
+
+def _is(found: Message | None, message: NewMessage) -> bool:
+    return found is not None and found.headers.get(HEADER_EVENT_ID) == message.headers[HEADER_EVENT_ID]
 
 
 __all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "Appender", "KeyedEvents", "Outcome"]

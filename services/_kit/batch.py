@@ -97,6 +97,54 @@ async def publish_batch(
         raise
 
 
+async def publish_each(
+    connection: Connection, stream: str, messages: Sequence[NewMessage], fence: Fence | None, timeout: float = 5.0
+) -> list[Appended | LogError]:
+    """Store every message on its own, all of them sent before the first answer; what became of each.
+
+    A conflict is reported as FenceLost when the fence is the message's only condition, as Conflict otherwise.
+    """
+    for message in messages:
+        check_batch([message], fence)
+    sent: list[asyncio.Future[Msg] | LogError] = []
+    until = asyncio.get_running_loop().time() + timeout
+    try:
+        for message in messages:
+            headers = _headers(message, stream, True, fence)
+            try:
+                sent.append(await connection.send_request(message.subject, message.data, headers))
+            except LogError as error:
+                sent.append(error)
+        return [
+            await _answer(connection, message, fence, future, until)
+            for message, future in zip(messages, sent, strict=True)
+        ]
+    finally:
+        for future in sent:
+            if isinstance(future, asyncio.Future):
+                future.cancel()
+
+
+async def _answer(
+    connection: Connection,
+    message: NewMessage,
+    fence: Fence | None,
+    future: asyncio.Future[Msg] | LogError,
+    until: float,
+) -> Appended | LogError:
+    if isinstance(future, LogError):
+        return future
+    left = max(0.0, until - asyncio.get_running_loop().time())
+    try:
+        ack = parse_ack(await connection.answer(future, message.subject, left))
+    except Conflict as error:
+        only_fence = fence is not None and type(error) is Conflict and message.expect_last is None
+        return FenceLost(error.err_code, error.description) if only_fence else error
+    except LogError as error:
+        return error
+    return Appended(ack.seq, ack.seq)
+
+
 async def _single(
     connection: Connection, stream: str, message: NewMessage, fence: Fence | None, timeout: float
 ) -> Appended:

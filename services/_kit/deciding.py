@@ -352,7 +352,7 @@ class Deciding(Generic[S, K]):
                 offset = behind.get(stream, 0)
                 behind[stream] = offset + 1
                 if stream in positions and any(match(pattern, subject) for pattern in self._service.filters):
-                    highest[stream] = max(highest.get(stream, 0), positions[stream] - offset)
+                    highest[stream] = max(highest.get(stream, 0), outcome.position(group.key, stream, offset))
                     break
         return highest
 

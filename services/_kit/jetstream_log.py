@@ -12,20 +12,21 @@ import msgspec
 from msgspec import Struct
 from nats.aio.msg import Msg
 
-from services._kit.batch import EXPECTED_SEQ, EXPECTED_STREAM, ApiError, parse_ack, publish_batch
+from services._kit.batch import EXPECTED_SEQ, EXPECTED_STREAM, ApiError, parse_ack, publish_batch, publish_each
 from services._kit.connection import Connection
 from services._kit.errors import (
     DUPLICATE,
     IN_PROCESS,
     Ambiguous,
     FenceLost,
+    LogError,
     LogReplaced,
     Refused,
     Unavailable,
     from_api,
 )
 from services._kit.errors import Conflict as ConflictError
-from services._kit.log import Appended, Fence, LogIdentity, Message, NewMessage
+from services._kit.log import APART, Appended, Fence, LogIdentity, Message, NewMessage
 from services._kit.patience import Patience
 from services._kit.pump import JetStreamPump
 
@@ -132,20 +133,42 @@ class JetStreamLog:
         try:
             return await publish_batch(self.connection, self._name, messages, fence, self.timeout)
         except ConflictError as error:
-            if error.err_code == DUPLICATE:
-                raise
-            current = await self.last(fence.subject)
-            seq = current.seq if current else 0
-            if seq > fence.seq or (seq < fence.seq and not self.replicated):
-                raise FenceLost(error.err_code, error.description) from None
-            if seq < fence.seq:
-                # Nobody can take a lease back: this server has not heard yet that others lead the stream.
-                raise Unavailable(f"the server of the log is behind: {error.description}") from None
-            if any(message.expect_last is not None for message in messages):
-                raise
-            if error.err_code == IN_PROCESS and self._in_turn is None:
-                self._in_turn = asyncio.Lock()
-            raise Unavailable(f"another batch is being stored: {error.description}") from None
+            raise await self._judged(error, messages, fence) from None
+
+    async def _judged(self, error: ConflictError, messages: Sequence[NewMessage], fence: Fence) -> LogError:
+        """What a conflict of fenced messages means: the lease was taken, an expectation failed, or it will pass."""
+        if error.err_code == DUPLICATE:
+            return error
+        current = await self.last(fence.subject)
+        seq = current.seq if current else 0
+        if seq > fence.seq or (seq < fence.seq and not self.replicated):
+            return FenceLost(error.err_code, error.description)
+        if seq < fence.seq:
+            # Nobody can take a lease back: this server has not heard yet that others lead the stream.
+            return Unavailable(f"the server of the log is behind: {error.description}")
+        if any(message.expect_last is not None for message in messages):
+            return error
+        if error.err_code == IN_PROCESS and self._in_turn is None:
+            self._in_turn = asyncio.Lock()
+        return Unavailable(f"another batch is being stored: {error.description}")
+
+    @property
+    def apart(self) -> int:
+        """Up to how many messages cost less one by one than as a batch; 0: none."""
+        # Every message among several servers waits for their agreement, and expects the same fence as the one before.
+        return 0 if self.replicated else APART
+
+    async def append_each(
+        self, messages: Sequence[NewMessage], fence: Fence | None = None
+    ) -> list[Appended | LogError]:
+        """Store every message on its own; see `Log.append_each`."""
+        results = await publish_each(self.connection, self._name, messages, fence, self.timeout)
+        if fence is None:
+            return results
+        return [
+            await self._judged(result, [message], fence) if isinstance(result, ConflictError) else result
+            for message, result in zip(messages, results, strict=True)
+        ]
 
     async def last(self, subject: str) -> Message | None:
         """The last message of a subject as the stream's leader has it."""

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Sequence
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.topology import FACTS, Stream
 from services._kit.clock import Clock, SystemClock
-from services._kit.errors import Conflict, Duplicate, FenceLost, LogReplaced, Refused, StreamFull
+from services._kit.errors import Conflict, Duplicate, FenceLost, LogError, LogReplaced, Refused, StreamFull
 from services._kit.ids import random_id
-from services._kit.log import Appended, Delivery, Fence, LogIdentity, Message, NewMessage, check_batch, match
+from services._kit.log import APART, Appended, Delivery, Fence, LogIdentity, Message, NewMessage, check_batch, match
 from services._kit.patience import Patience
 
 
@@ -19,6 +19,7 @@ class MemoryLog:
     """One stream of a topology, kept in this process."""
 
     replicated = False
+    apart = APART
 
     def __init__(self, stream: Stream = FACTS, clock: Clock | None = None) -> None:
         self._stream = stream
@@ -68,6 +69,18 @@ class MemoryLog:
             self._store(message, now)
         self._tell()
         return Appended(first, self._last)
+
+    async def append_each(
+        self, messages: Sequence[NewMessage], fence: Fence | None = None
+    ) -> list[Appended | LogError]:
+        """Store every message on its own; see `Log.append_each`."""
+        results: list[Appended | LogError] = []
+        for message in messages:
+            try:
+                results.append(await self.append([message], fence))
+            except LogError as error:
+                results.append(error)
+        return results
 
     async def last(self, subject: str) -> Message | None:
         """The last message of a subject."""

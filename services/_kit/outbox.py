@@ -42,12 +42,13 @@ class KeyedEvents(Struct, Generic[K]):
 
 
 class Piece(Struct, Generic[K]):
-    """Messages of one key for one stream, few and small enough for one batch."""
+    """Messages of one key for one stream, few and small enough for one batch; `first`: none has a predecessor."""
 
     key: K
     messages: list[NewMessage]
     size: int
     position: int
+    first: bool = True
 
 
 def split(
@@ -77,8 +78,10 @@ def split(
         held = pieces.setdefault(stream, [])
         if not held or len(held[-1].messages) == MAX_BATCH or held[-1].size + size > MAX_BATCH_BYTES:
             held.append(Piece(group.key, [], 0, group.as_of))
-        held[-1].messages.append(message)
-        held[-1].size += size
+        piece = held[-1]
+        piece.messages.append(message)
+        piece.size += size
+        piece.first = piece.first and prev == 0 and last_seq_of is not None
     return pieces
 
 
@@ -105,6 +108,20 @@ def _message(group: KeyedEvents[K], index: int, event: Known, subject: str, prev
     if group.traceparent:
         headers[HEADER_TRACEPARENT] = group.traceparent
     return NewMessage(subject, data, headers)
+
+
+def stand_alone(pieces: Sequence[Piece[K]]) -> bool:
+    """Whether the messages of pieces may be stored one by one: no reader minds having seen some and not yet the others.
+
+    So it is where a key's messages are of different aggregates (works of several clusters), and where nothing was said
+    before that one of them could be mixed up with. What is said on one subject after the other has to keep its order.
+    """
+    subjects = [message.subject for piece in pieces for message in piece.messages]
+    return len(set(subjects)) == len(subjects) and all(piece.first or _one_family(piece) for piece in pieces)
+
+
+def _one_family(piece: Piece[K]) -> bool:
+    return len({message.subject.partition(".")[0] for message in piece.messages}) == 1
 
 
 def pack(pieces: Sequence[Piece[K]]) -> Iterator[list[Piece[K]]]:

@@ -17,6 +17,7 @@ class FaultyLog:
         self.swallow_answers = 0
         self.fail_next: list[LogError] = []
         self.sizes: list[int] = []
+        self.apart = inner.apart
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
@@ -33,3 +34,15 @@ class FaultyLog:
             self.swallow_answers -= 1
             raise Ambiguous("the test swallowed the answer")
         return appended
+
+    async def append_each(
+        self, messages: Sequence[NewMessage], fence: Fence | None = None
+    ) -> list[Appended | LogError]:
+        """Append one by one, each with its own trouble."""
+        results: list[Appended | LogError] = []
+        for message in messages:
+            try:
+                results.append(await self.append([message], fence))
+            except LogError as error:
+                results.append(error)
+        return results

@@ -9,9 +9,11 @@ import pytest
 
 from schemas.codec import decode
 from schemas.envelope import HEADER_CORRELATION, HEADER_EVENT_ID, HEADER_PRODUCER, Provenance
+from schemas.events.binding import BindingReleased
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.lease import LeaseTaken
 from schemas.events.observed import WorkObserved
+from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
 from services._kit.append import Appender
 from services._kit.errors import Ambiguous, FenceLost, StreamFull, Unavailable
@@ -28,9 +30,13 @@ def group(name, *events, **more):
     return KeyedEvents(name, events or (changed(name),), **more)
 
 
-@pytest.fixture
-def faulty(backend):
-    return FaultyLog(backend.facts)
+@pytest.fixture(params=["batches", "few apart"])
+def faulty(request, backend):
+    """With and without the right to store few messages one by one."""
+    faulty = FaultyLog(backend.facts)
+    if request.param == "batches":
+        faulty.apart = 0
+    return faulty
 
 
 @pytest.fixture
@@ -51,6 +57,69 @@ async def test_events_of_many_keys_go_out_as_one_batch(appender, faulty):
     assert faulty.sizes == [30]
     assert outcome.stored == {f"c{i}": {"FACTS": i + 1} for i in range(30)}
     assert outcome.parked == {}
+
+
+async def test_few_events_of_several_keys_go_out_one_by_one(appender, faulty):
+    outcome = await appender.append([group("a"), group("b", changed("b1"), changed("b2")), group("c")])
+    assert faulty.sizes == ([1, 1, 1, 1] if faulty.apart else [4])
+    assert outcome.stored == {"a": {"FACTS": 1}, "b": {"FACTS": 3}, "c": {"FACTS": 4}}
+
+
+async def test_what_ends_one_life_and_begins_the_next_goes_out_at_once(backend, appender, faulty):
+    await appender.append([group("a", ClusterRemoved(name="a", uid="1"), changed("a"))])
+    assert faulty.sizes == [2]
+
+
+@pytest.mark.parametrize(("known", "sizes"), [(0, [1, 1]), (7, [2])])
+async def test_events_of_two_families_go_one_by_one_only_where_nothing_was_said_before(faulty, known, sizes):
+    """A reader of a new template beside the binding of the old one would mix them up."""
+    faulty.apart = 8
+    appender = Appender({"FACTS": faulty}, "detector", last_seq_of=lambda _: known)
+    key = ObjectKey("apps", "deployments", "default", "web")
+    template = TemplateChanged(key=key, uid="u", api_version="apps/v1", kind="Deployment", digest="d")
+    binding = BindingReleased(key=key, uid="u", reason="r")
+    await appender.append([group("web", template, binding)])
+    assert faulty.sizes == sizes
+
+
+async def test_two_events_of_one_subject_keep_their_order_whatever_answer_is_lost(backend, appender, faulty):
+    groups = [group("one", changed("a", 10)), group("two", changed("a", 20)), group("three", changed("a", 30))]
+    faulty.fail_next = [Ambiguous("never arrived")]
+    await appender.append(groups)
+    assert [len(m.data) for m in await all_of(backend.facts)] == sorted(
+        len(m.data) for m in await all_of(backend.facts)
+    )
+
+
+async def test_one_of_several_that_is_refused_sets_its_key_aside(backend, appender, faulty):
+    faulty.refuse = lambda message: message.subject == "cluster.b2"
+    outcome = await appender.append([group("a"), group("b", changed("b1"), changed("b2"), changed("b3")), group("c")])
+    assert (set(outcome.stored), set(outcome.parked)) == ({"a", "c"}, {"b"})
+    assert [record.subject.startswith("cluster.b") for record in await parked(backend)] == [True]
+
+
+async def test_positions_are_told_of_every_event_though_others_lie_between(backend, faulty):
+    class Crowded(FaultyLog):
+        async def append(self, messages, fence=None):
+            await backend.facts.append([NewMessage("policy.propagation.ns.other", b"{}")])
+            return await super().append(messages, fence)
+
+    log = Crowded(backend.facts)
+    log.apart = faulty.apart
+    outcome = await Appender({"FACTS": log}, "monitor").append([group("a", changed("a1"), changed("a2"))])
+    places = [message.seq for message in await all_of(backend.facts)]
+    assert [outcome.position("a", "FACTS", behind) for behind in (1, 0)] == places
+    assert outcome.stored == {"a": {"FACTS": places[-1]}}
+
+
+async def test_what_was_stored_once_alone_does_not_vouch_for_a_batch_without_an_answer(backend, faulty):
+    faulty.apart = 0
+    appender = Appender({"FACTS": faulty}, "monitor")
+    await appender.append([group("known")])
+    faulty.fail_next = [Ambiguous("never arrived")]
+    outcome = await appender.append([group("new"), group("known")])
+    assert outcome.stored["new"] == {"FACTS": 2}
+    assert "cluster.new" in {message.subject for message in await all_of(backend.facts)}
 
 
 async def test_headers_and_provenance_tell_where_an_event_came_from(backend, faulty):
@@ -147,7 +216,7 @@ async def test_a_lost_fence_is_raised_and_nobody_is_parked(backend, faulty):
     with pytest.raises(FenceLost):
         await appender.append([group(f"c{i}") for i in range(4)])
     assert await all_of(backend.facts) == []
-    assert faulty.sizes == [4]
+    assert faulty.sizes == ([1] * 4 if faulty.apart else [4])
 
 
 async def test_without_the_lease_nothing_is_sent(faulty):

@@ -9,7 +9,7 @@ import pytest
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.topology import OBSERVED, Stream
 from services._kit.errors import Conflict, Duplicate, FenceLost, Refused, StreamFull, TooLarge
-from services._kit.log import MAX_BATCH, Fence, NewMessage, match
+from services._kit.log import MAX_BATCH, Appended, Fence, NewMessage, match
 
 
 def new(subject, data=b"{}", **more):
@@ -41,6 +41,31 @@ async def test_a_lost_fence_refuses_the_whole_batch_and_single_messages(backend)
         await log.append([new("cluster.c")], held)
     assert (await log.identity()).last_seq == before
     assert await log.last("cluster.c") is None
+
+
+async def test_messages_sent_one_by_one_are_stored_in_their_order_each_with_the_fence(backend):
+    log = backend.facts
+    held = Fence("lease.s", (await log.append([new("lease.s")])).last)
+    results = await log.append_each([new(f"cluster.c{i}", str(i).encode()) for i in range(4)], held)
+    assert [(result.first, result.last) for result in results] == [(2, 2), (3, 3), (4, 4), (5, 5)]
+    assert [message.data async for message in log.read(["cluster.*"])] == [b"0", b"1", b"2", b"3"]
+    await log.append([new("lease.s")])
+    lost = await log.append_each([new("cluster.d"), new("cluster.e")], held)
+    assert [type(result) for result in lost] == [FenceLost, FenceLost]
+    assert await log.last("cluster.d") is None
+
+
+async def test_of_messages_sent_one_by_one_only_the_refused_ones_are_missing(backend):
+    log = await backend.make(Stream(name="SMALL", subjects=("small.*",), purpose="test", max_bytes=1500, discard="new"))
+    results = await log.append_each([new("small.a", b"x" * 100), new("small.b", b"x" * 5000), new("small.c")])
+    assert [type(result) for result in results] == [Appended, StreamFull, Appended]
+    assert [message.subject async for message in log.read(["small.*"])] == ["small.a", "small.c"]
+
+
+async def test_a_message_sent_twice_on_its_own_answers_its_first_sequence(backend):
+    message = new("cluster.a", headers={HEADER_EVENT_ID: "1"})
+    first = await backend.facts.append_each([message, new("cluster.b")])
+    assert await backend.facts.append_each([message]) == first[:1]
 
 
 async def test_an_expectation_behind_the_fence_is_told_apart_from_its_loss(backend):
