@@ -8,6 +8,7 @@ from services.apiserver.allocating import ServiceAllocator
 from services.apiserver.answers import TableOf
 from services.apiserver.bootstrap import AgentRequests, ClusterInfo, info_kubeconfig
 from services.apiserver.call import now
+from services.apiserver.classes import Classes
 from services.apiserver.csr import CertificateRequests
 from services.apiserver.garbage import GarbageCollector
 from services.apiserver.kinds.model import Kind
@@ -43,7 +44,7 @@ def builtin_plugins(server: "ApiServer") -> list[Plugin]:
         return lambda *_: None
 
     server.webhooks = Webhooks(server.store, server.registry, server.front_proxy_context, resolver)
-    return [LimitRanger(server.store), CertificateRequests(), AgentRequests(), server.webhooks]
+    return [LimitRanger(server.store), Classes(server.store), CertificateRequests(), AgentRequests(), server.webhooks]
 
 
 def builtin_controllers(server: "ApiServer") -> list[Any]:

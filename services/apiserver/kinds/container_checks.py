@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from services.apiserver.kinds import names, quantity
+from services.apiserver.kinds import names, quantity, security_checks
 from services.apiserver.kinds.errors import (
     FieldError,
     duplicate,
@@ -22,6 +22,7 @@ MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 NOT_NEGATIVE = "must be greater than or equal to 0"
 HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_HUGE = "hugepages-"
 NATIVE = ("cpu", "memory", "storage", "ephemeral-storage")
 PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 
@@ -94,7 +95,8 @@ def _container(item: Manifest, volumes: dict[str, str], field: str, seen: set[st
         place = f"{field}.imagePullPolicy"
         found.append(not_supported(place, pull, PULL_POLICIES) if pull else required(place))
     found += resources(item.get("resources") or {}, f"{field}.resources")
-    return found + _security(item.get("securityContext") or {}, f"{field}.securityContext")
+    context = item.get("securityContext") or {}
+    return found + security_checks.container(context, f"{field}.securityContext", privileged_allowed=privileged_allowed)
 
 
 def _handler(value: Manifest, field: str) -> list[FieldError]:
@@ -206,8 +208,12 @@ def _value_from(item: Manifest, field: str) -> list[FieldError]:
             found.append(required(f"{field}.fieldRef.fieldPath"))
         elif not _env_path(ref["fieldPath"]):
             found.append(_unknown_path(ref["fieldPath"], f"{field}.fieldRef.fieldPath"))
-    if (ref := source.get("resourceFieldRef")) is not None and not ref.get("resource"):
-        found.append(required(f"{field}.resourceFieldRef.resource"))
+    if (ref := source.get("resourceFieldRef")) is not None:
+        name = ref.get("resource", "")
+        if not name:
+            found.append(required(f"{field}.resourceFieldRef.resource"))
+        elif name not in RESOURCE_PATHS and not name.startswith(("limits.hugepages-", "requests.hugepages-")):
+            found.append(not_supported(f"{field}.resourceFieldRef.resource", name, RESOURCE_PATHS))
     for name in ("configMapKeyRef", "secretKeyRef"):
         if (ref := source.get(name)) is not None:
             if not ref.get("name"):
@@ -235,6 +241,11 @@ ENV_PATHS = (
     "status.hostIP",
     "status.podIP",
     "status.podIPs",
+)
+
+
+RESOURCE_PATHS = tuple(
+    f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
 )
 
 
@@ -327,18 +338,28 @@ def resources(value: Manifest, field: str) -> list[FieldError]:
         found += amount(requests[name], place)
         found += _whole(name, requests[name], place)
         if name in limits:
-            if quantity.value_of(requests[name]) > quantity.value_of(limits[name]):
+            wanted, limit = quantity.value_of(requests[name]), quantity.value_of(limits[name])
+            if wanted != limit and _never_overcommitted(name):
+                found.append(invalid(f"{field}.requests", requests[name], f"must be equal to {name} limit"))
+            elif wanted > limit:
                 text = f"must be less than or equal to {name} limit"
                 found.append(invalid(f"{field}.requests", requests[name], text))
-        elif "/" in name and not name.partition("/")[0].endswith("kubernetes.io"):
+        elif _never_overcommitted(name):
             found.append(required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
+    named = limits.keys() | requests.keys()
+    if any(name.startswith(_HUGE) for name in named) and not named & {"cpu", "memory"}:
+        found.append(forbidden(field, "HugePages require cpu or memory"))
     return found
+
+
+def _never_overcommitted(name: str) -> bool:
+    return name.startswith(_HUGE) or ("/" in name and not name.partition("/")[0].endswith("kubernetes.io"))
 
 
 def resource_name(name: str, field: str) -> list[FieldError]:
     """Return what is wrong with the name of a container's resource."""
     found = [invalid(field, name, text) for text in names.qualified(name)]
-    if not found and "/" not in name and name not in NATIVE and not name.startswith("hugepages-"):
+    if not found and "/" not in name and name not in NATIVE and not name.startswith(_HUGE):
         return [
             invalid(field, name, "must be a standard resource type or fully qualified"),
             invalid(field, name, "must be a standard resource for containers"),
@@ -364,32 +385,6 @@ def amounts(values: Manifest, field: str) -> list[FieldError]:
         found += resource_name(name, f"{field}[{name}]")
         found += amount(value, f"{field}[{name}]")
     return found
-
-
-def _security(value: Manifest, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
-    if value.get("privileged"):
-        # The server runs, like the recorded one, with privileged containers disallowed unless told otherwise.
-        found += _privileged(field)
-    for name in ("runAsUser", "runAsGroup"):
-        number = value.get(name)
-        if number is not None and not 0 <= number <= 2**31 - 1:
-            found.append(invalid(f"{field}.{name}", number, "must be between 0 and 2147483647, inclusive"))
-    mount = value.get("procMount")
-    if mount is not None and mount not in ("Default", "Unmasked"):
-        found.append(not_supported(f"{field}.procMount", mount, ("Default", "Unmasked")))
-    if value.get("allowPrivilegeEscalation") is False:
-        text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        if value.get("privileged"):
-            found.append(invalid(field, value, text))
-        if "SYS_ADMIN" in ((value.get("capabilities") or {}).get("add") or ()):
-            text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            found.append(invalid(field, value, text))
-    return found
-
-
-def _privileged(field: str) -> list[FieldError]:
-    return [] if privileged_allowed else [forbidden(f"{field}.privileged", "disallowed by cluster policy")]
 
 
 privileged_allowed = True

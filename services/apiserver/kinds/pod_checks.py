@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from services.apiserver.kinds import affinity_checks, container_checks, meta, names, volume_checks
-from services.apiserver.kinds.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from services.apiserver.kinds import affinity_checks, container_checks, meta, names, security_checks, volume_checks
+from services.apiserver.kinds.errors import FieldError, forbidden, invalid, not_supported, required
 from services.apiserver.kinds.model import Manifest
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MAX_DEADLINE = 2**31 - 1
+_NAMESERVERS, _SEARCHES, _SEARCH_LENGTH = 3, 32, 2048
 
 
 def pod(obj: Manifest) -> list[FieldError]:
@@ -43,7 +44,7 @@ def spec(value: Manifest, field: str) -> list[FieldError]:
     )
     found += _policies(value, field)
     found += meta.labels(value.get("nodeSelector") or {}, f"{field}.nodeSelector")
-    found += _security(value, field)
+    found += security_checks.pod(value, field)
     for index, item in enumerate(value.get("imagePullSecrets") or []):
         if not item.get("name"):
             found.append(required(f"{field}.imagePullSecrets[{index}].name"))
@@ -87,44 +88,28 @@ def _policies(value: Manifest, field: str) -> list[FieldError]:
     return found
 
 
-def _security(value: Manifest, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
-    context = value.get("securityContext") or {}
-    if value.get("hostNetwork"):
-        for list_name in ("containers", "initContainers"):
-            for index, item in enumerate(value.get(list_name) or []):
-                for number, port in enumerate(item.get("ports") or []):
-                    if port.get("hostPort") != port.get("containerPort"):
-                        place = f"{field}.{list_name}[{index}].ports[{number}].containerPort"
-                        text = "must match `hostPort` when `hostNetwork` is true"
-                        found.append(invalid(place, port.get("containerPort", 0), text))
-    if value.get("shareProcessNamespace") and value.get("hostPID"):
-        text = "ShareProcessNamespace and HostPID cannot both be enabled"
-        found.append(invalid(f"{field}.shareProcessNamespace", True, text))
-    for name in ("fsGroup", "runAsUser", "runAsGroup"):
-        identity = context.get(name)
-        if identity is not None and not 0 <= identity <= MAX_DEADLINE:
-            place = f"{field}.securityContext.{name}"
-            found.append(invalid(place, identity, f"must be between 0 and {MAX_DEADLINE}, inclusive"))
-    seen: set[str] = set()
-    for index, item in enumerate(context.get("sysctls") or []):
-        name = item.get("name", "")
-        if not name:
-            found.append(required(f"{field}.securityContext.sysctls[{index}].name"))
-        if name in seen:
-            found.append(duplicate(f"{field}.securityContext.sysctls[{index}].name", name))
-        seen.add(name)
-    return found
-
-
 def _dns_config(value: Manifest, field: str) -> list[FieldError]:
     found: list[FieldError] = []
     config = value.get("dnsConfig")
     if value.get("dnsPolicy") == "None" and not (config or {}).get("nameservers"):
         text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
         found.append(required(f"{field}.dnsConfig" if config is None else f"{field}.dnsConfig.nameservers", text))
-    for index, server in enumerate((config or {}).get("nameservers") or []):
-        found += volume_checks.address(server, f"{field}.dnsConfig.nameservers[{index}]")
+    servers, searches = (config or {}).get("nameservers") or [], (config or {}).get("searches") or []
+    if len(servers) > _NAMESERVERS:
+        text = f"must not have more than {_NAMESERVERS} nameservers"
+        found.append(invalid(f"{field}.dnsConfig.nameservers", servers, text))
+    for index, server in enumerate(servers):
+        if not volume_checks.is_address(server):
+            found.append(invalid(f"{field}.dnsConfig.nameservers[{index}]", server, "must be valid IP address"))
+    if len(searches) > _SEARCHES:
+        text = f"must not have more than {_SEARCHES} search paths"
+        found.append(invalid(f"{field}.dnsConfig.searches", searches, text))
+    if len(" ".join(searches)) > _SEARCH_LENGTH:
+        text = f"must not have more than {_SEARCH_LENGTH} characters (including spaces) in the search list"
+        found.append(invalid(f"{field}.dnsConfig.searches", searches, text))
+    for index, search in enumerate(searches):
+        place, domain = f"{field}.dnsConfig.searches[{index}]", search.removesuffix(".")
+        found += [invalid(place, domain, text) for text in names.subdomain(domain)]
     for index, option in enumerate((config or {}).get("options") or []):
         if not option.get("name"):
             found.append(required(f"{field}.dnsConfig.options[{index}]", "must not be empty"))

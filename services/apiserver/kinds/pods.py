@@ -32,12 +32,10 @@ class Pod(BuiltinKind):
             status["podIP"] = addresses[0].get("ip", "")
 
     def prepare_create(self, obj: Manifest) -> None:
-        """Start as Pending, with tolerations of failing nodes and the default priority."""
+        """Start as Pending, with tolerations of failing nodes."""
         super().prepare_create(obj)
         spec = obj["spec"]
         tolerate_failing_nodes(spec)
-        spec.setdefault("priority", 0)
-        spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:

@@ -36,13 +36,17 @@ STANDARD = (
     "limits.memory",
     "limits.ephemeral-storage",
 )
+_OF_PODS = ("pods", *(f"{kind}{name}" for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")))
 
 
 def quota_name(name: str, field: str) -> list[FieldError]:
     """Return what is wrong with the name of a limited resource."""
     found = [invalid(field, name, text) for text in names.qualified(name)]
     if not found and "/" not in name and name not in STANDARD and "hugepages-" not in name:
-        return [invalid(field, name, "must be a standard resource for quota")]
+        return [
+            invalid(field, name, "must be a standard resource type or fully qualified"),
+            invalid(field, name, "must be a standard resource for quota"),
+        ]
     return found
 
 
@@ -55,10 +59,7 @@ class ResourceQuota(BuiltinKind):
         """Check names, amounts and scopes."""
         spec = obj.get("spec") or {}
         found = _amounts(spec.get("hard") or {}, "spec.hard")
-        for scope in spec.get("scopes") or ():
-            if scope not in SCOPES:
-                found.append(invalid("spec.scopes", spec["scopes"], "unsupported scope"))
-        return found
+        return found + _scopes(spec)
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Scopes may not change."""
@@ -70,6 +71,21 @@ class ResourceQuota(BuiltinKind):
         """Check names and amounts."""
         status = new.get("status") or {}
         return [*_amounts(status.get("hard") or {}, "status.hard"), *_amounts(status.get("used") or {}, "status.used")]
+
+
+def _scopes(spec: Manifest) -> list[FieldError]:
+    """Return what is wrong with the scopes: unknown ones, resources they do not tell apart, opposite ones."""
+    scopes = spec.get("scopes") or []
+    found: list[FieldError] = []
+    for scope in scopes:
+        if scope not in SCOPES:
+            found.append(invalid("spec.scopes", scopes, "unsupported scope"))
+        fitting = ("pods",) if scope == "BestEffort" else _OF_PODS
+        foreign = [name for name in spec.get("hard") or () if name in STANDARD and name not in fitting]
+        if scope in SCOPES:
+            found += [invalid("spec.scopes", scopes, "unsupported scope applied to resource") for _ in foreign]
+    pairs = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
+    return found + [invalid("spec.scopes", scopes, "conflicting scopes") for pair in pairs if {*pair} <= {*scopes}]
 
 
 def _amounts(values: Manifest, field: str) -> list[FieldError]:

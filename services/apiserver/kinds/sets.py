@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from services.apiserver.kinds import meta
 from services.apiserver.kinds.errors import FieldError, Raw, forbidden, invalid, not_supported, required
 from services.apiserver.kinds.model import Manifest
 from services.apiserver.kinds.workloads import Workload, not_negative, number_of, percent_or_count, selector_kept
@@ -59,17 +60,12 @@ class StatefulSet(Workload):
         return found + self.check_template(spec)
 
     def check_template(self, spec: Manifest) -> list[FieldError]:
-        """Check the pod template; its containers may mount what the claim templates give, too."""
-        names = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
-        if not names:
-            return super().check_template(spec)
-        claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+        """Check what a pod cannot be made with at all: its containers are checked once it is, with its claims."""
         template = spec.get("template") or {}
-        pod = template.get("spec") or {}
-        # A claim replaces the pod's volume of the same name.
-        kept = [volume for volume in pod.get("volumes") or () if volume.get("name") not in names]
-        whole = {**template, "spec": {**pod, "volumes": [*kept, *claimed]}}
-        return super().check_template({**spec, "template": whole})
+        metadata, pod = template.get("metadata") or {}, template.get("spec") or {}
+        found = meta.labels(metadata.get("labels") or {}, "spec.template.labels")
+        found += meta.annotations(metadata.get("annotations") or {}, "spec.template.annotations")
+        return found + self.check_restarts(pod)
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only replicas, template and update strategy (and what newer releases added) may change."""

@@ -138,8 +138,11 @@ class Volume(BuiltinKind):
         if policy and policy not in RECLAIM:
             found.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, RECLAIM))
         found += self._source(spec)
-        if (selector := (spec.get("nodeAffinity") or {}).get("required")) is not None:
-            found += affinity_checks.node_selector(selector, "spec.nodeAffinity.required")
+        if (affinity := spec.get("nodeAffinity")) is not None:
+            if (selector := affinity.get("required")) is not None:
+                found += affinity_checks.node_selector(selector, "spec.nodeAffinity.required")
+            else:
+                found.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
         elif "local" in spec:
             found.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
         if name := spec.get("storageClassName"):
@@ -193,6 +196,8 @@ class StorageClass(BuiltinKind):
         if mode not in ("Immediate", "WaitForFirstConsumer"):
             supported = ("Immediate", "WaitForFirstConsumer")
             found.append(not_supported("volumeBindingMode", mode, supported) if mode else required("volumeBindingMode"))
+        for index, term in enumerate(obj.get("allowedTopologies") or []):
+            found += _topology(term, f"allowedTopologies[{index}]")
         return found
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
@@ -205,6 +210,19 @@ class StorageClass(BuiltinKind):
         }
         found += [forbidden(name, text) for name, text in texts.items() if new.get(name) != old.get(name)]
         return found + immutable("volumeBindingMode", new.get("volumeBindingMode"), old.get("volumeBindingMode"))
+
+
+def _topology(term: Manifest, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
+    for index, rule in enumerate(term.get("matchLabelExpressions") or []):
+        place, values = f"{field}.matchLabelExpressions[{index}]", rule.get("values") or []
+        if not values:
+            found.append(required(f"{place}.values"))
+        twice = sorted({value for value in values if values.count(value) > 1})
+        found += [duplicate(f"{place}.values[{len(values) - 1 - values[::-1].index(one)}]", one) for one in twice]
+        key = rule.get("key", "")
+        found += [invalid(f"{place}.key", key, text) for text in names.qualified(key)]
+    return found
 
 
 class Driver(BuiltinKind):

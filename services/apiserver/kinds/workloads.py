@@ -111,11 +111,15 @@ class Workload(BuiltinKind):
     def check_template(self, spec: Manifest) -> list[FieldError]:
         """Check the pod template; its containers must always restart."""
         template = spec.get("template") or {}
-        found = pod_checks.template(template, "spec.template")
-        policy = (template.get("spec") or {}).get("restartPolicy")
+        return pod_checks.template(template, "spec.template") + self.check_restarts(template.get("spec") or {})
+
+    def check_restarts(self, pod: Manifest) -> list[FieldError]:
+        """Check that the template's containers always restart and have no end."""
+        found: list[FieldError] = []
+        policy = pod.get("restartPolicy")
         if policy != "Always":
             found.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
-        if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
+        if pod.get("activeDeadlineSeconds") is not None:
             text = f"activeDeadlineSeconds in {self.resource.kind} is not Supported"
             found.append(forbidden("spec.template.spec.activeDeadlineSeconds", text))
         return found

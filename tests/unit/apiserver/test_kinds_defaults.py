@@ -64,14 +64,13 @@ def test_the_pull_policy_follows_the_tag(image: str, policy: str) -> None:
     assert found["spec"]["containers"][0]["imagePullPolicy"] == policy
 
 
-def test_a_pod_starts_pending_with_tolerations_and_priority() -> None:
+def test_a_pod_starts_pending_with_tolerations() -> None:
     found = created("v1", "Pod", {"spec": {"containers": [dict(CONTAINER)]}, "status": {"phase": "Running"}})
     assert found["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
     assert [item["key"] for item in found["spec"]["tolerations"]] == [
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
     ]
-    assert found["spec"]["priority"] == 0
 
 
 def test_a_pod_that_tolerates_everything_gets_no_more_tolerations() -> None:

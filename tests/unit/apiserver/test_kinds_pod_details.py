@@ -1,0 +1,142 @@
+"""Checks of what pods and their surroundings say in detail: security, DNS, resources, quotas, topologies, claims."""
+
+from typing import Any
+
+import pytest
+
+from services.apiserver.kinds import meta
+from services.apiserver.kinds.registry import Registry
+
+REGISTRY = Registry.builtin()
+TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": {}}
+
+
+def fields(api_version: str, name: str, body: dict[str, Any]) -> list[tuple[str, str]]:
+    """Field and kind of error of everything that is wrong."""
+    kind = REGISTRY.by_api_version(api_version, name)
+    assert kind is not None
+    body.setdefault("metadata", {})["name"] = "x"
+    kind.decode(body)
+    if kind.resource.namespaced:
+        body["metadata"]["namespace"] = "d"
+    kind.default(body)
+    body["metadata"]["uid"] = "u"
+    kind.prepare_create(body)
+    errors = meta.check_create(kind, body) + kind.validate_create(body)
+    return [(e.cause()["field"], e.cause()["reason"].removeprefix("FieldValue")) for e in errors]
+
+
+def in_pod(spec: dict[str, Any], **container: Any) -> list[tuple[str, str]]:
+    return fields("v1", "Pod", {"spec": {"containers": [{"name": "c", "image": "i", **container}], **spec}})
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        ({"supplementalGroups": [5, -1]}, ("supplementalGroups[1]", "Invalid")),
+        ({"sysctls": [{"name": "Kernel"}]}, ("sysctls[0].name", "Invalid")),
+        ({"fsGroupChangePolicy": "Often"}, ("fsGroupChangePolicy", "NotSupported")),
+        ({"seccompProfile": {"type": "Localhost"}}, ("seccompProfile.localhostProfile", "Required")),
+        ({"seccompProfile": {"type": "Odd"}}, ("seccompProfile.type", "NotSupported")),
+        (
+            {"seccompProfile": {"type": "Unconfined", "localhostProfile": "a"}},
+            ("seccompProfile.localhostProfile", "Invalid"),
+        ),
+        (
+            {"seccompProfile": {"type": "Localhost", "localhostProfile": "../a"}},
+            ("seccompProfile.localhostProfile", "Invalid"),
+        ),
+    ],
+)
+def test_security_contexts_of_pods(context: dict[str, Any], expected: tuple[str, str]) -> None:
+    assert in_pod({"securityContext": context}) == [(f"spec.securityContext.{expected[0]}", expected[1])]
+
+
+def test_a_good_security_context_is_taken() -> None:
+    profile = {"type": "Localhost", "localhostProfile": "profiles/a.json"}
+    context = {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}], "seccompProfile": profile}
+    assert in_pod({"securityContext": context}, securityContext={"seccompProfile": profile}) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"nameservers": ["1.1.1.1", "1.1.1.2", "1.1.1.3", "1.1.1.4"]}, "nameservers"),
+        ({"nameservers": ["x"]}, "nameservers[0]"),
+        ({"searches": ["a.b", "c.d.", "_"]}, "searches[2]"),
+        ({"searches": [f"s{i}" for i in range(33)]}, "searches"),
+    ],
+)
+def test_dns_of_pods(config: dict[str, Any], field: str) -> None:
+    assert in_pod({"dnsConfig": config}) == [(f"spec.dnsConfig.{field}", "Invalid")]
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        (
+            {"requests": {"hugepages-2Mi": "2Mi"}},
+            [("limits", "Required"), ("", "Forbidden")],
+        ),
+        (
+            {"requests": {"hugepages-2Mi": "2Mi", "cpu": "1"}, "limits": {"hugepages-2Mi": "4Mi"}},
+            [("requests", "Invalid")],
+        ),
+        ({"requests": {"a.b/c": "1"}, "limits": {"a.b/c": "2"}}, [("requests", "Invalid")]),
+        ({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}, []),
+    ],
+)
+def test_what_cannot_be_overcommitted_is_asked_for_as_much_as_it_is_limited(
+    resources: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    place = "spec.containers[0].resources"
+    wanted = [(f"{place}.{name}".removesuffix("."), reason.removeprefix("FieldValue")) for name, reason in expected]
+    assert in_pod({}, resources=resources) == wanted
+
+
+def test_environment_from_a_resource_that_is_none() -> None:
+    env = [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.gpu"}}}]
+    assert in_pod({}, env=env) == [("spec.containers[0].env[0].valueFrom.resourceFieldRef.resource", "NotSupported")]
+
+
+@pytest.mark.parametrize(
+    ("hard", "scopes", "texts"),
+    [
+        ({"pods": "1"}, ["BestEffort"], []),
+        ({"requests.cpu": "1"}, ["NotBestEffort", "Terminating"], []),
+        ({"requests.cpu": "1"}, ["BestEffort"], ["spec.scopes"]),
+        ({"pods": "1"}, ["Terminating", "NotTerminating"], ["spec.scopes"]),
+        ({"services": "1"}, ["Terminating"], ["spec.scopes"]),
+        ({"count/services": "1"}, ["Terminating"], []),
+        ({"odd": "1"}, [], ["spec.hard[odd]", "spec.hard[odd]"]),
+    ],
+)
+def test_scopes_of_quotas_fit_what_they_limit(hard: dict[str, str], scopes: list[str], texts: list[str]) -> None:
+    found = fields("v1", "ResourceQuota", {"spec": {"hard": hard, "scopes": scopes}})
+    assert [field for field, _ in found] == texts
+
+
+def test_topologies_of_storage_classes() -> None:
+    rules = [{"key": "zone", "values": []}, {"key": "a b", "values": ["x", "x"]}]
+    body = {"provisioner": "a.b/c", "allowedTopologies": [{"matchLabelExpressions": rules}]}
+    place = "allowedTopologies[0].matchLabelExpressions"
+    assert fields("storage.k8s.io/v1", "StorageClass", body) == [
+        (f"{place}[0].values", "Required"),
+        (f"{place}[1].values[1]", "Duplicate"),
+        (f"{place}[1].key", "Invalid"),
+    ]
+
+
+def test_affinity_of_a_volume_says_what_it_requires() -> None:
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}}
+    found = fields("v1", "PersistentVolume", {"spec": {**spec, "nodeAffinity": {}}})
+    assert found == [("spec.nodeAffinity.required", "Required")]
+
+
+def test_containers_of_a_stateful_set_are_checked_when_its_pods_are_made() -> None:
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE, "serviceName": "s"}
+    assert fields("apps/v1", "StatefulSet", {"spec": spec}) == []
+    broken = {**TEMPLATE, "metadata": {"labels": {"a": "b", "c": "d e"}}}
+    assert fields("apps/v1", "StatefulSet", {"spec": {**spec, "template": broken}}) == [
+        ("spec.template.labels", "Invalid")
+    ]
