@@ -220,11 +220,17 @@ def _status(bound: Bound) -> Manifest:
 
 
 def _failures(rollup: StatusRolledUp) -> str:
-    """The first clusters that refused the object, each with its reason and what helps; empty without any."""
-    failed = [item for item in rollup.items if not item.applied and item.message.startswith(FAILED_SUMMARY)]
+    """The first clusters that refused the object, each with its reason and what helps, and those still to report."""
+    missing = [item for item in rollup.items if not item.applied]
+    failed = [item for item in missing if item.message.startswith(FAILED_SUMMARY)]
     told = [f"{item.cluster}: {_reason(item)}" for item in failed[:_TOLD]]
     if len(failed) > _TOLD:
         told.append(f"and {len(failed) - _TOLD} more clusters")
+    silent = [item.cluster for item in missing if not item.message.startswith(FAILED_SUMMARY)]
+    if silent:
+        more = f" and {len(silent) - _TOLD} more clusters" if len(silent) > _TOLD else ""
+        names = ", ".join(silent[:_TOLD])
+        told.append(f"waiting for {names}{more} to report (`kubectl get clusters` shows which are ready)")
     return f": {'; '.join(told)}" if told else ""
 
 

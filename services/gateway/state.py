@@ -203,6 +203,8 @@ def _worked(state: GatewayState, seq: int, time: float, event: WorkRendered | Wo
     copies = state.copies.setdefault(event.cluster, {})
     before = copies.get(event.key, _EMPTY)
     same = before if before.work is not None and before.work.uid == event.uid else _EMPTY
+    # After a start the observation may have come before the work that it speaks of.
+    seen = before.applied if before.observed is not None and before.observed.uid == event.uid else None
     lean = _lean(state, event)
     if isinstance(lean, WorkRendered):
         dispatching = not lean.suspended
@@ -214,7 +216,7 @@ def _worked(state: GatewayState, seq: int, time: float, event: WorkRendered | Wo
             since=same.since or time,
             withdrawn=0.0,
             dispatching=same.dispatching.now(dispatching, time) if same.dispatching else Since(dispatching, time),
-            applied=before.applied if same is before else None,
+            applied=seen,
         )
     else:
         copies[event.key] = replace(
@@ -224,7 +226,7 @@ def _worked(state: GatewayState, seq: int, time: float, event: WorkRendered | Wo
             rendered=same.rendered,
             since=same.since or time,
             withdrawn=time,
-            applied=before.applied if same is before else None,
+            applied=seen,
         )
     return _mark(state, Place(lean.cluster, lean.key), state.revision)
 

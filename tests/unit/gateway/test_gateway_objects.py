@@ -221,6 +221,16 @@ def test_a_work_tells_what_is_dispatched_applied_and_seen():
     ]
 
 
+def test_what_was_seen_of_a_work_counts_whichever_is_read_first():
+    in_order, other_way = Shown(), Shown()
+    in_order.tell(rendered("member1"), observed("member1"))
+    other_way.tell(observed("member1"), rendered("member1"))
+    assert conditions(the_work(other_way)) == conditions(the_work(in_order))
+    assert conditions(the_work(other_way))["Applied"] == ("True", "AppliedSuccessful")
+    other_way.tell(rendered("member1", uid="u2"))
+    assert "Applied" not in conditions(the_work(other_way))
+
+
 def test_a_refused_work_says_why_and_shows_no_status():
     shown = Shown()
     shown.tell(rendered("member1", suspended=True), observed("member1", applied=False, message="quota exceeded"))

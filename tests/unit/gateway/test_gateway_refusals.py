@@ -42,6 +42,11 @@ def test_many_clusters_are_counted_and_long_reasons_cut() -> None:
     assert len(text) < 1100
 
 
-def test_what_was_not_reported_yet_is_no_refusal() -> None:
-    waiting = ClusterStatusItem(cluster="member1", applied=False, message="waiting for the cluster to report")
-    assert message(waiting) == BASE
+def test_what_was_not_reported_yet_is_no_refusal_and_told_last() -> None:
+    waiting = [
+        ClusterStatusItem(cluster=name, applied=False, message="waiting for the cluster to report") for name in "abcde"
+    ]
+    ready = "(`kubectl get clusters` shows which are ready)"
+    assert message(waiting[0]) == f"{BASE}: waiting for a to report {ready}"
+    text = message(refused("member1", "no room"), *waiting)
+    assert text == f"{BASE}: member1: no room; waiting for a, b, c and 2 more clusters to report {ready}"
