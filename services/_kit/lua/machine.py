@@ -145,10 +145,19 @@ class LuaMachine:
             "pod_dependencies": guarded(
                 lambda template, namespace: pod_dependencies_of(_settled(_json(template)), _text(namespace))
             ),
-            "lower": cased(str.lower),
-            "upper": cased(str.upper),
+            "lower": cased(_lower),
+            "upper": cased(_upper),
         }
         return self._lua.table_from(helpers)
+
+
+def _upper(text: str) -> str:
+    """Letter by letter, so that none becomes two."""
+    return "".join(letter.upper() if len(letter.upper()) == 1 else letter for letter in text)
+
+
+def _lower(text: str) -> str:
+    return "".join(letter.lower()[0] for letter in text)
 
 
 def _no_attribute(*_: object) -> NoReturn:

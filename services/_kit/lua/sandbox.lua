@@ -2,6 +2,7 @@
 --
 -- The chunk receives the host's functions and returns compile, run and encode. A script reaches nothing of it but what
 -- `room` hands out. Numbers become texts as Go writes them, because that is what scripts were written and tried against.
+-- Longer than other files because it is loaded as one chunk, whose locals are its only walls.
 
 local host = ...
 local find, format, match = string.find, string.format, string.match
@@ -171,7 +172,8 @@ local function outcome(name, ok, ...)
   end
   local problem = ...
   if type(problem) == "string" then
-    problem = gsub(gsub(problem, '^%[string "[^"]*"%]:%d+: ', ""), "'%?'", "'" .. name .. "'")
+    -- Lua names a function after the variable that it was called by here.
+    problem = gsub(gsub(problem, '^%[string "[^"]*"%]:%d+: ', ""), "^(bad argument #%d+ to )'[^']*'", "%1'" .. name .. "'")
   end
   error(problem, 3)
 end
@@ -195,7 +197,14 @@ local function refused(name, why)
   end
 end
 
-local quotes = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t" }
+local quotes = {
+  ['"'] = '\\"', ["\\"] = "\\\\", ["\a"] = "\\a", ["\b"] = "\\b", ["\f"] = "\\f", ["\n"] = "\\n", ["\r"] = "\\r",
+  ["\t"] = "\\t", ["\v"] = "\\v",
+}
+for code = 0, 31 do
+  quotes[string.char(code)] = quotes[string.char(code)] or format("\\x%02x", code)
+end
+quotes["\127"] = "\\x7f"
 
 -- %s takes any value and %q writes on one line, as scripts expect of Go.
 local function formatted(pattern, ...)
@@ -207,7 +216,7 @@ local function formatted(pattern, ...)
     count = count + 1
     if verb == "s" or verb == "q" then
       local value = text_of(values[count])
-      values[count] = verb == "q" and '"' .. gsub(value, '["\\\n\r\t]', quotes) .. '"' or value
+      values[count] = verb == "q" and '"' .. gsub(value, '[%z\1-\31"\\\127]', quotes) .. '"' or value
       return "%" .. flags .. "s"
     end
     return nil
@@ -323,10 +332,20 @@ local function copy(source)
   return target
 end
 
+-- C reads "inf" and "nan" as numbers, which no script expects of a text.
+local function number_of(...)
+  local text, base = ...
+  if base == nil and type(text) == "string" and find(lower(text), "n", 1, true) then
+    return nil
+  end
+  return outcome("tonumber", pcall(tonumber, ...))
+end
+
 local shared = { tostring = text_of, print = function() end }
 for _, name in pairs(basic) do
   shared[name] = _G[name]
 end
+shared.tonumber = number_of
 for _, name in pairs(closed) do
   shared[name] = refused(name, "is closed off for interpreter scripts")
 end
