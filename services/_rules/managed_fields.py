@@ -5,7 +5,7 @@ apart by name and API version, those of applies by name. An object without manag
 first apply, whose predecessors then count as one manager, `before-first-apply`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from services._rules.managed_fields_check import configuration_errors
@@ -77,13 +77,20 @@ class FieldOwnership:
     """Ownership for objects of one kind.
 
     `empty` is an object of the kind in which nothing is set, as it is written: what is always there belongs to nobody.
-    `is_atomic` names struct schemas that are owned as a whole.
+    `is_atomic` names struct schemas that are owned as a whole, `key_defaults` are values of keys of list items that the
+    schema does not tell.
     """
 
-    def __init__(self, schema: Schema | None, empty: Manifest, is_atomic: IsAtomic = lambda _: False) -> None:
+    def __init__(
+        self,
+        schema: Schema | None,
+        empty: Manifest,
+        is_atomic: IsAtomic = lambda _: False,
+        key_defaults: Mapping[str, Any] | None = None,
+    ) -> None:
         self._schema = schema
         self._empty = _bare(empty)
-        self._types = Types(schema, is_atomic)
+        self._types = Types(schema, is_atomic, key_defaults or {})
 
     def created(self, obj: Manifest, writer: Writer) -> Entries:
         """Return the managedFields of a new, defaulted object."""

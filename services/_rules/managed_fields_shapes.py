@@ -7,7 +7,7 @@ looks: maps by entries, lists whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from services._rules.managed_fields_sets import Path, field_element, key_element, path_text, value_element
@@ -42,7 +42,8 @@ class Shape:
         items = schema.get("items")
         if self._keys and isinstance(items, dict):
             fields = items.get("properties") or {}
-            self._defaults = {k: fields[k]["default"] for k in self._keys if "default" in fields.get(k, {})}
+            known = {k: v for k, v in shapes.key_defaults.items() if k in self._keys}
+            self._defaults = known | {k: fields[k]["default"] for k in self._keys if "default" in fields.get(k, {})}
 
     def declares(self, name: str) -> bool:
         """Whether the schema names the entry of a map."""
@@ -108,10 +109,14 @@ class Shape:
 
 
 class Shapes:
-    """The shapes of one schema and all below it; `is_atomic` names struct schemas that are one field."""
+    """The shapes of one schema and all below it; `is_atomic` names struct schemas that are one field.
 
-    def __init__(self, is_atomic: IsAtomic) -> None:
+    `key_defaults` are values of keys of list items that the schema does not tell.
+    """
+
+    def __init__(self, is_atomic: IsAtomic, key_defaults: Mapping[str, Any]) -> None:
         self.is_atomic = is_atomic
+        self.key_defaults = key_defaults
         # Schemas live as long as the one they belong to, so that their ids stand for them.
         self._known: dict[int, Shape] = {}
 

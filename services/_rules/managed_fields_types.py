@@ -1,12 +1,16 @@
 """How objects fall into fields that can be owned, by their schema: comparing, merging and cutting at such fields."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from services._rules.managed_fields_sets import Fields, Path, Paths
 from services._rules.managed_fields_shapes import MISSING, IsAtomic, Schema, Shape, ShapeError, Shapes
 from services._rules.patch import same_json
 
 __all__ = ["Difference", "IsAtomic", "Schema", "ShapeError", "Types"]
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Difference(NamedTuple):
@@ -17,12 +21,14 @@ class Difference(NamedTuple):
 
 
 class Types:
-    """The fields of objects of one schema; `is_atomic` names struct schemas that are one field."""
+    """The fields of objects of one schema; see `Shapes`."""
 
-    def __init__(self, schema: Schema | None, is_atomic: IsAtomic = lambda _: False) -> None:
+    def __init__(
+        self, schema: Schema | None, is_atomic: IsAtomic = lambda _: False, key_defaults: Mapping[str, Any] = _NONE
+    ) -> None:
         # Kept beside its shapes: they know it by its identity.
         self._schema: Schema = schema or {"x-kubernetes-preserve-unknown-fields": True}
-        self._root = Shapes(is_atomic).of(self._schema)
+        self._root = Shapes(is_atomic, key_defaults).of(self._schema)
 
     def difference(self, old: Any, new: Any) -> Difference:
         """Return how two objects differ; raises ShapeError for keyed lists with unkeyed or repeated items."""

@@ -8,10 +8,12 @@ from services._rules.managed_fields import FieldOwnership, Writer
 from services._rules.patch import PatchError
 from services.apiserver.call import Call, now, timestamp
 from services.apiserver.kinds import schemas
+from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.model import DecodeError, Kind
 from services.apiserver.status import ApiError
 from services.apiserver.store import Manifest
 
+_LAST_STRICT = 20
 _ATOMIC = (
     "io.k8s.api.autoscaling.v1.CrossVersionObjectReference",
     "io.k8s.api.core.v1.ConfigMapKeySelector",
@@ -41,6 +43,11 @@ def _is_atomic(schema: dict[str, Any]) -> bool:
     return properties is not None and id(properties) in _atomic_properties()
 
 
+def _key_defaults(kind: Kind) -> dict[str, str]:
+    """What a port may leave out of its key; up to 1.20 it could not, and applies without a protocol were refused."""
+    return {"protocol": "TCP"} if isinstance(kind, BuiltinKind) and kind.release > _LAST_STRICT else {}
+
+
 class Ownership:
     """Keeps metadata.managedFields of written objects; `track_creates` is off where only applies are to be tracked."""
 
@@ -57,7 +64,7 @@ class Ownership:
                 kind.decode(empty)
             except DecodeError:
                 empty = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}}
-            found = self._of[kind] = FieldOwnership(kind.schema, empty, _is_atomic)
+            found = self._of[kind] = FieldOwnership(kind.schema, empty, _is_atomic, _key_defaults(kind))
         return found
 
     @staticmethod

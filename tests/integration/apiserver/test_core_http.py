@@ -10,6 +10,7 @@ from services.apiserver.server import ApiServer
 from services.apiserver.store import StoreUnavailable
 
 CM = "/api/v1/namespaces/default/configmaps"
+APPLY = "application/apply-patch+yaml"
 DEPLOY = "/apis/apps/v1/namespaces/default/deployments"
 
 
@@ -255,6 +256,22 @@ async def test_services_get_distinct_addresses_and_ports(client: Any) -> None:
     assert (await client("POST", services, {"metadata": {"name": "t"}, "spec": taken}))[0] == 422
     await client("DELETE", f"{services}/s0")
     assert (await client("POST", services, {"metadata": {"name": "t"}, "spec": taken}))[0] == 201
+
+
+async def test_an_applied_port_without_a_protocol_is_the_tcp_port(client: Any) -> None:
+    path = "/api/v1/namespaces/default/services/s?fieldManager="
+    one = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+    code, made = await client("PATCH", path + "m1", one, media=APPLY)
+    assert (code, made["spec"]["ports"]) == (201, [{"protocol": "TCP", "port": 80, "targetPort": 80}])
+    owned = made["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:ports"]
+    assert owned == {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}}
+    spec = {"ports": [{"port": 80, "protocol": "TCP", "name": "web"}, {"port": 80, "protocol": "UDP", "name": "dns"}]}
+    code, made = await client("PATCH", path + "m2", {**one, "spec": spec}, media=APPLY)
+    assert code == 200
+    assert [(p["port"], p["protocol"], p["name"]) for p in made["spec"]["ports"]] == [
+        (80, "TCP", "web"),
+        (80, "UDP", "dns"),
+    ]
 
 
 async def test_a_service_that_loses_its_address_is_told_both_fields(client: Any) -> None:
