@@ -35,7 +35,8 @@ class View:
             )
         self._table = table
         resource = kind.resource
-        self._cache_key = f"{resource.group}/{resource.version}|{form.view}|{form.version}"
+        shape = f"{resource.group}/{resource.version}|{form.view}|{form.version}"
+        self._forms = [f"{number}{shape}" for number in range(len(_TYPES))]
         self._prefix = b'{"kind":%s,"apiVersion":%s,' % (_encode(resource.kind), _encode(resource.api_version))
         self._plain = not form.view
 
@@ -45,8 +46,11 @@ class View:
         """JSON of one object."""
         if self._plain:
             if isinstance(outcome, Entry):
-                obj = self.kind.from_store(outcome.obj)
-                return outcome.raw if obj is outcome.obj else _encode(obj)
+                if self.kind.shown_as_stored:
+                    return outcome.raw
+                stored = outcome.obj
+                obj = self.kind.from_store(stored)
+                return outcome.raw if obj is stored else _encode(obj)
             return _encode(outcome)
         obj = self.kind.from_store(outcome.obj) if isinstance(outcome, Entry) else outcome
         return _encode(self.shown(obj))
@@ -100,14 +104,16 @@ class View:
         for entry in entries:
             raw = entry.raw
             if not raw.startswith(prefix):
-                obj = kind.from_store(entry.obj)
-                if obj is not entry.obj:
+                stored = entry.obj
+                obj = kind.from_store(stored)
+                if obj is not stored:
                     raw = _encode({"kind": obj["kind"], "apiVersion": obj["apiVersion"], **obj})
                     if not raw.startswith(prefix):
                         raw = prefix + _encode({k: v for k, v in obj.items() if k not in ("kind", "apiVersion")})[1:]
             elif whole:
-                obj = kind.from_store(entry.obj)
-                if obj is not entry.obj:
+                stored = entry.obj
+                obj = kind.from_store(stored)
+                if obj is not stored:
                     raw = _encode(obj)
             out.append(raw if whole else b"{" + raw[cut:])
         return out
@@ -116,15 +122,8 @@ class View:
 
     def event(self, event: Event, kind_of: int, obj: Manifest | None = None) -> bytes:
         """The frame of an event: 0 added, 1 modified, 2 deleted; `obj` replaces the object shown."""
-        key = f"{kind_of}{self._cache_key}"
         if obj is None and self.form.view != "Table":
-            cache = event.cache
-            if cache is None:
-                cache = event.cache = {}
-            frame = cache.get(key)
-            if frame is None:
-                frame = cache[key] = self._frame(_TYPES[kind_of], event.entry)
-            return frame
+            return event.frame(self._forms[kind_of], lambda: self._frame(_TYPES[kind_of], event.entry))
         shown = self.kind.from_store(event.entry.obj) if obj is None else obj
         return _line(_TYPES[kind_of], _encode(self.shown(shown, columns=False)))
 

@@ -41,8 +41,9 @@ class Definitions:
         store = self._objects.store
         store.listen(self._on_event)
         for entry in list(store.list(GROUP, PLURAL)):
-            if conditions.is_established(entry.obj):
-                self._serve(entry.obj)
+            crd = entry.obj
+            if conditions.is_established(crd):
+                self._serve(crd)
             self._queue.add(entry.key.name)
         self._queue.start()
 
@@ -61,8 +62,9 @@ class Definitions:
             if found is not None and found.obj["metadata"].get("deletionTimestamp"):
                 self._queue.add(owner)
 
-    def _others(self) -> list[Manifest]:
-        return [e.obj for e in self._objects.store.list(GROUP, PLURAL)]
+    def _of_group(self, group: str) -> list[Entry]:
+        """The definitions of a group; they are named after it."""
+        return [e for e in self._objects.store.list(GROUP, PLURAL) if e.key.name.partition(".")[2] == group]
 
     async def _handle(self, name: str) -> float | None:
         store = self._objects.store
@@ -71,21 +73,23 @@ class Definitions:
             self._unserve(name)
             self._mark_group(name.partition(".")[2], name)
             return None
-        if entry.obj["metadata"].get("deletionTimestamp"):
+        crd = entry.obj
+        if crd["metadata"].get("deletionTimestamp"):
             return await self._clean(entry)
-        new = conditions.settled(entry.obj, self._others(), timestamp(now()))
+        others = [e.obj for e in self._of_group(crd["spec"]["group"])]
+        new = conditions.settled(crd, others, timestamp(now()))
         if conditions.is_established(new):
             self._serve(new)
         else:
             self._unserve(name)
-        if new is not entry.obj:
+        if new is not crd:
             await self._write(entry, new)
         return None
 
     def _mark_group(self, group: str, but: str) -> None:
         """A name became free; others of the group may take it now."""
-        for entry in self._objects.store.list(GROUP, PLURAL):
-            if entry.obj["spec"]["group"] == group and entry.key.name != but:
+        for entry in self._of_group(group):
+            if entry.key.name != but:
                 self._queue.add(entry.key.name)
 
     async def _write(self, entry: Entry, new: Manifest) -> Entry | None:

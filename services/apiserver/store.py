@@ -4,8 +4,9 @@ A revision is a position in one total order of writes (with JetStream: the strea
 store belong to it from then on; everything it returns is shared and must not be changed.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -14,6 +15,7 @@ Manifest = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _SLOT = b'"resourceVersion":""'
+_KEPT_BYTES: Final = 1 << 20
 
 
 class Key(NamedTuple):
@@ -64,50 +66,94 @@ def encode_value(obj: Manifest) -> bytes:
     return _encode(ordered)
 
 
+class _Spare(Protocol):
+    """Something that can be made again from what stays."""
+
+    def drop(self) -> None:
+        """Let go of it."""
+
+
+class Kept:
+    """What was made lately from the bytes of objects and may be asked for again soon; the oldest is dropped first.
+
+    A decoded object takes ten times the memory of its bytes, and few are looked at twice. The bound is in bytes of the
+    objects that it was made from; the newest always stays.
+    """
+
+    def __init__(self, limit: int = _KEPT_BYTES) -> None:
+        self._limit = limit
+        self._size = 0
+        self._items: deque[tuple[_Spare, int]] = deque()
+
+    def add(self, item: _Spare, size: int) -> None:
+        """Keep something that is not kept yet."""
+        items = self._items
+        items.append((item, size))
+        self._size += size
+        while self._size > self._limit and len(items) > 1:
+            oldest, size = items.popleft()
+            self._size -= size
+            oldest.drop()
+
+
+_decoded: Final = Kept()
+_framed: Final = Kept()
+
+
 class Entry:
     """One state of one object; `raw` is its JSON with the revision filled in, `obj` the same decoded."""
 
-    __slots__ = ("_obj", "_raw", "cache", "key", "revision", "value")
+    __slots__ = ("_obj", "key", "raw", "revision")
 
     def __init__(self, key: Key, value: bytes, revision: int, obj: Manifest | None = None) -> None:
         self.key = key
-        self.value = value
         self.revision = revision
-        self._raw: bytes | None = None
-        self.cache: dict[str, bytes] | None = None
+        self.raw: Final = value.replace(_SLOT, b'"resourceVersion":"%d"' % revision, 1)
+        self._obj: Manifest | None = None
         if obj is not None:
-            meta = {**obj["metadata"], "resourceVersion": str(revision)}
-            obj = {**obj, "metadata": meta}
-        self._obj = obj
-
-    @property
-    def raw(self) -> bytes:
-        """JSON of the object, made once and shared."""
-        raw = self._raw
-        if raw is None:
-            raw = self._raw = self.value.replace(_SLOT, b'"resourceVersion":"%d"' % self.revision, 1)
-        return raw
+            self._obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+            _decoded.add(self, len(value))
 
     @property
     def obj(self) -> Manifest:
-        """The decoded object, made once and shared; never change it."""
+        """The decoded object, shared for as long as it is kept; never change it."""
         obj = self._obj
         if obj is None:
             obj = self._obj = _decode(self.raw)
+            _decoded.add(self, len(self.raw))
         return obj
+
+    def drop(self) -> None:
+        """Keep the bytes only."""
+        self._obj = None
 
 
 class Event:
     """One step of history: `entry` is the new state (for a deletion the last state under the deletion's revision)."""
 
-    __slots__ = ("cache", "deleted", "entry", "prev", "revision")
+    __slots__ = ("deleted", "entry", "frames", "prev", "revision")
 
     def __init__(self, entry: Entry, prev: Entry | None, deleted: bool) -> None:
         self.entry = entry
         self.prev = prev
         self.deleted = deleted
         self.revision = entry.revision
-        self.cache: dict[str, bytes] | None = None
+        self.frames: dict[str, bytes] | None = None
+
+    def frame(self, form: str, make: Callable[[], bytes]) -> bytes:
+        """The event as the watches of one form send it, made once for all that read it at about the same time."""
+        frames = self.frames
+        if frames is None:
+            frames = self.frames = {}
+            _framed.add(self, len(self.entry.raw))
+        frame = frames.get(form)
+        if frame is None:
+            frame = frames[form] = make()
+        return frame
+
+    def drop(self) -> None:
+        """Let go of what was sent."""
+        self.frames = None
 
 
 class Watch(Protocol):

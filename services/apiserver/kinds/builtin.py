@@ -21,6 +21,11 @@ class BuiltinKind(Kind):
         """The linked schema of the definition (shared, not to be changed)."""
         return schemas.linked(self.schema_name)
 
+    @property
+    def shown_as_stored(self) -> bool:
+        """Whether this is the stored version."""
+        return self.resource.version == self.store_version
+
     def to_store(self, obj: Manifest) -> Manifest:
         """Return the object under the stored version's name; versions of one shape need no more."""
         if self.resource.version == self.store_version:
@@ -29,7 +34,7 @@ class BuiltinKind(Kind):
 
     def from_store(self, obj: Manifest) -> Manifest:
         """Return a stored object under this version's name."""
-        if self.resource.version == self.store_version:
+        if self.shown_as_stored:
             return obj
         return {**obj, "apiVersion": self.resource.api_version}
 

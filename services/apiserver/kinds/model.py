@@ -111,6 +111,11 @@ class Kind:
 
     # Conversion: identity but for apiVersion; kinds with several shapes override both.
 
+    @property
+    def shown_as_stored(self) -> bool:
+        """Whether `from_store` gives every object back as it is; False where that depends on the object."""
+        return False
+
     def to_store(self, obj: Manifest) -> Manifest:
         """Return the object in the stored version (may be the same dict, may share parts)."""
         return obj

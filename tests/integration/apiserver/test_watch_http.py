@@ -25,7 +25,7 @@ async def watching(client: Any, query: str, **headers: str) -> AsyncIterator[Any
         assert response.status == 200
 
         async def read() -> Any:
-            line = await asyncio.wait_for(response.content.readline(), 10)
+            line = await asyncio.wait_for(response.content.readline(), 60)
             return json.loads(line) if line else None
 
         yield read
@@ -143,5 +143,5 @@ async def test_watchers_share_one_encoding(client: Any, server: ApiServer) -> No
             pass
         while (await two())["object"]["metadata"]["name"] != "shared":
             pass
-        assert event.cache is not None
-        assert len(event.cache) == 1
+        assert event.frames is not None
+        assert len(event.frames) == 1
