@@ -23,8 +23,8 @@ class BuiltinKind(Kind):
 
     @property
     def shown_as_stored(self) -> bool:
-        """Whether this is the stored version."""
-        return self.resource.version == self.store_version
+        """Whether this is the stored version, of a kind that has no forms of its own."""
+        return self.resource.version == self.store_version and type(self).from_store is BuiltinKind.from_store
 
     def to_store(self, obj: Manifest) -> Manifest:
         """Return the object under the stored version's name; versions of one shape need no more."""
@@ -34,7 +34,7 @@ class BuiltinKind(Kind):
 
     def from_store(self, obj: Manifest) -> Manifest:
         """Return a stored object under this version's name."""
-        if self.shown_as_stored:
+        if self.resource.version == self.store_version:
             return obj
         return {**obj, "apiVersion": self.resource.api_version}
 

@@ -3,6 +3,7 @@
 import pytest
 
 from services.apiserver import store
+from services.apiserver.kinds.registry import Registry
 from services.apiserver.store import Entry, Event, Kept, Key, encode_value
 
 
@@ -66,3 +67,13 @@ def test_a_frame_is_made_once_per_form() -> None:
     event.drop()
     assert event.frame("one", lambda: make("one")) == b"one"
     assert made == ["one", "two", "one"]
+
+
+def test_bytes_are_shown_as_stored_only_where_the_object_is() -> None:
+    kinds = [kind for kind in Registry.builtin("current").all() if not kind.virtual]
+    as_stored = {kind.resource.group_resource for kind in kinds if kind.shown_as_stored}
+    assert {"deployments.apps", "events", "configmaps"} <= as_stored
+    for kind in kinds:
+        obj = {"apiVersion": f"{kind.store_group}/{kind.store_version}".lstrip("/"), "kind": kind.resource.kind}
+        obj |= {"metadata": {}, "spec": {}, "involvedObject": {"name": "x"}}
+        assert not kind.shown_as_stored or kind.from_store(obj) is obj
