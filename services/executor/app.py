@@ -29,7 +29,7 @@ from services._rules.interpreter.configured import FILTERS, Target
 from services._rules.member_address import Access
 from services.executor.metrics import Deliveries, register_lane
 from services.executor.settings import ExecutorSettings
-from services.executor.state import ExecutorState, LaneKey, cut, fold, forget
+from services.executor.state import ExecutorState, LaneKey, abandoned, cut, fold, forget
 
 _LOOK_BACK = 8
 
@@ -126,8 +126,11 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         assert self._reports is not None
         self._acting = True
         self._reports.start()
-        for name in list(self._context.projection.state.clusters):
+        state = self._context.projection.state
+        for name in list(state.clusters):
             self._open(name)
+        for name in state.removed:
+            self._abandon(name)
 
     async def on_following(self) -> None:
         """Another instance delivers now."""
@@ -156,11 +159,31 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         """Hand changed works to their lanes; open and close lanes with their clusters."""
         if not self._acting:
             return
+        left = set()
         for cluster, key in keys:
             if key is None:
                 self._open(cluster)
             elif cluster in self._lanes:
                 self._lanes[cluster][1].look_at(key)
+            left.add(cluster)
+        for cluster in left:
+            self._abandon(cluster)
+
+    def _abandon(self, cluster: str) -> None:
+        """Count what a cluster held when it was removed as gone.
+
+        Should it join again, its copies are then left alone until works of the new membership take them over: carrying
+        out what was withdrawn for the old one would stop everything that runs there.
+        """
+        assert self._context is not None
+        assert self._reports is not None
+        for work, seq in abandoned(self._context.projection.state, cluster):
+            said = self._reports.latest(cluster, work.key)
+            if said is None or not said.absent or said.work_seq < seq:
+                at = self._context.clock.now()
+                self._reports.report(
+                    WorkObserved(cluster=cluster, key=work.key, uid=work.uid, work_seq=seq, absent=True, at=at)
+                )
 
     def _open(self, cluster: str) -> None:
         """Make the lane of a cluster fit its access data: none for pull members and for those that left."""

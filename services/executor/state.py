@@ -26,8 +26,9 @@ LaneKey = tuple[str, ObjectKey | None]
 
 
 class ExecutorState(Struct):
-    """The projection of the executor."""
+    """The projection of the executor; `removed` names clusters that were members."""
 
+    removed: set[str] = field(default_factory=set)
     clusters: dict[str, Access] = field(default_factory=dict)
     by_cluster: dict[str, ClusterWorks] = field(default_factory=dict)
     subjects: dict[str, int] = field(default_factory=dict)
@@ -53,6 +54,7 @@ def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable
             state.of(event.cluster).take_observation(event)
             return ()
         case ClusterChanged():
+            state.removed.discard(event.name)
             access = access_of(event)
             if state.clusters.get(event.name) == access:
                 return ()
@@ -63,10 +65,20 @@ def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable
                     works[key] = (_kept(work, elsewhere=True), position)
             return ((event.name, None),)
         case ClusterRemoved():
+            state.removed.add(event.name)
             state.clusters.pop(event.name, None)
             return ((event.name, None),)
         case _:
             return ()
+
+
+def abandoned(state: ExecutorState, cluster: str) -> list[tuple[WorkWithdrawn, int]]:
+    """Withdrawn works of a removed cluster that nobody carried out, with their positions: nobody will any more."""
+    if cluster not in state.removed:
+        return []
+    works = state.of(cluster)
+    found = [works.works[key] for key in works.unfinished()]
+    return [(work, seq) for work, seq in found if isinstance(work, WorkWithdrawn)]
 
 
 def _kept(event: WorkEvent, *, elsewhere: bool) -> WorkEvent:
@@ -92,6 +104,7 @@ def forget(state: ExecutorState, purged: Purged) -> None:
             if works.forget(gone.key, gone.position):
                 state.subjects.pop(observed(name, gone.key), None)
     for name in purged.clusters:
+        state.removed.discard(name)
         left = state.by_cluster.get(name)
         if left is not None and name not in state.clusters:
             del state.by_cluster[name]
