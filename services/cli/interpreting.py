@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from services._kit.lua.machine import LuaMachine
 from services._kit.lua.pool import LuaPool
 from services._kit.lua.process import WorkerUnavailable
 from services._rules.admission.lua_syntax import problem as syntax_problem
@@ -21,6 +23,7 @@ from services._rules.interpreter import (
     InterpretError,
     Manifest,
 )
+from services._rules.interpreter.configured import customization_problem
 from services._rules.interpreter.customizations import MEMBERS, Customizations
 from services._rules.interpreter.lua_shapes import dependencies_of
 from services.cli.printing import as_json, as_yaml
@@ -50,6 +53,10 @@ _NAMES: Final = {
 }
 
 
+STDIN: Final = Path("-")
+"""In place of a file: standard input, which can be read once."""
+
+
 class Inputs(NamedTuple):
     """What the options of an operation say; None where one was not given."""
 
@@ -63,7 +70,9 @@ def files_in(paths: Sequence[Path], recursive: bool) -> list[Path]:
     """The files that -f names: of a directory those that hold YAML or JSON; raises Failed where there is none."""
     found: list[Path] = []
     for path in paths:
-        if path.is_dir():
+        if path == STDIN:
+            found.append(path)
+        elif path.is_dir():
             inside = path.rglob("*") if recursive else path.iterdir()
             found += sorted(entry for entry in inside if entry.suffix in (".yaml", ".yml", ".json"))
         elif path.is_file():
@@ -78,7 +87,7 @@ def documents(path: Path) -> list[Any]:
     import yaml
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = sys.stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
         found = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except (OSError, UnicodeDecodeError) as problem:
         raise Failed(f"{path} cannot be read: {problem}") from None
@@ -98,6 +107,9 @@ def customizations_in(paths: Sequence[Path]) -> list[tuple[Path, Manifest]]:
         for manifest in documents(path):
             if manifest.get("kind") != _KIND:
                 raise Failed(f"{path} holds a {manifest.get('kind')}, expected {_KIND}")
+            wrong = customization_problem(manifest)
+            if wrong is not None:
+                raise Failed(f"{path}: {wrong}")
             found.append((path, manifest))
     if not found:
         raise Failed(f"-f names no {_KIND}")
@@ -109,18 +121,21 @@ def check(found: Sequence[tuple[Path, Manifest]]) -> tuple[str, bool]:
     lines: list[str] = []
     sound = True
     members = {operation: member for member, operation in MEMBERS.items()}
+    machine = LuaMachine()
     for path, manifest in found:
         spec = manifest.get("spec") or {}
         target, rules = spec.get("target") or {}, spec.get("customizations") or {}
-        lines += [
-            "-" * 35,
-            f"SOURCE: {path}",
-            f"TARGET: {target.get('apiVersion') or ''} {target.get('kind') or ''}",
-            "RULERS:",
-        ]
+        lines += ["-" * 35, f"SOURCE: {path}"]
+        missing = [f"target.{name} is not set" for name in ("kind", "apiVersion") if not target.get(name)]
+        if missing:
+            sound = False
+            lines.append(missing[0])
+            continue
+        lines += [f"TARGET: {target['apiVersion']} {target['kind']}", "RULERS:"]
         for operation in _ORDER:
             script = (rules.get(members[operation]) or {}).get("luaScript")
-            wrong = syntax_problem(script) if script else None
+            # What the syntax allows and this machine does not, such as goto, is no script either.
+            wrong = syntax_problem(script) or machine.problem(script) if script else None
             sound = sound and wrong is None
             verdict = "UNSET" if not script else "PASS" if wrong is None else f"ERROR: {wrong}"
             lines.append(f"    {operation + ':':<24}{verdict}")
@@ -137,14 +152,15 @@ def operation_named(name: str) -> str:
 
 def arguments(operation: str, inputs: Inputs) -> list[Any]:
     """The arguments of an operation from files; raises Failed where an option is missing."""
+    if [*inputs].count(STDIN) > 1:
+        raise Failed("standard input (-) can be read for one option only")
     if operation == RETAIN:
         return [_object(inputs.desired, "--desired-file"), _object(inputs.observed, "--observed-file")]
+    if inputs.desired is not None and inputs.observed is not None:
+        raise Failed(f"{operation} takes one object: give --desired-file or --observed-file, not both")
+    obj = _object(inputs.desired or inputs.observed, "--observed-file (or --desired-file)")
     if operation == AGGREGATE_STATUS:
-        obj = _object(inputs.desired, "--desired-file")
         return [obj, documents(_given(inputs.status, "--status-file", operation))]
-    if operation == INTERPRET_DEPENDENCY:
-        return [_object(inputs.desired, "--desired-file")]
-    obj = _object(inputs.observed, "--observed-file")
     if operation != REVISE_REPLICA:
         return [obj]
     if inputs.replicas is None:

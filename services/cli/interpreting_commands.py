@@ -33,10 +33,11 @@ def interpret(
     check: Annotated[bool, typer.Option("--check", help="Say which scripts compile.")] = False,
     operation: Annotated[str, typer.Option("--operation", help="Operation to carry out, in any case.")] = "",
     desired_file: Annotated[
-        Path | None, typer.Option("--desired-file", help="File with the object as it is wanted.")
+        Path | None, typer.Option("--desired-file", help="File with the object as it is wanted; - is standard input.")
     ] = None,
     observed_file: Annotated[
-        Path | None, typer.Option("--observed-file", help="File with the object as a member has it.")
+        Path | None,
+        typer.Option("--observed-file", help="File with the object as a member has it; - is standard input."),
     ] = None,
     status_file: Annotated[
         Path | None, typer.Option("--status-file", help="File with what members report, one document each.")

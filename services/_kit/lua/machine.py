@@ -63,6 +63,14 @@ class LuaMachine:
         except InterpretError as problem:
             raise InterpretError(_readable(problem.what), _readable(problem.field)) from None
 
+    def problem(self, script: str) -> str | None:
+        """Why a script cannot be run, None where it can; nothing of it is run."""
+        try:
+            self._chunk(script)
+        except (InterpretError, lua51.LuaError) as problem:
+            return _readable(str(problem))
+        return None
+
     def _evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
         given = arguments_of(operation, arguments)
         try:

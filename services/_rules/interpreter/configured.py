@@ -97,6 +97,15 @@ class Configured:
         return frozenset(target for target in (_target(before), _target(after)) if target is not None)
 
 
+def customization_problem(manifest: Manifest) -> str | None:
+    """What about its shape keeps a ResourceInterpreterCustomization from being read, None where nothing does."""
+    try:
+        msgspec.convert(manifest, _Customization)
+    except msgspec.ValidationError as problem:
+        return str(problem)
+    return None
+
+
 def _read(event: PolicyChanged) -> Manifest:
     """The manifest; an empty one where its shape is none that a control plane lets in: it says nothing then."""
     try:

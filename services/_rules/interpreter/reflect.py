@@ -122,6 +122,7 @@ def reflect_service(obj: Manifest) -> Manifest | None:
     status = reflect_whole(obj)
     if status is None:
         return None
+    check_status("Service", status)
     if "loadBalancer" not in status:
         return {}
     return {"loadBalancer": status["loadBalancer"]}

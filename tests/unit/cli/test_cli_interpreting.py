@@ -1,5 +1,6 @@
 """`karmadactl interpret` checks scripts and carries out operations with files, without any cluster."""
 
+import io
 from pathlib import Path
 from textwrap import dedent
 
@@ -102,6 +103,58 @@ async def test_what_is_missing_is_named(scripts: Path, widget: Path, tmp_path: P
         assert said in str(refused.value)
     with pytest.raises(Failed, match="holds a Widget"):
         interpreting.customizations_in([widget])
+
+
+async def test_one_object_may_be_given_as_desired_or_as_observed(scripts: Path, widget: Path, tmp_path: Path) -> None:
+    items = tmp_path / "items.yaml"
+    items.write_text("clusterName: m1\n")
+    for operation, more in (
+        ("InterpretReplica", Inputs()),
+        ("InterpretDependency", Inputs()),
+        ("AggregateStatus", Inputs(status=items)),
+    ):
+        desired = await execute(scripts, operation, more._replace(desired=widget))
+        assert desired
+        assert await execute(scripts, operation, more._replace(observed=widget)) == desired
+        with pytest.raises(Failed, match="not both"):
+            await execute(scripts, operation, more._replace(desired=widget, observed=widget))
+
+
+async def test_a_dash_is_standard_input(scripts: Path, widget: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("clusterName: m1\n---\nclusterName: m2\n"))
+    text = await execute(scripts, "AggregateStatus", Inputs(desired=widget, status=Path("-")))
+    assert "n: 2" in text
+    with pytest.raises(Failed, match="for one option only"):
+        await execute(scripts, "Retain", Inputs(desired=Path("-"), observed=Path("-")))
+    monkeypatch.setattr("sys.stdin", io.StringIO(CUSTOMIZATION % ("a", "first")))
+    assert interpreting.files_in([Path("-")], False) == [Path("-")]
+    assert interpreting.check(interpreting.customizations_in([Path("-")]))[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("kind: Widget", "other: Widget", "target.kind is not set"),
+        ("apiVersion: example.io/v1,", "", "target.apiVersion is not set"),
+        ("return obj.spec.replicas,", "goto done ::done::return 1,", "InterpretReplica:       ERROR: script:1: "),
+    ],
+)
+def test_what_cannot_be_in_force_is_not_sound(scripts: Path, old: str, new: str, said: str) -> None:
+    broken = scripts / "a.yaml"
+    broken.write_text(broken.read_text().replace(old, new))
+    text, sound = interpreting.check(interpreting.customizations_in([broken]))
+    assert not sound
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    "spec", ["5", "[a]", "{target: 5}", "{customizations: [a]}", "{customizations: {retention: 5}}"]
+)
+def test_a_customization_of_another_shape_is_refused_with_its_file(tmp_path: Path, spec: str) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_text(f"kind: ResourceInterpreterCustomization\nmetadata: {{name: a}}\nspec: {spec}\n")
+    with pytest.raises(Failed, match=r"odd\.yaml: .*spec"):
+        interpreting.customizations_in([path])
 
 
 def test_a_check_lists_every_rule(scripts: Path) -> None:

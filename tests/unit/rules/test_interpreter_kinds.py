@@ -157,6 +157,12 @@ def test_load_balancer_entries_are_merged_and_sorted() -> None:
     assert NATIVE.aggregate_status(internal, items, now=NOW) is internal
 
 
+def test_a_garbled_load_balancer_is_not_collected() -> None:
+    live = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"type": "LoadBalancer"}}
+    with pytest.raises(InterpretError, match=r"status\.loadBalancer\.ingress"):
+        NATIVE.reflect_status({**live, "status": {"loadBalancer": {"ingress": [{"hostname": 7}]}}})
+
+
 @pytest.mark.parametrize("annotation", [None, "", "1.5", "x", "9223372036854775808"])
 def test_workload_status_needs_the_templates_generation(annotation: str | None) -> None:
     live = {**deployment(), "status": {"replicas": 1}}
