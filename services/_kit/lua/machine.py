@@ -13,7 +13,7 @@ from msgspec import DecodeError, ValidationError
 from msgspec.json import decode, encode
 
 from services._kit.lua.source import prepared
-from services._rules.interpreter.base import InterpretError
+from services._rules.interpreter.base import InterpretError, shortened
 from services._rules.interpreter.lua_calls import FUNCTIONS, LuaValue, arguments_of, result_of
 from services._rules.interpreter.lua_kube import (
     pod_dependencies_of,
@@ -27,8 +27,6 @@ MEMORY: Final = 64 << 20
 _SANDBOX: Final = Path(__file__).with_name("sandbox.lua")
 _SCRIPTS: Final = 1024
 _EXHAUSTED: Final = "not enough memory"
-# Of characters: what a script says when it fails goes into conditions, Events and logs.
-_LONGEST_PROBLEM: Final = 1000
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -183,9 +181,7 @@ def _text(disguised: object) -> str:
 
 def _readable(text: str) -> str:
     """A text of a script as others get to see it: not too long, and without what moves a terminal."""
-    if len(text) > _LONGEST_PROBLEM:
-        text = f"{text[:_LONGEST_PROBLEM]}…"
-    return text if text.isprintable() else _CONTROL.sub("�", text)
+    return _CONTROL.sub("�", shortened(text))
 
 
 def _utf8(data: bytes) -> str:

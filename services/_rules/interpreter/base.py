@@ -18,10 +18,23 @@ INTERPRET_STATUS: Final = "InterpretStatus"
 INTERPRET_HEALTH: Final = "InterpretHealth"
 
 
+LONGEST_PROBLEM: Final = 1000
+"""Characters of what is said about an object: it goes into conditions, Events and logs."""
+
+
+def shortened(text: str) -> str:
+    """A text, cut where it is longer than anyone should have to read."""
+    return text if len(text) <= LONGEST_PROBLEM else f"{text[:LONGEST_PROBLEM]}…"
+
+
 class InterpretError(Exception):
-    """An object that cannot be interpreted: what is wrong with it, and the field (a dotted path, may be empty)."""
+    """An object that cannot be interpreted: what is wrong with it, and the field (a dotted path, may be empty).
+
+    Both are cut where they are too long for a condition or an Event.
+    """
 
     def __init__(self, what: str, field: str = "") -> None:
+        what, field = shortened(what), shortened(field)
         super().__init__(f"{field}: {what}" if field else what)
         self.what = what
         self.field = field

@@ -1,10 +1,13 @@
 """Errors of overrides: what one step could not do, and the policy and rule that asked for it."""
 
+from services._rules.interpreter.base import shortened
+
 
 class StepError(ValueError):
     """One overrider that cannot be applied: `where` is the overrider and its path, the message says why."""
 
     def __init__(self, where: str, reason: str) -> None:
+        where, reason = shortened(where), shortened(reason)
         super().__init__(f"{where}: {reason}")
         self.where = where
         self.reason = reason

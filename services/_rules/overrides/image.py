@@ -22,6 +22,7 @@ _DIGEST_TEXT: Final = re.compile(_DIGEST)
 _DIGEST_LENGTHS: Final = {"sha256": 64, "sha384": 96, "sha512": 128}
 _LOWER_HEX: Final = re.compile(r"[0-9a-f]+")
 _LONGEST_NAME: Final = 255
+_LONGEST_SHOWN: Final = 300
 
 
 class ImageError(ValueError):
@@ -51,16 +52,20 @@ def parse(text: str) -> Image:
     found = _REFERENCE.fullmatch(text)
     if found is None:
         hint = ": its name has upper-case letters" if _REFERENCE.fullmatch(text.lower()) else ""
-        raise ImageError(f"{text!r} is no image reference{hint}, use [registry/]name[:tag][@digest]")
+        raise ImageError(f"{_shown(text)} is no image reference{hint}, use [registry/]name[:tag][@digest]")
     name, tag, digest = found[1], found[2] or "", found[3] or ""
     if len(name) > _LONGEST_NAME:
-        raise ImageError(f"the name of image {text[:64]!r}… is longer than {_LONGEST_NAME} characters")
+        raise ImageError(f"the name of image {_shown(text)} is longer than {_LONGEST_NAME} characters")
     if digest:
         _check_digest(text, digest)
     head, slash, rest = name.partition("/")
     if slash and ("." in head or ":" in head or head == "localhost"):
         return Image(head, rest, tag, "" if tag else digest)
     return Image("", name, tag, "" if tag else digest)
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]!r}…"
 
 
 def change(text: str, component: str, operator: str, value: str) -> str:
@@ -114,6 +119,8 @@ def _check_digest(text: str, digest: str) -> None:
     algorithm, _, digits = digest.partition(":")
     length = _DIGEST_LENGTHS.get(algorithm)
     if length is None:
-        raise ImageError(f"image {text!r}: digest algorithm {algorithm!r} is not one of {', '.join(_DIGEST_LENGTHS)}")
+        raise ImageError(
+            f"image {_shown(text)}: digest algorithm {algorithm!r} is not one of {', '.join(_DIGEST_LENGTHS)}"
+        )
     if len(digits) != length or _LOWER_HEX.fullmatch(digits) is None:
-        raise ImageError(f"image {text!r}: a {algorithm} digest has {length} lower-case hexadecimal digits")
+        raise ImageError(f"image {_shown(text)}: a {algorithm} digest has {length} lower-case hexadecimal digits")

@@ -171,6 +171,14 @@ def test_workload_status_needs_the_templates_generation(annotation: str | None) 
         NATIVE.reflect_status(live)
 
 
+def test_what_is_wrong_is_told_in_a_text_short_enough_for_an_event() -> None:
+    live = {**deployment(), "status": {"replicas": 1}}
+    live["metadata"] = {"annotations": {"resourcetemplate.karmada.io/generation": "x" * 200_000}}
+    with pytest.raises(InterpretError) as told:
+        NATIVE.reflect_status(live)
+    assert len(str(told.value)) < 1_500
+
+
 def test_workload_status_carries_both_generations() -> None:
     live = {**deployment(), "status": {"replicas": 2, "conditions": [], "observedGeneration": 4}}
     live["metadata"] = {"generation": 4, "annotations": {"resourcetemplate.karmada.io/generation": "11"}}

@@ -243,6 +243,14 @@ def test_an_error_names_policy_rule_and_place(overriders: dict[str, Any], where:
     assert (caught.value.policy, caught.value.rule, caught.value.where) == ("OverridePolicy default/bad", 1, where)
 
 
+def test_an_error_is_short_enough_for_an_event() -> None:
+    long = DEPLOYMENT | {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "A" * 100_000}]}}}}
+    change = {"imageOverrider": [{"component": "Tag", "operator": "remove"}]}
+    with pytest.raises(OverrideError, match="AAAA'… is no image reference: its name has upper-case letters") as caught:
+        overrides.apply(long, M1, [], [policy("bad", {"overriders": change})])
+    assert len(str(caught.value)) < 1_500
+
+
 def test_an_object_of_the_wrong_shape_is_an_error() -> None:
     broken = DEPLOYMENT | {"spec": {"template": {"spec": {"containers": "none"}}}}
     with pytest.raises(OverrideError, match="containers"):
