@@ -21,7 +21,7 @@ from services._rules.kube_events import Note
 from services._rules.policy_match import Template, best_policy, template_of
 from services._rules.secrecy import is_secret
 from services.detector.binding import Unresolved, binding_spec
-from services.detector.notes import not_interpreted, unresolved
+from services.detector.notes import not_interpreted, unresolved, unused
 from services.detector.state import (
     PROPAGATION_KINDS,
     DetectorState,
@@ -104,13 +104,14 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> Verdict:
         effects.append(WritePolicyId(key, view.uid, label, view.permanent_id))
     manifest = Raw(_encoder.encode(stripped(view.manifest)))
     deleting = "deletionTimestamp" in view.manifest["metadata"]
+    told = () if deleting else _told(unused(key, view.uid, view.manifest))
     changed = PolicyChanged(key=key, uid=view.uid, manifest=manifest, generation=view.generation, deleting=deleting)
     if isinstance(fact, PolicyChanged):
         if fact.uid == view.uid and fact.manifest == manifest and fact.deleting == deleting:
             return Verdict(effects=effects)
         if fact.uid != view.uid:
-            return Verdict(events=(PolicyDeleted(key=key, uid=fact.uid), changed), effects=effects)
-    return Verdict(events=(changed,), effects=effects)
+            return Verdict(events=(PolicyDeleted(key=key, uid=fact.uid), changed), effects=[*effects, *told])
+    return Verdict(events=(changed,), effects=[*effects, *told])
 
 
 def decide_template(state: DetectorState, key: ObjectKey, now: float) -> Verdict:

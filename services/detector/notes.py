@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from schemas.keys import ObjectKey
+from schemas.keys import ObjectKey, PolicyKey
+from services._rules.constants import POLICY_API
 from services._rules.interpreter import INTERPRET_COMPONENT
 from services._rules.kube_events import Note
+from services._rules.unbuilt import not_acted_on
 from services.detector.binding import priority_class
 from services.detector.state import PRIORITY_CLASSES, DetectorState, Manifest, PolicyView
 
@@ -29,6 +31,16 @@ def not_interpreted(state: DetectorState, key: ObjectKey, manifest: Manifest, wh
     components = state.options.components and state.interpreter.hook_enabled(api_version, kind, INTERPRET_COMPONENT)
     reason, what = ("GetComponentsFailed", "components") if components else ("GetReplicasFailed", "replicas")
     return _note(key, manifest, reason, f"The object's {what} are not known, and it stays as it is in clusters: {why}")
+
+
+def unused(key: PolicyKey, uid: str, manifest: Manifest) -> Note | None:
+    """What is told of a policy's fields that have no effect yet."""
+    found = not_acted_on(key.kind, manifest)
+    if not found:
+        return None
+    plural = "clusterpropagationpolicies" if key.kind == "ClusterPropagationPolicy" else "propagationpolicies"
+    named = ObjectKey("policy.karmada.io", plural, key.namespace, key.name)
+    return Note(named, uid, POLICY_API, key.kind, "FieldNotActedOn", "; ".join(found), "resource-detector", True)
 
 
 def _note(key: ObjectKey, manifest: Manifest, reason: str, message: str) -> Note:

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from services._rules.jsonpath import simple_fields
+from services._rules.unbuilt import not_acted_on
 from services.apiserver.crds.lists import compile_embedded, compile_embedded_types, compile_lists
 from services.apiserver.crds.objectmeta import metadata_error, pruned_metadata
 from services.apiserver.crds.shape import Change, compile_default, compile_prune
@@ -18,6 +19,7 @@ from services.apiserver.kinds.model import DecodeError, Kind, Manifest, Resource
 VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ANYTHING: Final[Schema] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _FRACTION: Final = re.compile(rb"[0-9][.eE]")
+_OURS: Final = ".karmada.io"
 _MAX_INT32: Final = 2**31 - 1
 
 Convert = Callable[[Manifest, str], Manifest]
@@ -217,8 +219,11 @@ class CustomKind(Kind):
         return found
 
     def warnings(self, obj: Manifest) -> list[str]:
-        """Return the deprecation of this version, if it is deprecated."""
-        return [self.deprecation] if self.deprecation else []
+        """Return the deprecation of this version, if it is deprecated, and what in the object has no effect yet."""
+        found = [self.deprecation] if self.deprecation else []
+        if self.resource.group.endswith(_OURS):
+            found += not_acted_on(self.resource.kind, obj)
+        return found
 
 
 def _resource(definition: Definition, version: Version, *, status: bool, scale: bool) -> Resource:
