@@ -15,6 +15,7 @@ from services.apiserver import status
 from services.apiserver.admission import Admission, Attributes
 from services.apiserver.audit import Audit
 from services.apiserver.call import Call, now, timestamp
+from services.apiserver.doubles import doubled_fields
 from services.apiserver.kinds import meta as metadata
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.errors import FieldError, Raw, invalid
@@ -83,7 +84,10 @@ class Objects:
             raise status.bad_request(f"couldn't get version/kind; json parse error: {type(obj).__name__} given")
         self._check_type(kind, obj)
         obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
-        unknown = kind.unknown_fields(obj) if call.validation in ("Strict", "Warn") else []
+        strange: list[str] = []
+        if call.validation in ("Strict", "Warn"):
+            strange = [f'duplicate field "{path}"' for path in (doubled_fields(raw) if raw else ())]
+            strange += [f'unknown field "{path}"' for path in kind.unknown_fields(obj)]
         try:
             kind.decode(obj, raw)
         except DecodeError as e:
@@ -92,8 +96,8 @@ class Objects:
             raise status.bad_request(text if text.startswith(where[:20]) else where + text) from e
         if obj.get("metadata") is None:
             obj["metadata"] = {}
-        if unknown:
-            self._refuse_unknown(kind, unknown, call)
+        if strange:
+            self._refuse_strange(kind, strange, call)
         if not isinstance(kind, BuiltinKind):
             kind.prune(obj)  # built-in kinds drop unknown fields while decoding
         return obj
@@ -126,8 +130,7 @@ class Objects:
             )
 
     @staticmethod
-    def _refuse_unknown(kind: Kind, unknown: list[str], call: Call) -> None:
-        texts = [f'unknown field "{path}"' for path in unknown]
+    def _refuse_strange(kind: Kind, texts: list[str], call: Call) -> None:
         if call.validation == "Warn":
             call.warnings += texts
             return

@@ -11,6 +11,7 @@ from services.apiserver.call import Call
 from services.apiserver.kinds import errors as fields
 from services.apiserver.kinds.model import Kind
 from services.apiserver.objects import Objects, clone
+from services.apiserver.request import write_options
 from services.apiserver.status import ApiError
 from services.apiserver.store import Manifest
 
@@ -37,10 +38,7 @@ class PatchRequest:
 
     def check(self, query: dict[str, str]) -> None:
         """Check the options that belong to patches."""
-        found: list[fields.FieldError] = []
-        manager = query.get("fieldManager") or ""
-        if len(manager.encode()) > 128:
-            found.append(fields.too_long("fieldManager", manager, 128))
+        found = write_options(query)
         if self.applies:
             if not query.get("fieldManager"):
                 found.append(fields.required("fieldManager", "is required for apply patch"))

@@ -7,6 +7,8 @@ from services.apiserver.kinds import errors as fields
 from services.apiserver.status import ApiError, bad_request, invalid
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_MANAGER_LENGTH = 128
+_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 
 
@@ -61,6 +63,21 @@ def integer(value: str) -> int:
     if _INTEGER.fullmatch(value) is None:
         raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
     return int(value)
+
+
+def write_options(query: dict[str, str]) -> list[fields.FieldError]:
+    """What is wrong with the options that all writes take."""
+    found: list[fields.FieldError] = []
+    manager, validation = query.get("fieldManager", ""), query.get("fieldValidation", "")
+    if len(manager.encode()) > _MANAGER_LENGTH:
+        found.append(fields.too_long("fieldManager", manager, _MANAGER_LENGTH))
+    for position, letter in enumerate(manager):
+        if not letter.isprintable():
+            text = f"invalid character U+{ord(letter):04X} (at position {position})"
+            found.append(fields.invalid("fieldManager", manager, text))
+    if validation not in _VALIDATIONS:
+        found.append(fields.not_supported("fieldValidation", validation, _VALIDATIONS))
+    return found
 
 
 class ListOptions:

@@ -20,7 +20,7 @@ from services.apiserver.kinds.registry import Registry
 from services.apiserver.objects import Objects, Outcome
 from services.apiserver.patching import PatchRequest
 from services.apiserver.reading import WatchRequest, list_page
-from services.apiserver.request import ListOptions, RequestInfo, revision_of
+from services.apiserver.request import ListOptions, RequestInfo, revision_of, write_options
 from services.apiserver.selecting import Selection
 from services.apiserver.status import ApiError, PlainError
 from services.apiserver.store import Entry, Manifest
@@ -314,6 +314,8 @@ class ResourceApi:
     def _call(self, request: Request, verb: str) -> Call:
         call = request.call(verb)
         query = request.query
+        if request.method in ("POST", "PUT") and (found := write_options(query)):
+            raise status.invalid(f"{_OPTIONS[request.method]}.meta.k8s.io", "", found)
         if "dryRun" in query and request.method in _OPTIONS and request.method != "DELETE":
             if query["dryRun"] != "All":
                 shown = fields.Raw(f'[]string{{"{query["dryRun"]}"}}')

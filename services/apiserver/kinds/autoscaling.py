@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from services.apiserver.kinds import names
+from services.apiserver.kinds import metric_checks
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.errors import FieldError, forbidden, invalid, not_supported, required
+from services.apiserver.kinds.errors import FieldError, invalid
 from services.apiserver.kinds.model import Manifest
 
 CPU_PERCENT = 80
@@ -16,7 +16,6 @@ METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 CURRENT = "autoscaling.alpha.kubernetes.io/current-metrics"
 CONDITIONS = "autoscaling.alpha.kubernetes.io/conditions"
 BEHAVIOR = "autoscaling.alpha.kubernetes.io/behavior"
-SOURCES = ("resource", "pods", "object", "external", "containerResource")
 
 
 class Autoscaler(BuiltinKind):
@@ -71,34 +70,12 @@ class Autoscaler(BuiltinKind):
             found.append(invalid("spec.maxReplicas", most, "must be greater than 0"))
         if least is not None and most < least:
             found.append(invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
-        target = spec.get("scaleTargetRef") or {}
-        for name in ("kind", "name"):
-            value = target.get(name, "")
-            place = f"spec.scaleTargetRef.{name}"
-            found += [invalid(place, value, text) for text in names.path_segment(value)] if value else [required(place)]
-        percent = spec.get("targetCPUUtilizationPercentage")
-        if percent is not None and percent < 1:
-            found.append(invalid("spec.targetCPUUtilizationPercentage", percent, "must be greater than 0"))
-        for index, metric in enumerate(self.to_store(obj)["spec"].get("metrics") or ()):
-            if self.resource.version != "v1":
-                found += _check_metric(metric, f"spec.metrics[{index}]")
-        return found
-
-
-def _check_metric(metric: Manifest, field: str) -> list[FieldError]:
-    kind = metric.get("type", "")
-    present = [name for name in SOURCES if name in metric]
-    kinds = ("ContainerResource", "External", "Object", "Pods", "Resource")
-    if not kind:
-        return [required(f"{field}.type", "must specify a metric source type")]
-    if kind not in kinds:
-        return [not_supported(f"{field}.type", kind, kinds)]
-    wanted = kind[0].lower() + kind[1:]
-    if wanted not in present:
-        return [required(f"{field}.{wanted}", "must populate information for the given metric source")]
-    return [
-        forbidden(f"{field}.{name}", "must populate the given metric source only") for name in present if name != wanted
-    ]
+        found += metric_checks.reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
+        # The older versions are checked as what they are stored as, so their errors name its fields.
+        stored = self.to_store(obj)["spec"]
+        for index, metric in enumerate(stored.get("metrics") or ()):
+            found += metric_checks.metric(metric, f"spec.metrics[{index}]")
+        return found + metric_checks.behavior(stored.get("behavior") or {}, "spec.behavior")
 
 
 def _cpu(percent: int) -> Manifest:
@@ -224,7 +201,7 @@ _TARGETS = {
 
 def _metric_from_beta1(metric: Manifest) -> Manifest:
     result = dict(metric)
-    for name in SOURCES:
+    for name in metric_checks.SOURCES:
         source = metric.get(name)
         if source is None or (
             "target" in source and isinstance(source["target"], dict) and "kind" not in source["target"]
@@ -253,7 +230,7 @@ def _metric_from_beta1(metric: Manifest) -> Manifest:
 
 def _metric_to_beta1(metric: Manifest) -> Manifest:
     result = dict(metric)
-    for name in SOURCES:
+    for name in metric_checks.SOURCES:
         source = metric.get(name)
         if source is None:
             continue

@@ -35,7 +35,7 @@ class ConfigMap(BuiltinKind):
             found += [invalid(f"binaryData[{key}]", key, text) for text in names.config_key(key)]
             size += len(binary[key]) * 3 // 4
         if size > SIZE_LIMIT:
-            found.append(too_long("", "", SIZE_LIMIT))
+            found.append(too_long("[]", "", SIZE_LIMIT))
         return found
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:

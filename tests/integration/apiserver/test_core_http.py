@@ -138,6 +138,33 @@ async def test_unknown_fields_are_dropped_warned_about_or_refused(client: Any) -
         assert "unknown" not in await response.json()
 
 
+async def test_fields_given_twice_are_refused_or_warned_about(client: Any) -> None:
+    body = '{"metadata":{"name":"d","name":"d"},"data":{"a":"1","a":"2"},"x":[{"y":1},{"y":1,"y":2,"y":3}]}'
+    code, answer = await client("POST", f"{CM}?fieldValidation=Strict", body)
+    assert code == 400
+    for path in ("metadata.name", "data.a", "x[1].y"):
+        assert answer["message"].count(f'duplicate field "{path}"') == 1
+    code, made = await client("POST", f"{CM}?fieldValidation=Warn", body)
+    assert (code, made["data"]) == (201, {"a": "2"})
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("fieldValidation=Odd", 'fieldValidation: Unsupported value: "Odd"'),
+        ("fieldManager=a%0Ab", "invalid character U+000A (at position 1)"),
+        (f"fieldManager={'a' * 129}", "fieldManager: Too long: must have at most 128 bytes"),
+    ],
+)
+async def test_options_of_writes_are_checked(client: Any, query: str, text: str) -> None:
+    code, answer = await client("POST", f"{CM}?{query}", config("o"))
+    assert code == 422
+    assert answer["message"].startswith('CreateOptions.meta.k8s.io "" is invalid')
+    assert text in answer["message"]
+    code, answer = await client("PATCH", f"{CM}/o?{query}", {"data": {}}, media="application/merge-patch+json")
+    assert (code, text in answer["message"]) == (422, True)
+
+
 async def test_generate_name_gives_distinct_names(client: Any) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}}
     names = {(await client("POST", CM, body))[1]["metadata"]["name"] for _ in range(20)}

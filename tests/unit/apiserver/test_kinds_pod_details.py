@@ -140,3 +140,63 @@ def test_containers_of_a_stateful_set_are_checked_when_its_pods_are_made() -> No
     assert fields("apps/v1", "StatefulSet", {"spec": {**spec, "template": broken}}) == [
         ("spec.template.labels", "Invalid")
     ]
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        (
+            {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}},
+            [("resource.target.averageUtilization", "Required")],
+        ),
+        (
+            {"type": "Resource", "resource": {"target": {"type": "Odd", "averageValue": "-1"}}},
+            [
+                ("resource.name", "Required"),
+                ("resource.target.type", "Invalid"),
+                ("resource.target.averageValue", "Invalid"),
+            ],
+        ),
+        (
+            {"type": "Pods", "pods": {"metric": {"name": "a/b"}, "target": {"type": "Value", "value": "1"}}},
+            [("pods.metric.name", "Invalid"), ("pods.target.averageValue", "Required")],
+        ),
+        (
+            {"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value"}}},
+            [("external.target.averageValue", "Required")],
+        ),
+        (
+            {"type": "Object", "object": {"metric": {}, "target": {"type": "Value", "value": "1"}}},
+            [
+                ("object.describedObject.kind", "Required"),
+                ("object.describedObject.name", "Required"),
+                ("object.metric.name", "Required"),
+            ],
+        ),
+        ({"type": "Object"}, [("object", "Required")]),
+    ],
+)
+def test_metrics_of_autoscalers(metric: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    target = {"kind": "Deployment", "name": "d"}
+    spec = {"maxReplicas": 3, "scaleTargetRef": target, "metrics": [metric]}
+    found = fields("autoscaling/v2", "HorizontalPodAutoscaler", {"spec": spec})
+    assert found == [(f"spec.metrics[0].{place}", reason) for place, reason in expected]
+
+
+def test_the_processor_target_of_an_old_autoscaler_is_checked_as_it_is_stored() -> None:
+    spec = {"maxReplicas": 3, "scaleTargetRef": {"kind": "D", "name": "d"}, "targetCPUUtilizationPercentage": 0}
+    found = fields("autoscaling/v1", "HorizontalPodAutoscaler", {"spec": spec})
+    assert found == [("spec.metrics[0].resource.target.averageUtilization", "Invalid")]
+
+
+def test_rules_of_scaling() -> None:
+    policy = {"type": "Odd", "value": 0, "periodSeconds": 1801}
+    rules = {"stabilizationWindowSeconds": 3601, "selectPolicy": "Odd", "policies": [policy]}
+    spec = {"maxReplicas": 3, "scaleTargetRef": {"kind": "D", "name": "d"}, "behavior": {"scaleDown": rules}}
+    assert fields("autoscaling/v2", "HorizontalPodAutoscaler", {"spec": spec}) == [
+        ("spec.behavior.scaleDown.stabilizationWindowSeconds", "Invalid"),
+        ("spec.behavior.scaleDown.selectPolicy", "NotSupported"),
+        ("spec.behavior.scaleDown.policies[0].type", "NotSupported"),
+        ("spec.behavior.scaleDown.policies[0].value", "Invalid"),
+        ("spec.behavior.scaleDown.policies[0].periodSeconds", "Invalid"),
+    ]
