@@ -39,7 +39,8 @@ from services.status_aggregator.writing import Writes
 
 E = TypeVar("E", bound=Exception)
 _UNTOLD: Final = 2000
-_RUSH: Final = 10
+_RUSH: Final = 3
+"""Sums of one second from which on each object waits longer for its next: nobody reads them all."""
 _MOST_SUMS: Final = 200
 
 

@@ -30,7 +30,7 @@ class Telling:
     """Events on their way to the control plane; low priority, and never more than a few at once."""
 
     def __init__(
-        self, client: KubeClient, clock: Clock, *, gather_seconds: float = 0.5, repeat_seconds: float = 10.0
+        self, client: KubeClient, clock: Clock, *, gather_seconds: float = 0.5, repeat_seconds: float = 30.0
     ) -> None:
         self._client = client
         self._clock = clock

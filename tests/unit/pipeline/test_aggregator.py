@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import Raw
 
@@ -15,8 +17,10 @@ from services._kit.delivery.parts import instead_of
 from services._rules.kube_events import event_name, event_of
 from services._rules.patch import merge_difference
 from services.status_aggregator.announce import announce, bound
+from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.decide import Pace, decide, due_at
 from services.status_aggregator.early import Early
+from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState, fold
 from tests.support.facts import KEY, binding, cluster, placement, template
 
@@ -211,3 +215,11 @@ def test_one_report_after_a_sum_waits_for_others_of_the_same_burst() -> None:
     assert world.decides() is not None
     world.given(fresh("m1", 1000.5, 1))
     assert due_at(world.state.objects[KEY], 1000.5, PACE) == 1000.5 + PACE.gather
+
+
+def test_in_a_rush_each_object_is_summed_less_often() -> None:
+    inside: Any = StatusAggregator(AggregatorSettings(control_kubeconfig="none"))
+    assert inside._patience(10.0) == 1.0
+    inside._summed.extend([10.0] * 30)
+    assert inside._patience(10.5) == 10.0
+    assert inside._patience(11.5) == 1.0, "the rush is over"
