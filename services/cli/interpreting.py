@@ -30,8 +30,7 @@ from services.cli.printing import as_json, as_yaml
 from services.cli.running import Failed, complain
 
 _KIND: Final = "ResourceInterpreterCustomization"
-# The order rules are listed in, by operation.
-_ORDER: Final = (
+ORDER: Final = (
     RETAIN,
     INTERPRET_REPLICA,
     INTERPRET_COMPONENT,
@@ -41,6 +40,7 @@ _ORDER: Final = (
     INTERPRET_HEALTH,
     INTERPRET_DEPENDENCY,
 )
+"""The order rules are listed in, by operation."""
 # What each operation calls its result.
 _NAMES: Final = {
     RETAIN: "retained",
@@ -132,7 +132,7 @@ def check(found: Sequence[tuple[Path, Manifest]]) -> tuple[str, bool]:
             lines.append(missing[0])
             continue
         lines += [f"TARGET: {target['apiVersion']} {target['kind']}", "RULERS:"]
-        for operation in _ORDER:
+        for operation in ORDER:
             script = (rules.get(members[operation]) or {}).get("luaScript")
             # What the syntax allows and this machine does not, such as goto, is no script either.
             wrong = syntax_problem(script) or machine.problem(script) if script else None
@@ -144,10 +144,10 @@ def check(found: Sequence[tuple[Path, Manifest]]) -> tuple[str, bool]:
 
 def operation_named(name: str) -> str:
     """The operation of a name in any case; raises Failed."""
-    for operation in _ORDER:
+    for operation in ORDER:
         if operation.lower() == name.lower():
             return operation
-    raise Failed(f"--operation {name!r} is none of {', '.join(_ORDER)}; or use --check")
+    raise Failed(f"--operation {name!r} is none of {', '.join(ORDER)}; or use --check")
 
 
 def arguments(operation: str, inputs: Inputs) -> list[Any]:

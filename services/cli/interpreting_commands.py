@@ -19,6 +19,7 @@ karmadactl interpret -f widgets.yaml --operation InterpretReplica --observed-fil
 karmadactl interpret -f widgets.yaml --operation ReviseReplica --observed-file widget.yaml --desired-replica 3
 karmadactl interpret -f widgets.yaml --operation Retain --desired-file widget.yaml --observed-file observed.yaml
 karmadactl interpret -f widgets.yaml --operation AggregateStatus --desired-file widget.yaml --status-file items.yaml
+karmadactl interpret -f widgets.yaml --edit --show-doc
 karmadactl interpret --list-shipped
 karmadactl interpret --show CloneSet
 karmadactl interpret --operation InterpretHealth --observed-file cloneset.yaml
@@ -31,6 +32,10 @@ def interpret(
     ] = None,
     recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Read directories in directories, too.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Say which scripts compile.")] = False,
+    edit: Annotated[
+        bool, typer.Option("--edit", help="Edit the scripts in one file with $KUBE_EDITOR or $EDITOR.")
+    ] = False,
+    show_doc: Annotated[bool, typer.Option("--show-doc", help="With --edit: say what each rule is for.")] = False,
     operation: Annotated[str, typer.Option("--operation", help="Operation to carry out, in any case.")] = "",
     desired_file: Annotated[
         Path | None, typer.Option("--desired-file", help="File with the object as it is wanted; - is standard input.")
@@ -53,7 +58,7 @@ def interpret(
         str, typer.Option("--show", help="Print the scripts for a kind: Kind, Kind.group or group/version/Kind.")
     ] = "",
 ) -> None:
-    """Check interpreter scripts, or carry out one operation with them; no cluster is contacted."""
+    """Check or edit interpreter scripts, or carry out one operation with them; no cluster is contacted."""
     from services._kit.logs import configure
     from services.cli import interpreting as work
     from services.cli import shipped_scripts as shipped
@@ -62,6 +67,15 @@ def interpret(
     async def interpreted() -> int:
         if list_shipped or show:
             print(shipped.written(show) if show else shipped.listing(), end="")
+            return 0
+        if edit:
+            from services.cli.interpreting_edit import edit as edited
+
+            if check:
+                raise Failed("--check and --edit exclude each other")
+            if len(filename or ()) != 1:
+                raise Failed("--edit needs one file with -f")
+            print(edited((filename or [work.STDIN])[0], documented=show_doc), end="")
             return 0
         found = work.customizations_in(work.files_in(filename, recursive)) if filename else None
         if check:
