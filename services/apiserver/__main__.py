@@ -4,6 +4,7 @@ FLEETLOG_NATS_CREDS names the file with its identity where the log's server asks
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -49,6 +50,9 @@ async def _main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     await server.start(host, port)
+    # What was loaded stays for long: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
     print(f"ready {server.url}", flush=True)  # noqa: T201 - callers wait for this line
     code = 0
     stopping, losing = asyncio.create_task(stopped.wait()), asyncio.create_task(store.lost())
@@ -66,12 +70,9 @@ async def _main() -> None:
 
 def main() -> None:
     """Run until SIGINT or SIGTERM."""
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(_main())
-    else:
-        uvloop.run(_main())
+    from services._kit.main import run_loop
+
+    run_loop(_main())
 
 
 if __name__ == "__main__":

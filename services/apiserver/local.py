@@ -57,12 +57,12 @@ class LocalClient:
         return None if entry is None else kind.from_store(entry.obj)
 
     def list(
-        self, api_version: str, plural: str, namespace: str = "", *, label: str = "", field: str = ""
+        self, api_version: str, plural: str, namespace: str = "", *, label: str = "", field: str = "", name: str = ""
     ) -> list[Manifest]:
-        """Objects that match, ordered by namespace and name."""
+        """Objects that match, ordered by namespace and name; with a name only those called so, in any namespace."""
         kind = self.kind(api_version, plural)
-        selection = Selection(kind, label, field)
-        return [kind.from_store(e.obj) for e in select(self._objects.store, kind, namespace, selection)]
+        found = select(self._objects.store, kind, namespace, Selection(kind, label, field))
+        return [kind.from_store(e.obj) for e in found if not name or e.key.name == name]
 
     async def create(self, api_version: str, plural: str, obj: Manifest) -> Manifest:
         """Create an object in the namespace its metadata names."""
@@ -112,21 +112,23 @@ class LocalClient:
         return gone
 
     async def watch(
-        self, api_version: str, plural: str, namespace: str = "", *, revision: int | None = None
+        self, api_version: str, plural: str, namespace: str = "", *, revision: int | None = None, name: str = ""
     ) -> AsyncIterator[tuple[str, Manifest]]:
         """Endless (ADDED|MODIFIED|DELETED, object); without a revision the present objects come first.
 
-        Raises Compacted when the reader fell behind the kept history.
+        With a name only those called so, in any namespace. Raises Compacted when the reader fell behind the history.
         """
         kind, store = self.kind(api_version, plural), self._objects.store
         if revision is None:
             revision = store.revision
             for entry in list(store.list(kind.store_group, kind.resource.plural, namespace)):
-                yield "ADDED", kind.from_store(entry.obj)
+                if not name or entry.key.name == name:
+                    yield "ADDED", kind.from_store(entry.obj)
         cursor = store.watch(kind.store_group, kind.resource.plural, revision)
         while True:
             for event in await cursor.next(None):
-                if namespace and event.entry.key.namespace != namespace:
+                key = event.entry.key
+                if (namespace and key.namespace != namespace) or (name and key.name != name):
                     continue
                 word = "DELETED" if event.deleted else "MODIFIED" if event.prev is not None else "ADDED"
                 yield word, kind.from_store(event.entry.obj)

@@ -3,8 +3,14 @@
 import asyncio
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from services.apiserver.store import Compacted, Entry, Event, Key
+
+HISTORY_BYTES: Final = 16 << 20
+"""Bytes of objects in the history of one resource; what is larger shortens it."""
+STARTING_BYTES: Final = 1 << 20
+"""The same after a start: nobody is far behind then, and those who come back were told of nearly everything."""
 
 
 class _Names:
@@ -27,6 +33,7 @@ class Bucket:
         self.first = 0  # absolute number of events[0]
         self.floor = floor
         self.capacity = history
+        self._bytes = 0
         self.waiter: asyncio.Future[None] | None = None
 
     def get(self, namespace: str, name: str) -> Entry | None:
@@ -61,22 +68,35 @@ class Bucket:
     def record(self, event: Event) -> None:
         """Append to history, forgetting the oldest tenth when it is full, and wake every reader."""
         self.events.append(event)
-        if len(self.events) > self.capacity:
-            drop = max(1, self.capacity // 10)
-            self.floor = self.events[drop - 1].revision
-            del self.events[:drop]
-            self.first += drop
+        self._bytes += len(event.entry.raw)
+        if len(self.events) > self.capacity or self._bytes > HISTORY_BYTES:
+            self._drop(max(1, len(self.events) // 10))
         if self.waiter is not None:
             if not self.waiter.done():
                 self.waiter.set_result(None)
             self.waiter = None
 
+    def _drop(self, many: int) -> None:
+        """Forget the oldest events; whoever watches from before them has to read again."""
+        if not many:
+            return
+        self._bytes -= sum(len(event.entry.raw) for event in self.events[:many])
+        self.floor = max(self.floor, self.events[many - 1].revision)
+        del self.events[:many]
+        self.first += many
+
     def forget_before(self, revision: int) -> None:
         """Raise the floor."""
-        drop = bisect_left(self.events, revision + 1, key=lambda e: e.revision)
+        self._drop(bisect_left(self.events, revision + 1, key=lambda e: e.revision))
         self.floor = max(self.floor, revision)
-        del self.events[:drop]
-        self.first += drop
+
+    def shorten(self, limit: int) -> None:
+        """Forget the oldest history beyond that many bytes of objects."""
+        left, many = self._bytes, 0
+        while left > limit:
+            left -= len(self.events[many].entry.raw)
+            many += 1
+        self._drop(many)
 
     def entries(self, namespace: str) -> Iterator[Entry]:
         """Present entries by the bytes of namespace/name."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from services.apiserver.projection import STARTING_BYTES
 from services.apiserver.sealing import ClearSecrets, Sealing
 from services.apiserver.store import Key, StoreUnavailable
 from services.apiserver.store_folding import Folding
@@ -47,6 +48,8 @@ class Following(Folding):
     async def _load(self) -> None:
         last = await self._stream.read(self._fold)
         self._state.revision = max(self._state.revision, last)
+        for bucket in self._state.buckets.values():
+            bucket.shorten(STARTING_BYTES)
 
     async def _catch_up(self, until: int | None = None) -> None:
         """Apply messages after our revision that we did not see acknowledged; raises StoreUnavailable."""

@@ -1,6 +1,7 @@
 """Runs one simulated member with settings from FLEETLOG_MEMBER_* until SIGINT or SIGTERM."""
 
 import asyncio
+import gc
 import signal
 import sys
 
@@ -14,6 +15,9 @@ async def _main(settings: MemberSettings) -> None:
     configure("member_sim", settings.name)
 
     def ready(running: Running) -> None:
+        # What was loaded stays for long: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
         print(f"ready {running.url} kubeconfig={running.kubeconfig} faults={running.admin_url}", flush=True)  # noqa: T201 - callers wait for this line
 
     stop = asyncio.Event()
@@ -30,12 +34,9 @@ def main() -> None:
     except ValueError as e:
         print(f"member_sim: {e}", file=sys.stderr)  # noqa: T201 - there is no log yet
         sys.exit(2)
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(_main(settings))
-    else:
-        uvloop.run(_main(settings))
+    from services._kit.main import run_loop
+
+    run_loop(_main(settings))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from services.apiserver.objects import Outcome as Stored
 from services.apiserver.server import ApiServer
 from services.apiserver.status import ApiError
 from services.apiserver.store import Compacted, Entry
-from services.member_sim.model import KINDS, Manifest, Write
+from services.member_sim.model import KINDS, ONLY_NAMED, Manifest, Write
 from services.member_sim.port import Change, Expired, Outcome, Refused
 
 MANAGER = "member-sim"
@@ -27,13 +27,14 @@ class Embedded:
         """Return all objects of a resource and the revision of the list."""
         version, plural = self._where[resource]
         revision = str(self._local.revision)
-        return self._local.list(version, plural), revision
+        return self._local.list(version, plural, name=ONLY_NAMED.get(resource, "")), revision
 
     async def watch(self, resource: str, revision: str) -> AsyncIterator[Change]:
         """Yield what changes after a revision; raises Expired when the history is gone."""
         version, plural = self._where[resource]
         try:
-            async for word, manifest in self._local.watch(version, plural, revision=int(revision)):
+            changes = self._local.watch(version, plural, revision=int(revision), name=ONLY_NAMED.get(resource, ""))
+            async for word, manifest in changes:
                 yield Change(manifest, word == "DELETED")
         except Compacted as e:
             raise Expired(str(e)) from e

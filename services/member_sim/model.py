@@ -50,6 +50,10 @@ KINDS: dict[str, tuple[str, str]] = {
 }
 """Every resource the controllers watch, with its apiVersion and kind."""
 
+ROOT_CA = "kube-root-ca.crt"
+ONLY_NAMED: dict[str, str] = {SERVICE_ACCOUNTS: "default", CONFIG_MAPS: ROOT_CA}
+"""Resources of which the controllers look at objects of one name only; there may be very many others."""
+
 RESOURCE_OF_KIND: dict[str, str] = {kind: resource for resource, (_, kind) in KINDS.items()}
 
 

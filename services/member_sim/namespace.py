@@ -3,6 +3,7 @@
 from services.member_sim.model import (
     CONFIG_MAPS,
     NOTHING,
+    ROOT_CA,
     SERVICE_ACCOUNTS,
     Decision,
     Key,
@@ -10,8 +11,6 @@ from services.member_sim.model import (
     Write,
 )
 from services.member_sim.state import State
-
-ROOT_CA = "kube-root-ca.crt"
 
 
 def decide_namespace(state: State, key: Key, turn: Turn) -> Decision:

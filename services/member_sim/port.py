@@ -36,7 +36,7 @@ class Api(Protocol):
     """An API server seen from its own process; manifests are shared and never changed."""
 
     async def read(self, resource: str) -> tuple[list[Manifest], str]:
-        """Return all objects of a resource and the revision of the list."""
+        """Return all objects of a resource that may matter (see ONLY_NAMED) and the revision of the list."""
 
     def watch(self, resource: str, revision: str) -> AsyncIterator[Change]:
         """Yield what changes after a revision; raises Expired when the history is gone."""

@@ -7,18 +7,17 @@ from services.member_sim.model import (
     APPS,
     BUDGETS,
     CLAIMS,
-    CONFIG_MAPS,
     CRONJOBS,
     DAEMONSETS,
     ENDPOINTS,
     JOBS,
     NAMESPACES,
     NODES,
+    ONLY_NAMED,
     PODS,
     REPLICASETS,
     RESOURCE_OF_KIND,
     SCHEDULER_KEY,
-    SERVICE_ACCOUNTS,
     SERVICES,
     SLICES,
     STATEFULSETS,
@@ -211,8 +210,8 @@ class State:
                 dirty.append(above)
         if resource == NAMESPACES:
             dirty.append(key)
-        elif resource in (SERVICE_ACCOUNTS, CONFIG_MAPS):
-            if key.name in ("default", "kube-root-ca.crt"):
+        elif resource in ONLY_NAMED:
+            if key.name == ONLY_NAMED[resource]:
                 dirty.append(Key(NAMESPACES, "", key.namespace))
         elif resource == ENDPOINTS:
             dirty.append(Key(SERVICES, key.namespace, key.name))
