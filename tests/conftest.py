@@ -6,10 +6,29 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from services._kit import topology
 from services._kit.connection import Connection
+from tests.distribution import Units, in_order, misplaced
 from tests.natsserver import Server, make_server
+from tests.run import PLACES
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first; all others stay in their random order."""
+    wrong = misplaced(items)
+    if wrong:
+        raise pytest.UsageError(f"marked as e2e or faults, but not below {', '.join(PLACES)}: {wrong}")
+    in_order(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """By files, but files that use one installation together."""
+    return Units(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-PATIENCE = 20.0
+PATIENCE = 60.0
+PORTS = range(10_000, 20_000)
 
 CONFIG = """
 listen: 127.0.0.1:{port}
@@ -47,11 +50,16 @@ def find_binary() -> str | None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on right now, drawn anew each time.
+
+    Below the ports of installations (services/cli/layout.py) and those that the kernel gives to connections: a server
+    that is started later, or again, still finds it free.
+    """
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until_listening(port: int, patience: float = PATIENCE) -> None:

@@ -5,27 +5,44 @@ Those wait more than they work, but not beside fast ones, which leave nothing of
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Final
 
-_WHOLE_INSTALLATIONS: Final = "e2e or faults"
+WHOLE_INSTALLATIONS: Final = ("e2e", "faults")
+"""Marks of the second part."""
+PLACES: Final = ("tests/e2e", "tests/faults", "tests/integration")
+"""Where tests with these marks may be: nothing else is collected for the second part."""
+_SECOND: Final = " or ".join(WHOLE_INSTALLATIONS)
 _TWO_FILES: Final = ("-n", "2", "--dist", "loadfile")
-# tests/faults puts what lasts longest first; the number of tests would say something else.
+# tests/conftest.py puts what lasts longest first; the number of tests would say something else.
 _AS_COLLECTED: Final = "--no-loadscope-reorder"
 _NO_TESTS: Final = 5
 
 
 def main(arguments: list[str]) -> int:
     """Run pytest twice, or once with the given arguments; the exit code."""
-    pytest = [sys.executable, "-m", "pytest"]
     if arguments:
-        return subprocess.call([*pytest, *arguments])
+        return _pytest(*arguments)
     codes = [
-        subprocess.call([*pytest, *_TWO_FILES, "-m", f"not ({_WHOLE_INSTALLATIONS})"]),
-        subprocess.call([*pytest, *_TWO_FILES, _AS_COLLECTED, "-m", _WHOLE_INSTALLATIONS]),
+        _pytest(*_TWO_FILES, _AS_COLLECTED, "-m", f"not ({_SECOND})"),
+        _pytest(*_TWO_FILES, _AS_COLLECTED, "-m", _SECOND, *PLACES),
     ]
     return next((code for code in codes if code not in (0, _NO_TESTS)), 0)
+
+
+def _pytest(*arguments: str) -> int:
+    """Run pytest with its compiled modules, and those of everything that it starts, kept beside its cache.
+
+    A run starts a hundred interpreters; where the environment forbids to keep what they compile, that is half of their
+    work.
+    """
+    root = Path(__file__).parents[1]
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    kept.setdefault("PYTHONPYCACHEPREFIX", str(root / ".pytest_cache" / "compiled"))
+    return subprocess.call([sys.executable, "-m", "pytest", *arguments], env=kept)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fixtures of the end-to-end tests: one running installation per module, and kubectl in two versions."""
+"""Fixtures of the end-to-end tests: one running installation for all who need nothing special, and kubectl twice."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+            # The first of a module starts the installation, and a slow machine may take most of what a wait allows.
+            item.add_marker(pytest.mark.timeout(300))
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """A started installation with three simulated members; whatever its services complained of fails the module."""
+@pytest.fixture(scope="session")
+def one_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A started installation with three simulated members; whatever its services complain of at the end fails."""
     if not current_kubectl():
         pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
     made = Fleet(tmp_path_factory.mktemp("fleet")).start()
@@ -30,6 +32,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     finally:
         made.stop()
     assert made.failures() == []
+
+
+@pytest.fixture(scope="module")
+def fleet(one_fleet: Fleet) -> Iterator[Fleet]:
+    """The installation that modules share: each leaves it as it was; what services complained of fails the module."""
+    before = one_fleet.failures()
+    yield one_fleet
+    assert one_fleet.failures() == before
 
 
 @pytest.fixture(params=["current", "debian"])

@@ -31,7 +31,7 @@ class Failed(AssertionError):
     """A command ended with an error, or something did not come true in time."""
 
 
-def until(what: str, look: Callable[[], T], seconds: float = 30.0) -> T:
+def until(what: str, look: Callable[[], T], seconds: float = 60.0) -> T:
     """The first true answer; raises Failed with the last untrue one (or the last failure) when time is up."""
     deadline = time.monotonic() + seconds
     pause = 0.02
@@ -50,7 +50,7 @@ def until(what: str, look: Callable[[], T], seconds: float = 30.0) -> T:
         pause = min(pause * 1.5, 0.15)
 
 
-def until_equal(what: str, look: Callable[[], object], wanted: object, seconds: float = 30.0) -> None:
+def until_equal(what: str, look: Callable[[], object], wanted: object, seconds: float = 60.0) -> None:
     """Wait until `look` answers `wanted`; raises Failed with the last answer when time is up."""
     seen: list[object] = [None]
 

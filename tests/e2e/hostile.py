@@ -112,6 +112,26 @@ async def define(client: KubeClient) -> None:
     await until("Probes served", served, {"items": []})
 
 
+async def remove(client: KubeClient, member: KubeClient) -> None:
+    """Take everything away again, and wait until no script has anything to do."""
+    kind = f"{_PATHS['CustomResourceDefinition']}/{definition()['metadata']['name']}"
+    await client.delete(f"{_PATHS['Namespace']}/{NAMESPACE}")
+    await client.delete(kind)
+
+    async def left() -> dict[str, Any]:
+        found: dict[str, Any] = dict.fromkeys(await requested(client)(), 0)
+        try:
+            found[kind] = (await member.get(kind))["metadata"]["uid"]
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        return found
+
+    await until("bindings and the definition in a member", left, {})
+    for other in ("ClusterPropagationPolicy", "ResourceInterpreterCustomization"):
+        await client.delete(f"{_PATHS[other]}/probes")
+
+
 def requested(client: KubeClient) -> Look:
     """Replicas of every binding, by the name of its object."""
 

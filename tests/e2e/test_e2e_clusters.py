@@ -79,7 +79,7 @@ def test_a_cluster_that_leaves_loses_its_copies_and_one_that_comes_gets_them(spa
     space.until_in("configmap", "settings", EVERYWHERE)
     space.until_field("member3", "deployment", "web", "spec.replicas", 3)
 
-    space.control.run("delete", "cluster", "member3", "--timeout=30s")
+    space.control.run("delete", "cluster", "member3", "--timeout=60s")
     until_equal("clusters", lambda: space.control.names("clusters"), ["member1", "member2"])
     space.until_in("configmap", "settings", ("member1", "member2"))
     space.until_field("member2", "deployment", "web", "spec.replicas", 6)

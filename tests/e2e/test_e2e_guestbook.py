@@ -26,7 +26,7 @@ def walk(fleet: Fleet) -> Iterator[Kubectl]:
     """The control plane after every file of the example was applied, in the order of the walk."""
     control = fleet.kubectl()
     control.apply(EXAMPLES / "guestbooks-crd.yaml")
-    control.run("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+    control.run("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=60s")
     for name in ("guestbooks-clusterpropagationpolicy", "guestbook", "guestbooks-propagationpolicy"):
         control.apply(EXAMPLES / f"{name}.yaml")
     yield control
@@ -36,11 +36,11 @@ def walk(fleet: Fleet) -> Iterator[Kubectl]:
 
 
 def _names(kubectl: Kubectl, kind: str) -> list[str]:
-    return [line for line in kubectl.run("get", kind, "-o", "name", check=False).split() if "guestbook" in line]
+    return [name for name in kubectl.names(kind) if "guestbook" in name]
 
 
 def test_the_definition_goes_to_the_member_it_names_only(walk: Kubectl, members: dict[str, Kubectl]) -> None:
-    wanted = {"member1": [f"customresourcedefinition.apiextensions.k8s.io/{CRD}"], "member2": [], "member3": []}
+    wanted = {"member1": [CRD], "member2": [], "member3": []}
     until_equal("definitions", lambda: {name: _names(k, "crd") for name, k in members.items()}, wanted)
 
 
@@ -94,6 +94,7 @@ async def test_scripts_that_hang_or_break_out_stop_only_their_own_objects(fleet:
         try:
             divided = {**dict.fromkeys(everybody, 4), **dict.fromkeys(good, 2)}
             await hostile.until("sizes in member1", hostile.sizes(member), divided)
+            await hostile.remove(control, member)
         finally:
             await member.close()
     finally:

@@ -19,7 +19,7 @@ ELECTION = 10.0
 """Seconds in which the others have noticed that a server is away and have elected leaders among themselves."""
 KILLED_SECONDS = 3.0
 _PAUSE = 1.0
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 
 
 def cluster_of(scene: Scene) -> Cluster:

@@ -12,7 +12,7 @@ from tests.faults.scene import Scene
 FULL_SECONDS = 6.0
 READ_ONLY_SECONDS = 4.0
 HANGING_SECONDS = 8.0
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 _REPLACED = b'"event":"log replaced"'
 
 

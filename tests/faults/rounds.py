@@ -140,7 +140,9 @@ class Eyes:
         agents = [agent_process(member.name) for member in installation.pull_members]
         ports = [(name, installation.port(name)) for name in (*SERVICES, *agents)] + [*self.beside.items()]
         return [
-            complaint for name, port in ports for complaint in await self._metrics(name, f"http://127.0.0.1:{port}")
+            complaint
+            for name, port in ports
+            for complaint in await unrest(self._http, name, f"http://127.0.0.1:{port}", self.forgiven)
         ]
 
     async def unsampled(self) -> list[str]:
@@ -155,25 +157,27 @@ class Eyes:
                 found.append(f"{name}: has {held} pods, {sampled} in the last sample")
         return found
 
-    async def _metrics(self, name: str, url: str) -> list[str]:
-        try:
-            async with self._http.get(f"{url}/readyz") as answer:
-                if answer.status != 200:
-                    return [f"{name}: not ready: {(await answer.text())[:300]}"]
-            async with self._http.get(f"{url}/metrics") as answer:
-                text = await answer.text()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            return [f"{name}: {error}"]
-        found = []
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name in _BUSY and sample.value:
-                    found.append(f"{name}: {sample.name} {sample.value:g}")
-                if sample.name == "fleetlog_log_caught_up" and not sample.value:
-                    found.append(f"{name}: behind on {sample.labels.get('stream')}")
-                if sample.name in _BUGS - self.forgiven and sample.value:
-                    found.append(f"{name}: {sample.name} {sample.value:g}")
-        return found
+
+async def unrest(http: aiohttp.ClientSession, name: str, url: str, forgiven: frozenset[str] = frozenset()) -> list[str]:
+    """What a service has to do, cannot do, or found out about itself; also that it does not answer."""
+    try:
+        async with http.get(f"{url}/readyz") as answer:
+            if answer.status != 200:
+                return [f"{name}: not ready: {(await answer.text())[:300]}"]
+        async with http.get(f"{url}/metrics") as answer:
+            text = await answer.text()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return [f"{name}: {error}"]
+    found = []
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name in _BUSY and sample.value:
+                found.append(f"{name}: {sample.name} {sample.value:g}")
+            if sample.name == "fleetlog_log_caught_up" and not sample.value:
+                found.append(f"{name}: behind on {sample.labels.get('stream')}")
+            if sample.name in _BUGS - forgiven and sample.value:
+                found.append(f"{name}: {sample.name} {sample.value:g}")
+    return found
 
 
 async def settled(look: Callable[[], Awaitable[list[str]]], seconds: float = SETTLE_SECONDS) -> list[str]:

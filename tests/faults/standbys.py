@@ -15,7 +15,7 @@ from tests.e2e.fleet import Fleet
 
 LEADING = tuple(name for name in SERVICES if name != "gateway")
 """The gateway's instances all serve; none leads."""
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 
 
 class Standbys:

@@ -7,6 +7,7 @@ import pytest
 from services._kit.bus import NatsBus
 from services._kit.jetstream_log import JetStreamLog
 from tests.faults.proxy import Proxy
+from tests.natsserver import PATIENCE
 
 pytestmark = pytest.mark.faults
 
@@ -20,20 +21,20 @@ async def proxy(nats_server):
 async def test_a_confirmation_that_came_too_late_leaves_the_connection_whole(proxy, connect, connection):
     far = await connect(proxy.url)
     bus, log = NatsBus(far), JetStreamLog(far, "FACTS")
-    assert await bus.deliver("alive.toy", b"1", 1.0)
+    assert await bus.deliver("alive.toy", b"1", PATIENCE)
     proxy.hold()
     assert not await bus.deliver("alive.toy", b"2", 1.0)
     proxy.release()
     # What came too late is read before this answer.
     await log.identity()
-    assert await bus.deliver("alive.toy", b"3", 1.0)
+    assert await bus.deliver("alive.toy", b"3", PATIENCE)
     assert far.generation == 0
 
 
 async def test_nothing_counts_as_delivered_while_no_answer_comes_through(proxy, connect, connection):
     far = await connect(proxy.url)
     bus = NatsBus(far)
-    assert await bus.deliver("alive.toy", b"1", 1.0)
+    assert await bus.deliver("alive.toy", b"1", PATIENCE)
     proxy.hold()
     assert not await bus.deliver("alive.toy", b"2", 1.0)
     assert not await bus.deliver("alive.toy", b"3", 1.0)

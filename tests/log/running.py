@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from services._kit.deciding import Options
 from services._kit.runner import Runner
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 QUICK = Options(heartbeat=0.02, takeover_after=0.2, backoff=0.01, longest_backoff=0.05)
 
 

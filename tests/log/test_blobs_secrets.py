@@ -86,7 +86,7 @@ async def test_a_namespace_that_dropped_its_key_is_unreadable_in_running_service
     blobs.vault.on_changed = lambda namespace: changed.set() if namespace == "shop" else None
     new = fresh(load_master_keys(key_file), "shop")
     await backend.logs["KEYS"].append([NewMessage(key("shop"), msgspec.json.encode(new))])
-    await asyncio.wait_for(changed.wait(), 10)
+    await asyncio.wait_for(changed.wait(), 60)
     for reader in (blobs, await opened()):
         with pytest.raises(Locked, match="dropped"):
             await reader.get(digest)

@@ -123,7 +123,7 @@ async def test_a_closed_pump_ends_its_iteration(backend):
             seen.append(delivery)
             await pump.close()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await read()
     assert len(seen) == 1
 

@@ -301,7 +301,7 @@ async def test_an_acting_service_gets_dirty_keys_without_a_lease(backend):
 async def test_waiting_for_a_position(backend):
     async with running(Toy(), backend) as toy:
         appended = await backend.facts.append([wanted("a")])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await toy.runner.projection.wait_for(appended.last)
         assert key("a") in toy.state.bindings
 

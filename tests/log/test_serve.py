@@ -111,14 +111,14 @@ def test_a_process_stops_on_sigterm_with_code_zero(nats_server):
                 break
         running.send_signal(signal.SIGTERM)
         rest = running.stderr.read()
-        assert running.wait(20) == 0, lines
+        assert running.wait(60) == 0, lines
         assert '"event":"stopped"' in rest
 
 
 def test_a_process_with_wrong_settings_names_the_variable(nats_server):
     with process(nats_server, FLEETLOG_HTTP_PORTS="1") as running:
         assert "did you mean FLEETLOG_HTTP_PORT" in running.stderr.read()
-        assert running.wait(20) == 2
+        assert running.wait(60) == 2
 
 
 def test_a_process_that_waits_for_the_log_still_stops(nats_server):
@@ -129,7 +129,7 @@ def test_a_process_that_waits_for_the_log_still_stops(nats_server):
                 break
         running.send_signal(signal.SIGTERM)
         assert '"event":"stopped"' in running.stderr.read()
-        assert running.wait(20) == 0
+        assert running.wait(60) == 0
 
 
 def test_a_process_starts_before_the_log_does(nats_server):
@@ -144,4 +144,4 @@ def test_a_process_starts_before_the_log_does(nats_server):
                 break
         running.send_signal(signal.SIGTERM)
         running.stderr.read()
-        assert running.wait(20) == 0
+        assert running.wait(60) == 0

@@ -55,7 +55,7 @@ def start(nats_server, directory, *ports):
 
 async def ready(port):
     """The answer of a service that is ready."""
-    async with aiohttp.ClientSession() as http, asyncio.timeout(30):
+    async with aiohttp.ClientSession() as http, asyncio.timeout(60):
         while True:
             try:
                 async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
@@ -74,7 +74,7 @@ async def test_each_leads_answers_and_logs_for_itself_and_one_signal_ends_all(na
     with start(nats_server, tmp_path, *ports) as running:
         assert [(await ready(port))["leader"] for port in ports] == [True, True]
         log = JetStreamLog(await connect(), "FACTS")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             at = (await log.append([wanted("a", "m4")])).last
             # Both decide: the second finds that of the first and says nothing, whoever that is.
             for port in ports:
@@ -83,7 +83,7 @@ async def test_each_leads_answers_and_logs_for_itself_and_one_signal_ends_all(na
         assert {await held(log, name) for name in ("one", "other")} == {"one", "other"}
         running.send_signal(signal.SIGTERM)
         rest = running.stderr.read()
-        assert (running.wait(20), rest) == (0, "")
+        assert (running.wait(60), rest) == (0, "")
     one = logged(tmp_path / "one.log")
     assert {line["service"] for line in one} == {"one"}
     assert [line["event"] for line in one][-1] == "stopped"
@@ -98,7 +98,7 @@ async def held(log, name):
 async def test_when_one_cannot_go_on_all_end_and_its_log_tells(nats_server, tmp_path):
     port = free_port()
     with start(nats_server, tmp_path, port, port) as running:
-        code = await asyncio.to_thread(running.wait, 30)
+        code = await asyncio.to_thread(running.wait, 60)
         running.stderr.read()
     assert code == FAILED
     told = [line for name in ("one", "other") for line in logged(tmp_path / f"{name}.log") if line["level"] == "error"]
@@ -108,4 +108,4 @@ async def test_when_one_cannot_go_on_all_end_and_its_log_tells(nats_server, tmp_
 def test_wrong_settings_of_one_keep_all_from_starting(nats_server, tmp_path):
     with start(nats_server, tmp_path, "none", free_port()) as running:
         assert "FLEETLOG_HTTP_PORT" in running.stderr.read()
-        assert running.wait(20) == 2
+        assert running.wait(60) == 2

@@ -54,7 +54,7 @@ class WebhookServer:
 
     async def until(self, condition: Callable[[Sequence[Request]], bool]) -> None:
         """Return once the requests so far fulfil a condition."""
-        async with asyncio.timeout(30), self._arrived:
+        async with asyncio.timeout(60), self._arrived:
             await self._arrived.wait_for(lambda: condition(self.requests))
 
     def configuration(self, name: str = "c", kinds: Sequence[str] = ("Widget",), **fields: Any) -> dict[str, Any]:

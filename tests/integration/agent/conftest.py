@@ -49,7 +49,7 @@ from tests.natsserver import ProcessServer, find_binary
 
 Manifest = dict[str, Any]
 Users = dict[str, tuple[str, str]]
-PATIENCE = 20.0
+PATIENCE = 60.0
 PASSWORD = 'a "quoted" $word'
 KEY = ObjectKey("", "configmaps", "default", "web")
 

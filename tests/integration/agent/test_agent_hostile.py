@@ -366,12 +366,12 @@ async def test_a_revoked_agent_is_cut_off_and_stays_out_until_it_is_allowed_agai
     await until(delivered)
     other = await open_agent("m2")
     old = identity(hub, hub.server.agent_settings("m1", users))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await hub.server.revoke("m1")
         await until(lambda: not agent.link.is_connected, "the end of the connection")
     refused = asyncio.Event()
     intruder = asyncio.create_task(Connection.open(hub.server.url, on_error=lambda _: refused.set(), **old))
-    await asyncio.wait_for(refused.wait(), 10)
+    await asyncio.wait_for(refused.wait(), 60)
     assert not intruder.done()
     intruder.cancel()
     await asyncio.gather(intruder, return_exceptions=True)

@@ -104,7 +104,7 @@ async def reported(member: Any, kind: str, refusal: str) -> AsyncIterator[asynci
 async def test_a_refused_secret_is_reported_without_its_value(
     reported: asyncio.Queue[WorkObserved], refusal: str
 ) -> None:
-    event = await asyncio.wait_for(reported.get(), 20)
+    event = await asyncio.wait_for(reported.get(), 60)
     assert (event.reason, event.applied, event.work_seq) == ("AppliedFailed", False, 7)
     assert "HTTP 422" in event.message
     assert VALUE not in event.message
@@ -116,5 +116,5 @@ async def test_a_refused_secret_is_reported_without_its_value(
 @pytest.mark.parametrize("kind", ["ConfigMap"])
 @pytest.mark.parametrize("refusal", ["plain"])
 async def test_what_is_not_secret_is_reported_as_it_was_said(reported: asyncio.Queue[WorkObserved]) -> None:
-    event = await asyncio.wait_for(reported.get(), 20)
+    event = await asyncio.wait_for(reported.get(), 60)
     assert f"{ENCODED} does not please us" in event.message

@@ -159,7 +159,7 @@ async def test_a_backend_that_went_away_is_reported_and_answered_with_503(server
         async with session.get(f"{server.url}/apis/{GROUP}/v1/things") as response:
             assert response.status == 503
             assert (await response.json())["reason"] == "ServiceUnavailable"
-        found = await asyncio.wait_for(condition(server, "False"), 20)
+        found = await asyncio.wait_for(condition(server, "False"), 60)
         assert found["reason"] == "FailedDiscoveryCheck"
         async with session.get(f"{server.url}/apis") as response:
             assert GROUP not in {g["name"] for g in (await response.json())["groups"]}
@@ -175,6 +175,6 @@ async def test_a_service_that_does_not_exist_is_named_in_the_condition(server: A
     }
     obj = {"metadata": {"name": f"v1.{GROUP}"}, "spec": spec}
     await server.local.create("apiregistration.k8s.io/v1", "apiservices", obj)
-    found = await asyncio.wait_for(condition(server, "False"), 20)
+    found = await asyncio.wait_for(condition(server, "False"), 60)
     assert found["reason"] == "ServiceNotFound"
     assert "nosuch" in found["message"]

@@ -17,21 +17,16 @@ from services.apiserver.store import Compacted, Conflict, Entry, Key, Manifest, 
 from services.apiserver.store_jetstream import JetStreamStore
 from services.apiserver.store_memory import MemoryStore
 from services.apiserver.store_names import escape, unescape
+from tests.natsserver import free_port
 
 AnyStore = MemoryStore | JetStreamStore
 Make = Callable[..., AnyStore]
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
 def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
     import time
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError("nats-server ended")
@@ -425,6 +420,6 @@ class TestOnlyOnAStream:
             with pytest.raises(StoreUnavailable):
                 await store.put(key("b"), obj("b"), 0)
             assert not store.ready
-            assert "restart" in await asyncio.wait_for(store.lost(), 5)
+            assert "restart" in await asyncio.wait_for(store.lost(), 60)
         finally:
             await store.stop()

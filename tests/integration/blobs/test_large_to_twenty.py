@@ -170,14 +170,19 @@ async def collected(hub: Hub) -> None:
     """What the janitor does in 90 days: events end, then nothing names the bytes, then they go."""
     logs = {name: JetStreamLog(hub.connection, name) for name in LOG_STREAMS}
     assert (await logs["BLOBS"].counts("blob.*")) != {}
-    for stream, pattern in (("FACTS", "template.>"), ("FACTS", "work.>"), ("HISTORY", ">")):
-        await logs[stream].purge(pattern, 2**60)
     clock = ManualClock()
     clock.advance(await _now(logs["BLOBS"]) - clock.now() + 3 * 3600)
-    collector = BlobCollector(logs, clock, 3600.0)
-    assert await collector.collect() > 0
-    await collector.collect()
-    assert await logs["BLOBS"].counts("blob.*") == {}
+
+    async def left() -> dict[str, int]:
+        # HISTORY copies what FACTS holds in its own time, and services may still have something to say.
+        for stream, pattern in (("FACTS", "template.>"), ("FACTS", "work.>"), ("HISTORY", ">")):
+            await logs[stream].purge(pattern, 2**60)
+        collector = BlobCollector(logs, clock, 3600.0)
+        await collector.collect()
+        await collector.collect()
+        return await logs["BLOBS"].counts("blob.*")
+
+    await until("no bytes that nothing names", left, {})
 
 
 async def _now(log: JetStreamLog) -> float:

@@ -15,6 +15,14 @@ from services.cli.demo import EXAMPLES, FILES
 from tests.support.commands import PATIENCE, run_command
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test starts the installation, and each runs many commands: on a slow machine that takes its time."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(300))
+
+
 class Commands:
     """Runs the commands against the installation, without anything of the caller's environment."""
 

@@ -25,7 +25,7 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_the_demonstration_tells_where_and_why(tmp_path: Path) -> None:
     with start(tmp_path) as process:
-        shown, told = process.communicate(timeout=110)
+        shown, told = process.communicate(timeout=240)
     assert process.returncode == 0, told
     assert re.search(r"^member1   1/1     nginx-\S+$", shown, re.MULTILINE)
     assert re.search(r"^member2   1/1     nginx-\S+$", shown, re.MULTILINE)
@@ -50,7 +50,7 @@ def test_asked_to_stop_it_stops_everything(tmp_path: Path) -> None:
                 break
         pids = [int(path.read_text()) for path in (directory / "run").glob("*.pid")]
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=120)
     assert process.returncode == 143
     assert "Traceback" not in told
     assert pids

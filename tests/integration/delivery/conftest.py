@@ -27,7 +27,7 @@ from services.member_sim.app import Running, run_member
 from services.member_sim.settings import MemberSettings
 
 Manifest = dict[str, Any]
-PATIENCE = 30.0
+PATIENCE = 60.0
 UID = "u1"
 PLURALS = {"Ingress": "ingresses", "Endpoints": "endpoints"}
 

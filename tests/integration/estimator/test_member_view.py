@@ -54,7 +54,7 @@ async def test_a_view_counts_what_comes_and_goes(member: ApiServer) -> None:
         return KubeClient.from_token(member.url, "admin")
 
     async def until(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 changed.clear()
                 await changed.wait()

@@ -51,7 +51,7 @@ class Client:
             assert answer.status == status, body
             return body
 
-    async def until(self, path, condition, patience=20.0, **params):
+    async def until(self, path, condition, patience=60.0, **params):
         """Read until a condition holds."""
         deadline = time.monotonic() + patience
         while True:
@@ -79,7 +79,7 @@ async def start_gateway(nats_server, connection, tmp_path):
         gateway, stop, ready = Gateway(made), asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(serve(gateway, made, stop, lambda _: ready.set()))
         waiting = asyncio.create_task(ready.wait())
-        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=60)
         if task.done():
             task.result()
         assert ready.is_set()

@@ -71,7 +71,7 @@ async def aggregate(front, secure):
 
 
 async def available(front, name):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for _, obj in front.local.watch("apiregistration.k8s.io/v1", "apiservices"):
             conditions = (obj.get("status") or {}).get("conditions") or []
             if obj["metadata"]["name"] == name and any(c["status"] == "True" for c in conditions):
@@ -112,7 +112,7 @@ async def kubeconfig(request, secure, front, writer, tmp_path):
 
 @needs_kubectl
 async def test_kubectl_prints_bindings_and_works(kubeconfig):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             rows = await kubectl(kubeconfig, "get", "rb", "-A", "--no-headers")
             if "nginx-deployment" in rows.out and rows.out.count("True") == 2:
@@ -136,7 +136,7 @@ async def test_kubectl_prints_bindings_and_works(kubeconfig):
 async def test_kubectl_waits_for_a_condition(secure, writer, tmp_path):
     await tell_story(writer)
     waited = await kubectl(
-        direct(secure, tmp_path), "wait", "--for=condition=Scheduled", "rb/nginx-deployment", "--timeout=20s"
+        direct(secure, tmp_path), "wait", "--for=condition=Scheduled", "rb/nginx-deployment", "--timeout=60s"
     )
     assert "condition met" in waited.out, waited.err
 

@@ -135,7 +135,7 @@ async def test_the_history_tells_what_caused_what(writer, gateway, client):
 
 async def reached(log, position):
     pump = log.pump([">"])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for delivery in pump:
             if delivery.position >= position:
                 break

@@ -25,7 +25,7 @@ class Events:
 
     async def next(self):
         """Type and object of the next event."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             event = msgspec.json.decode(await self._content.readline())
         return event["type"], event["object"]
 
@@ -35,7 +35,7 @@ class Events:
 
     async def rest(self):
         """Everything until the watch ends."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return [msgspec.json.decode(line) async for line in self._content]
 
 

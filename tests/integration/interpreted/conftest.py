@@ -23,7 +23,7 @@ from services.member_sim.app import Running, run_member
 from services.member_sim.settings import MemberSettings
 from tests.support import widgets
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Scripts:

@@ -60,7 +60,7 @@ class Member:
         """Get until something holds; fails after 30 s with what was there last."""
         found: Manifest = {}
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while True:
                     found = await self.get(*arguments)
                     if holds(found):

@@ -22,7 +22,7 @@ def phases(found: dict[str, Any]) -> list[str]:
 
 async def test_deployment_lives_from_creation_to_deletion(member: Any, web: Any) -> None:
     await member.apply(web(3))
-    await member.kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=20s")
+    await member.kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=60s")
     pods = await member.get("pods", "-l", "app=web")
     assert phases(pods) == ["Running"] * 3
     assert {pod["spec"]["nodeName"] for pod in pods["items"]} == {"m1-node-1", "m1-node-2"}
@@ -31,7 +31,7 @@ async def test_deployment_lives_from_creation_to_deletion(member: Any, web: Any)
     await member.until(available(5), "deployment", "web")
 
     await member.kubectl("set", "image", "deployment/web", "c=web:2")
-    out = await member.kubectl("rollout", "status", "deployment/web", "--timeout=20s")
+    out = await member.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     assert "successfully rolled out" in out
     await member.until(lambda found: len(found["items"]) == 5, "pods", "-l", "app=web")
     found = await member.get("pods", "-l", "app=web")
@@ -41,7 +41,7 @@ async def test_deployment_lives_from_creation_to_deletion(member: Any, web: Any)
     await member.kubectl("rollout", "undo", "deployment/web")
     await member.until(available(5), "deployment", "web")
 
-    await member.kubectl("delete", "deployment", "web", "--timeout=20s")
+    await member.kubectl("delete", "deployment", "web", "--timeout=60s")
     await member.until(lambda found: not found["items"], "pods,replicasets")
 
 
@@ -50,7 +50,7 @@ async def test_pod_deleted_by_hand_comes_back_under_a_new_name(member: Any, web:
     await member.until(available(2), "deployment", "web")
     before = {pod["metadata"]["name"] for pod in (await member.get("pods"))["items"]}
     victim = min(before)
-    await member.kubectl("delete", "pod", victim, "--timeout=20s")
+    await member.kubectl("delete", "pod", victim, "--timeout=60s")
     await member.until(available(2), "deployment", "web")
     after = {pod["metadata"]["name"] for pod in (await member.get("pods"))["items"]}
     assert victim not in after
@@ -72,7 +72,7 @@ async def test_pods_wait_when_the_cluster_is_full_and_run_when_there_is_room(mem
 
 async def test_bare_pod_is_bound_to_a_node(member: Any) -> None:
     await member.kubectl("run", "one", "--image=one")
-    await member.kubectl("wait", "pod/one", "--for=condition=Ready", "--timeout=20s")
+    await member.kubectl("wait", "pod/one", "--for=condition=Ready", "--timeout=60s")
     assert (await member.get("pod", "one"))["spec"]["nodeName"]
 
 
@@ -85,7 +85,7 @@ async def test_namespace_has_its_account_and_goes_with_its_content(member: Any, 
     deployment["metadata"]["namespace"] = "shop"
     await member.apply(deployment)
     await member.until(available(2), "deployment", "web", "-n", "shop")
-    await member.kubectl("delete", "namespace", "shop", "--timeout=30s")
+    await member.kubectl("delete", "namespace", "shop", "--timeout=60s")
     assert (await member.get("pods", "-A"))["items"] == []
 
 
@@ -129,7 +129,7 @@ async def test_service_job_daemonset_and_statefulset_work(member: Any, web: Any)
             },
         },
     )
-    await member.kubectl("wait", "job/sum", "--for=condition=Complete", "--timeout=20s")
+    await member.kubectl("wait", "job/sum", "--for=condition=Complete", "--timeout=60s")
     await member.until(lambda f: f["status"].get("numberAvailable") == 2, "daemonset", "log")
     await member.until(lambda f: f["status"].get("availableReplicas") == 2, "statefulset", "db")
     found = await member.get("persistentvolumeclaims")
@@ -152,7 +152,7 @@ async def test_drain_moves_pods_to_the_other_node(member: Any, web: Any) -> None
     await member.until(available(2), "deployment", "web")
     await member.kubectl("create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=1")
     await member.until(lambda f: f.get("status", {}).get("disruptionsAllowed") == 1, "poddisruptionbudget", "web")
-    await member.kubectl("drain", "m1-node-1", "--ignore-daemonsets", "--force", "--timeout=20s")
+    await member.kubectl("drain", "m1-node-1", "--ignore-daemonsets", "--force", "--timeout=60s")
     await member.until(available(2), "deployment", "web")
     found = await member.get("pods")
     assert {pod["spec"]["nodeName"] for pod in found["items"]} == {"m1-node-2"}

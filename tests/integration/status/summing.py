@@ -41,7 +41,7 @@ from services.status_aggregator.settings import AggregatorSettings
 from tests.support.facts import binding, cluster, placement, template
 
 Manifest = dict[str, Any]
-PATIENCE = 30.0
+PATIENCE = 60.0
 GROUP = "example.io"
 QUICK = Options(heartbeat=0.02, takeover_after=0.2)
 SUMS = """

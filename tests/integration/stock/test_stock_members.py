@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 
 from schemas.codec import decode
@@ -14,6 +15,8 @@ from services._kit.jetstream_log import JetStreamLog
 from services._kit.kube import KubeClient, resource_path
 from services.cli.layout import CONTROL
 from services.cli.steps import join_members
+from services.cli.up import services_of
+from tests.faults.rounds import unrest
 from tests.integration.stock.conftest import Stock
 from tests.integration.stock.walking import (
     CLUSTERS,
@@ -24,6 +27,14 @@ from tests.integration.stock.walking import (
     eventually,
     found,
 )
+
+
+async def busy(stock: Stock) -> list[str]:
+    """What the services still have to do."""
+    installation = stock.fleet.installation
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as http:
+        urls = {name: f"http://127.0.0.1:{installation.port(name)}" for name in services_of(installation)}
+        return [complaint for name, url in urls.items() for complaint in await unrest(http, name, url)]
 
 
 @asynccontextmanager
@@ -105,13 +116,14 @@ async def test_a_restart_appends_nothing_but_leases(stock: Stock, walk: Walk) ->
             last = decode(sums[-1].subject, sums[-1].data) if sums else None
             return isinstance(last, StatusRolledUp) and last.fully_applied
 
-        async def quiet() -> bool:
+        async def moving() -> list[str]:
             nonlocal seen
-            before, seen = seen, (await log.identity()).last_seq
-            return before == seen
+            seen = (await log.identity()).last_seq
+            found = await busy(stock)
+            return found if seen == (await log.identity()).last_seq else [*found, "the log grows"]
 
         await eventually("the sum of both copies", summed)
-        await eventually("the log is quiet", quiet)
+        await eventually("what services have to do", moving, [])
     stock.fleet.stop()
     stock.fleet.start()
     # What is delivered after the start proves that every service has taken up its work again.
