@@ -22,6 +22,7 @@ from services._rules.failover.evicting import awaits_removal, carried_labels
 from services._rules.interpreter import InterpretError
 from services._rules.interpreter.answers import Question, Unanswered
 from services._rules.overrides import OverrideError, OverridePolicy
+from services._rules.overrides.soundness import UnsoundError
 from services._rules.secrecy import WITHHELD, is_secret
 from services._rules.status_render import RenderError, Target, suspends_dispatching
 from services.override_renderer.render import Rendered, base_of, render
@@ -188,7 +189,7 @@ def _render_all(
         except Unanswered as asking:
             lacking.extend(asking.questions)
             continue
-        except (InterpretError, OverrideError, RenderError) as error:
+        except (InterpretError, OverrideError, UnsoundError, RenderError) as error:
             # What is wrong with a Secret may quote it.
             event = _problem(state, binding, target.name, previous, WITHHELD if secret else str(error))
         else:

@@ -21,6 +21,7 @@ from services._rules.marking import without_marks
 from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.overrides import Applied, OverridePolicy
 from services._rules.overrides import apply as apply_overrides
+from services._rules.overrides.soundness import check_sound
 from services._rules.secrecy import DigestKey
 from services._rules.status_render import Target, apply_job_completions, conflict_resolution
 from services._rules.status_retain import record_managed
@@ -71,8 +72,8 @@ def render(
     """The copy of a pruned template for one cluster (reference 03 §1.4–1.7).
 
     `completions` is each cluster's share of a Job's completions, `carried` the labels that an application brings along
-    from the cluster it left, `naming` names Secrets. Raises InterpretError, OverrideError, RenderError, and Unanswered
-    when the interpreter has to be asked first.
+    from the cluster it left, `naming` names Secrets. Raises InterpretError, OverrideError, UnsoundError, RenderError,
+    and Unanswered when the interpreter has to be asked first.
     """
     manifest = base
     if binding.workload and interpreter.hook_enabled(binding.api_version, binding.kind, REVISE_REPLICA):
@@ -80,6 +81,7 @@ def render(
     if completions is not None:
         manifest = apply_job_completions(manifest, target.name, completions)
     overridden = apply_overrides(manifest, cluster, cluster_policies, policies)
+    check_sound(manifest, overridden)
     manifest = _labelled(overridden.manifest, carried)
     resolution = conflict_resolution(manifest, _spec(binding.spec).conflict_resolution)
     marked = _marked(manifest, binding, target.name, template_generation, resolution)
