@@ -22,7 +22,7 @@ from services._kit.jetstream_log import JetStreamLog
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.log import Message, NewMessage
 from services.cli.layout import CONTROL, agent_process
-from services.cli.up import SERVICES
+from services.cli.up import services_of
 from tests.e2e.fleet import Fleet
 from tests.faults.checker import check_objects
 from tests.faults.rounds_load import Load
@@ -138,7 +138,9 @@ class Eyes:
         """Services that have something to do, cannot do something, or do not answer."""
         installation = self._fleet.installation
         agents = [agent_process(member.name) for member in installation.pull_members]
-        ports = [(name, installation.port(name)) for name in (*SERVICES, *agents)] + [*self.beside.items()]
+        ports = [(name, installation.port(name)) for name in (*services_of(installation), *agents)] + [
+            *self.beside.items()
+        ]
         return [
             complaint
             for name, port in ports
