@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from services.apiserver.kinds import metric_checks
+from services.apiserver.kinds import metric_checks, status_checks
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.errors import FieldError, invalid
 from services.apiserver.kinds.model import Manifest
@@ -58,6 +58,10 @@ class Autoscaler(BuiltinKind):
         if version == "v2beta1":
             return _map_metrics(obj, "autoscaling/v2beta1", _metric_to_beta1)
         return {**obj, "apiVersion": self.resource.api_version}
+
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Numbers are none below zero."""
+        return status_checks.counts(new, ("currentReplicas", "desiredReplicas"))
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check limits, target and metrics."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.apiserver.kinds import affinity_checks, cron, pod_checks, pod_defaults
+from services.apiserver.kinds import affinity_checks, cron, pod_checks, pod_defaults, status_checks
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.errors import FieldError, go_map, invalid, not_supported, required
 from services.apiserver.kinds.meta import immutable
@@ -89,6 +89,10 @@ class Job(BuiltinKind):
         if not matches(selector, labels):
             found.append(invalid("spec.template.metadata.labels", go_map(labels), MISMATCH))
         return found
+
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Numbers are none below zero."""
+        return status_checks.counts(new, ("active", "succeeded", "failed"))
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Completions, selector and template may not change."""

@@ -13,6 +13,7 @@ from services.apiserver.kinds import (
     certificates,
     cluster,
     config,
+    endpoints,
     events,
     networking,
     plain,
@@ -92,7 +93,7 @@ ROWS = [
     Row("", "Binding", "bindings", reviews.Binding, V1, verbs=CREATE),
     Row("", "ComponentStatus", "componentstatuses", plain.Plain, V1, ("cs",), False, verbs=("get", "list")),
     Row("", "ConfigMap", "configmaps", config.ConfigMap, V1, ("cm",)),
-    Row("", "Endpoints", "endpoints", service.Endpoints, V1, ("ep",)),
+    Row("", "Endpoints", "endpoints", endpoints.Endpoints, V1, ("ep",)),
     Row("", "Event", "events", events.CoreEvent, V1, ("ev",)),
     Row("", "LimitRange", "limitranges", quota.LimitRange, V1, ("limits",)),
     Row(

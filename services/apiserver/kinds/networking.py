@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.apiserver.kinds import affinity_checks, container_checks, names, volume_checks
+from services.apiserver.kinds import affinity_checks, container_checks, names, status_checks, volume_checks
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.errors import FieldError, Raw, forbidden, invalid, not_supported, required
 from services.apiserver.kinds.meta import immutable
@@ -49,6 +49,10 @@ class Ingress(BuiltinKind):
         if (backend := spec.pop("defaultBackend", None)) is not None:
             spec["backend"] = _backend_to_beta(backend)
         return _with_backends(obj, spec, self.resource.api_version, _backend_to_beta)
+
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """The load balancer has addresses that are ones."""
+        return status_checks.load_balancer(new)
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check TLS, rules, backends and the class."""

@@ -1,10 +1,10 @@
-"""Services, Endpoints and EndpointSlices."""
+"""Services and EndpointSlices."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from services.apiserver.kinds import container_checks, meta, names, volume_checks
+from services.apiserver.kinds import container_checks, meta, names, status_checks, volume_checks
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.errors import FieldError, Raw, duplicate, forbidden, invalid, not_supported, required
 from services.apiserver.kinds.meta import immutable
@@ -97,7 +97,7 @@ class Service(BuiltinKind):
         if kind != "ExternalName":
             found += _cluster_ips(spec)
         for index, address in enumerate(spec.get("externalIPs") or []):
-            found += _external_ip(address, f"spec.externalIPs[{index}]")
+            found += status_checks.non_special(address, f"spec.externalIPs[{index}]")
         if kind not in TYPES:
             found.append(not_supported("spec.type", kind, TYPES) if kind else required("spec.type"))
         found += _combinations(spec, ports)
@@ -117,6 +117,10 @@ class Service(BuiltinKind):
                     if not found:
                         found += immutable("spec.clusterIP", spec.get("clusterIP", ""), before["clusterIP"])
         return [*found, *self.check(new)]
+
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """The load balancer has addresses that are ones."""
+        return status_checks.load_balancer(new)
 
 
 def _pair(spec: Manifest) -> None:
@@ -212,12 +216,6 @@ def _cluster_ips(spec: Manifest) -> list[FieldError]:
     return found
 
 
-def _external_ip(address: str, field: str) -> list[FieldError]:
-    if not volume_checks.is_address(address):
-        return [invalid(field, address, "must be a valid IP address")]
-    return []
-
-
 def _combinations(spec: Manifest, ports: list[Manifest]) -> list[FieldError]:
     found: list[FieldError] = []
     kind = spec.get("type", "")
@@ -257,59 +255,6 @@ def _go_port(protocol: str, port: int) -> Raw:
         f'core.ServicePort{{Name:"", Protocol:"{protocol}", AppProtocol:(*string)(nil), Port:{port}, '
         'TargetPort:intstr.IntOrString{Type:0, IntVal:0, StrVal:""}, NodePort:0}'
     )
-
-
-class Endpoints(BuiltinKind):
-    """core/v1 Endpoints."""
-
-    create_on_update = True
-
-    def default(self, obj: Manifest) -> None:
-        """Fill in protocols."""
-        for subset in obj.get("subsets") or ():
-            for port in subset.get("ports") or ():
-                port.setdefault("protocol", "TCP")
-
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check addresses and ports."""
-        found: list[FieldError] = []
-        for index, subset in enumerate(obj.get("subsets") or ()):
-            field = f"subsets[{index}]"
-            ready, waiting = subset.get("addresses") or [], subset.get("notReadyAddresses") or []
-            if not ready and not waiting:
-                found.append(required(field, "must specify `addresses` or `notReadyAddresses`"))
-            for list_name, addresses in (("addresses", ready), ("notReadyAddresses", waiting)):
-                for number, address in enumerate(addresses):
-                    found += _endpoint_address(address, f"{field}.{list_name}[{number}]")
-            ports = subset.get("ports") or []
-            for number, port in enumerate(ports):
-                found += _endpoint_port(port, f"{field}.ports[{number}]", named=len(ports) > 1)
-        return found
-
-
-def _endpoint_address(address: Manifest, field: str) -> list[FieldError]:
-    ip = address.get("ip", "")
-    found = volume_checks.address(ip, f"{field}.ip")
-    for name in ("hostname", "nodeName"):
-        if text := address.get(name):
-            check = names.label if name == "hostname" else names.subdomain
-            found += [invalid(f"{field}.{name}", text, message) for message in check(text)]
-    return found
-
-
-def _endpoint_port(port: Manifest, field: str, *, named: bool) -> list[FieldError]:
-    found: list[FieldError] = []
-    name = port.get("name", "")
-    if named and not name:
-        found.append(required(f"{field}.name"))
-    elif name:
-        found += [invalid(f"{field}.name", name, text) for text in names.label(name)]
-    if not 1 <= port.get("port", 0) <= 65535:
-        found.append(invalid(f"{field}.port", port.get("port", 0), container_checks.PORT_RANGE))
-    protocol = port.get("protocol", "")
-    if protocol not in PROTOCOLS:
-        found.append(not_supported(f"{field}.protocol", protocol, PROTOCOLS))
-    return found
 
 
 class EndpointSlice(BuiltinKind):

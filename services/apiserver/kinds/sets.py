@@ -15,6 +15,9 @@ TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 class StatefulSet(Workload):
     """apps/v1 StatefulSet."""
 
+    counted = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
+    parts = ("readyReplicas", "currentReplicas", "updatedReplicas")
+
     empty_selector_text = "empty selector is invalid for statefulset"
 
     def default_spec(self, spec: Manifest) -> None:
@@ -100,6 +103,17 @@ def _comparable(spec: Manifest, name: str) -> Any:
 
 class DaemonSet(Workload):
     """apps/v1 DaemonSet."""
+
+    counted = (
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+    )
+    parts = ()
 
     empty_selector_text = "empty selector is invalid for daemonset"
 

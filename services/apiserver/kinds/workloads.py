@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.apiserver.kinds import affinity_checks, pod_checks, pod_defaults
+from services.apiserver.kinds import affinity_checks, pod_checks, pod_defaults, status_checks
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.container_checks import NOT_NEGATIVE
 from services.apiserver.kinds.errors import (
@@ -79,6 +79,10 @@ class Workload(BuiltinKind):
 
     generation = True
     has_status = True
+    counted: tuple[str, ...] = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+    """Numbers of the status that may not be below zero."""
+    parts: tuple[str, ...] = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+    """Those of them that `replicas` holds."""
     empty_selector_text = "invalid label selector"
 
     def default(self, obj: Manifest) -> None:
@@ -113,6 +117,10 @@ class Workload(BuiltinKind):
         template = spec.get("template") or {}
         return pod_checks.template(template, "spec.template") + self.check_restarts(template.get("spec") or {})
 
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Numbers are none below zero, and parts are not more than the whole."""
+        return status_checks.counts(new, self.counted, self.parts)
+
     def check_restarts(self, pod: Manifest) -> list[FieldError]:
         """Check that the template's containers always restart and have no end."""
         found: list[FieldError] = []
@@ -127,6 +135,9 @@ class Workload(BuiltinKind):
 
 class Deployment(Workload):
     """apps/v1 Deployment."""
+
+    counted = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
+    parts = ("updatedReplicas", "readyReplicas", "availableReplicas")
 
     def default_spec(self, spec: Manifest) -> None:
         """Fill in replicas, strategy, history and deadline."""

@@ -200,3 +200,53 @@ def test_rules_of_scaling() -> None:
         ("spec.behavior.scaleDown.policies[0].value", "Invalid"),
         ("spec.behavior.scaleDown.policies[0].periodSeconds", "Invalid"),
     ]
+
+
+def of_status(api_version: str, name: str, status: dict[str, Any]) -> list[tuple[str, str]]:
+    kind = REGISTRY.by_api_version(api_version, name)
+    assert kind is not None
+    errors = kind.validate_status({"metadata": {"name": "x"}, "status": status}, {"metadata": {"name": "x"}})
+    return [(e.cause()["field"].removeprefix("status."), e.cause()["message"].partition(": ")[2]) for e in errors]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "name", "status", "expected"),
+    [
+        ("apps/v1", "Deployment", {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}, []),
+        ("apps/v1", "Deployment", {"replicas": 1, "updatedReplicas": 2}, ["updatedReplicas"]),
+        ("apps/v1", "Deployment", {"replicas": 2, "readyReplicas": 1, "availableReplicas": 2}, ["availableReplicas"]),
+        ("apps/v1", "ReplicaSet", {"replicas": 1, "fullyLabeledReplicas": 2}, ["fullyLabeledReplicas"]),
+        (
+            "apps/v1",
+            "StatefulSet",
+            {"replicas": -1},
+            ["replicas", "readyReplicas", "currentReplicas", "updatedReplicas"],
+        ),
+        ("apps/v1", "DaemonSet", {"numberReady": -1}, ["numberReady"]),
+        ("batch/v1", "Job", {"active": -1, "failed": 1}, ["active"]),
+        ("autoscaling/v2", "HorizontalPodAutoscaler", {"desiredReplicas": -1}, ["desiredReplicas"]),
+    ],
+)
+def test_numbers_of_a_status_fit_together(
+    api_version: str, name: str, status: dict[str, Any], expected: list[str]
+) -> None:
+    assert [field for field, _ in of_status(api_version, name, status)] == expected
+
+
+@pytest.mark.parametrize(("api_version", "name"), [("v1", "Service"), ("networking.k8s.io/v1", "Ingress")])
+def test_addresses_of_a_load_balancer(api_version: str, name: str) -> None:
+    good = [{"ip": "10.1.1.1", "hostname": "member1"}, {"ip": "fd00::1"}]
+    assert of_status(api_version, name, {"loadBalancer": {"ingress": good}}) == []
+    bad = [{"ip": "x"}, {"hostname": "1.2.3.4"}]
+    assert of_status(api_version, name, {"loadBalancer": {"ingress": bad}}) == [
+        ("loadBalancer.ingress[0].ip", '"x": must be a valid IP address'),
+        ("loadBalancer.ingress[1].hostname", '"1.2.3.4": must be a DNS name, not an IP address'),
+    ]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "169.254.1.1", "224.0.0.1", "0.0.0.0", "::1", "fe80::1"])
+def test_addresses_that_are_for_no_endpoint(address: str) -> None:
+    body = {"subsets": [{"addresses": [{"ip": address}, {"ip": "10.0.0.1"}]}]}
+    assert fields("v1", "Endpoints", body) == [("subsets[0].addresses[0].ip", "Invalid")]
+    spec = {"ports": [{"port": 80}], "externalIPs": ["10.0.0.1", address]}
+    assert fields("v1", "Service", {"spec": spec}) == [("spec.externalIPs[1]", "Invalid")]
