@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from schemas.agent import Sample
 from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable, decode, resource_path
+from services._kit.pod_reading import pods_of
 from services._rules.estimation_summary import allocatable_modelings, node_summary, resource_summary
 from services._rules.quantity import Quantity, QuantityError
 
@@ -76,18 +77,25 @@ async def _health(client: KubeClient) -> bool:
 async def _collect(client: KubeClient, models: list[Manifest], served: Served) -> Manifest:
     version = msgspec.json.decode(await client.request("GET", "/version"), type=_Version)
     resources = await served.of(client)
-    nodes = await _all(client, "nodes")
-    pods = await _all(client, "pods")
+    nodes = await _all(client, "nodes", _objects_of)
+    pods = await _all(client, "pods", pods_of)
     return summarise(version.git_version, resources, nodes, pods, models)
 
 
-async def _all(client: KubeClient, resource: str) -> list[Manifest]:
+def _objects_of(page: bytes) -> tuple[list[Manifest], str]:
+    """The objects of a list, and where it goes on."""
+    found = decode(page)
+    return found.get("items") or [], (found.get("metadata") or {}).get("continue") or ""
+
+
+async def _all(
+    client: KubeClient, resource: str, read: Callable[[bytes], tuple[list[Manifest], str]]
+) -> list[Manifest]:
     items: list[Manifest] = []
     params = {"limit": _PAGE}
     while True:
-        page = decode(await client.request("GET", resource_path("", "v1", resource), params=params))
-        items.extend(page.get("items") or ())
-        following = (page.get("metadata") or {}).get("continue")
+        found, following = read(await client.request("GET", resource_path("", "v1", resource), params=params))
+        items += found
         if not following:
             return items
         params = {"limit": _PAGE, "continue": following}

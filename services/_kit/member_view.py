@@ -11,6 +11,7 @@ import structlog
 
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube_watch import Decoded, Reflector
+from services._kit.pod_reading import PodsOnNodes
 from services._kit.tasks import until_first_ends
 from services._rules.estimation_answers import Picture
 from services._rules.estimation_quotas import MemberQuotas
@@ -131,23 +132,23 @@ class MemberView:
     async def _follow(self, client: KubeClient) -> None:
         """All watches; returns when one of the kinds is not served any more."""
         self.client = client
-        kinds: list[tuple[str, str, Any]] = [
-            ("nodes", "Node", _Nodes(self._picture.rooms)),
-            ("pods", "Pod", _Pods(self._picture)),
+        kinds: list[tuple[str, str, Any, Decoded]] = [
+            ("nodes", "Node", _Nodes(self._picture.rooms), Decoded()),
+            ("pods", "Pod", _Pods(self._picture), PodsOnNodes()),
         ]
         if self._with_quotas and await self._shows_quotas(client):
-            kinds.append(("resourcequotas", "ResourceQuota", _Quotas(self._picture.quotas)))
+            kinds.append(("resourcequotas", "ResourceQuota", _Quotas(self._picture.quotas), Decoded()))
         reflectors = [
             Reflector(
                 client,
                 resource_path("", "v1", resource),
                 follower,
-                Decoded(),
+                reading,
                 api_version="v1",
                 kind=kind,
                 on_batch=self._on_change,
             )
-            for resource, kind, follower in kinds
+            for resource, kind, follower, reading in kinds
         ]
         await until_first_ends(reflector.run() for reflector in reflectors)
 
