@@ -326,7 +326,9 @@ async def hub(tmp_path: Path, users: Users, accounts: type[HubServer]) -> AsyncI
     await server.prepare(users)
     server.start()
     await server.admitted(users)
-    settings = RegistrarSettings(nats_url=server.url, **server.hub_settings, http_port=-1, agent_heartbeat=0.5)
+    settings = RegistrarSettings(
+        nats_url=server.url, **server.hub_settings, http_port=-1, agent_heartbeat=0.5, room_answer_seconds=PATIENCE
+    )
     connection = await Connection.open(server.url, **credentials(settings))
     await topology.apply(connection)
     made = Hub(connection, server)

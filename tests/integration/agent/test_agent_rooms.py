@@ -13,7 +13,7 @@ from services._kit.errors import LogError
 from services._kit.kube import resource_path
 from services._kit.settings import credentials
 from services.registrar.settings import RegistrarSettings
-from tests.integration.agent.conftest import Agents, Hub, Member, Users, until
+from tests.integration.agent.conftest import PATIENCE, Agents, Hub, Member, Users, until
 
 Manifest = dict[str, Any]
 CLAIM = {"tolerations": [{"operator": "Exists"}]}
@@ -28,7 +28,7 @@ SINCE = "2026-01-01T00:00:00Z"
 
 async def asked(hub: Hub, cluster: str, question: RoomQuestions) -> RoomAnswers:
     """What the registrar answers to the estimator."""
-    message = await hub.connection.request(f"rooms.{cluster}", msgspec.json.encode(question), timeout=5.0)
+    message = await hub.connection.request(f"rooms.{cluster}", msgspec.json.encode(question), timeout=PATIENCE)
     return msgspec.json.decode(message.data, type=RoomAnswers)
 
 
@@ -118,12 +118,12 @@ async def test_a_hostile_agent_answers_for_its_own_cluster_what_it_was_asked_and
         return msgspec.json.decode(message.data, type=ReportedAnswer).questions
 
     try:
-        waiting = asyncio.create_task(says(good, "m2", timeout=10.0))
+        waiting = asyncio.create_task(says(good, "m2", timeout=PATIENCE))
         before = registrar.stats.refused
         question = asyncio.create_task(_asked_once_there(hub, RoomQuestions(id="mine", requirements=(WANTED,))))
         (handed,) = await waiting
         # The number of a question to another cluster, a number of its own making, and another cluster's subject.
-        unheard = asyncio.create_task(says(evil, "m1", RoomAnswers(id=handed.id, replicas=(99,)), timeout=10.0))
+        unheard = asyncio.create_task(says(evil, "m1", RoomAnswers(id=handed.id, replicas=(99,)), timeout=PATIENCE))
         await until(lambda: registrar.stats.refused == before + 1, "the refusal")
         for subject, body in (
             ("reports.m2", msgspec.json.encode(Reported(answers=(RoomAnswers(id=handed.id, replicas=(99,)),)))),
@@ -133,7 +133,7 @@ async def test_a_hostile_agent_answers_for_its_own_cluster_what_it_was_asked_and
         ):
             assert await _reaches_nobody(evil, subject, body), subject
         assert not question.done()
-        done = asyncio.create_task(says(good, "m2", RoomAnswers(id=handed.id, replicas=(4,)), timeout=10.0))
+        done = asyncio.create_task(says(good, "m2", RoomAnswers(id=handed.id, replicas=(4,)), timeout=PATIENCE))
         assert await question == RoomAnswers(id="mine", replicas=(4,))
         for task in (unheard, done):
             task.cancel()

@@ -7,6 +7,7 @@ import base64
 import gzip
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,14 @@ def holders(directory: Path) -> list[Path]:
     raw = PASSWORD.encode()
     inner = (base64.b64encode(b"x" * shift + raw)[4 * bool(shift) : -4] for shift in range(3))
     wanted = (raw, *inner)
-    files = (path for path in directory.rglob("*") if path.is_file())
-    return [path for path in files if any(form in content(path) for form in wanted)]
+    found = []
+    for path in directory.rglob("*"):
+        # What runs here writes and removes files meanwhile.
+        with suppress(FileNotFoundError):
+            text = content(path) if path.is_file() else b""
+            if any(form in text for form in wanted):
+                found.append(path)
+    return found
 
 
 def content(path: Path) -> bytes:
@@ -99,9 +106,12 @@ def _arrives_and_is_nowhere_in_clear(fleet: Fleet) -> None:
     assert b"precious" in content(exported)
     assert holders(fleet.layout.directory) == []
     told = fleetlog(fleet, "events", "-o", "json", "--tail", "0") + fleetlog(fleet, "history", "secret", "precious")
-    shown = control.items("work", "karmada-es-member1")
-    assert any("precious" in work["metadata"]["name"] for work in shown)
-    works = json.dumps(shown)
+
+    def shown() -> list[dict[str, Any]]:
+        items = control.items("work", "karmada-es-member1")
+        return items if any("precious" in work["metadata"]["name"] for work in items) else []
+
+    works = json.dumps(until("the work in member1", shown))
     assert "precious" in told
     assert ENCODED not in told + works
     assert PASSWORD not in told + works

@@ -92,6 +92,15 @@ async def kubectl(kubeconfig, *arguments):
     return SimpleNamespace(code=process.returncode, out=out.decode(), err=err.decode())
 
 
+async def until_told(kubeconfig):
+    """What kubectl prints once the gateway has read the whole story: one binding and two works, all of them applied."""
+    async with asyncio.timeout(60):
+        while True:
+            printed = await kubectl(kubeconfig, "get", "rb,wk", "-A")
+            if printed.out.count("True") == 4:
+                return printed
+
+
 def direct(secure, tmp_path):
     path = tmp_path / "gateway.kubeconfig"
     write(path, server=secure.url, name="gateway", ca=secure.ca, cert=b"", key=b"", token=TOKEN)
@@ -112,12 +121,7 @@ async def kubeconfig(request, secure, front, writer, tmp_path):
 
 @needs_kubectl
 async def test_kubectl_prints_bindings_and_works(kubeconfig):
-    async with asyncio.timeout(60):
-        while True:
-            rows = await kubectl(kubeconfig, "get", "rb", "-A", "--no-headers")
-            if "nginx-deployment" in rows.out and rows.out.count("True") == 2:
-                break
-    printed = await kubectl(kubeconfig, "get", "rb,wk", "-A")
+    printed = await until_told(kubeconfig)
     lines = [line.split() for line in printed.out.splitlines() if line]
     assert lines[0] == ["NAMESPACE", "NAME", "SCHEDULED", "FULLYAPPLIED", "AGE"]
     assert lines[1][:4] == ["default", "resourcebinding.work.karmada.io/nginx-deployment", "True", "True"]
@@ -135,9 +139,10 @@ async def test_kubectl_prints_bindings_and_works(kubeconfig):
 @needs_kubectl
 async def test_kubectl_waits_for_a_condition(secure, writer, tmp_path):
     await tell_story(writer)
-    waited = await kubectl(
-        direct(secure, tmp_path), "wait", "--for=condition=Scheduled", "rb/nginx-deployment", "--timeout=60s"
-    )
+    kubeconfig = direct(secure, tmp_path)
+    # kubectl waits for a condition, but not for an object.
+    await until_told(kubeconfig)
+    waited = await kubectl(kubeconfig, "wait", "--for=condition=Scheduled", "rb/nginx-deployment", "--timeout=60s")
     assert "condition met" in waited.out, waited.err
 
 

@@ -97,7 +97,7 @@ async def test_leaving_a_selection_is_a_deletion(writer, gateway, client):
 
 async def test_a_withdrawn_work_is_terminating_until_its_cluster_let_go(writer, gateway, client):
     await writer.append(cluster("member1"), rendered("member1"), observed("member1"))
-    await client.until(WORKS, lambda body: body["items"] and "manifestStatuses" in body["items"][0]["status"])
+    await client.until(WORKS, lambda body: body["items"] and "manifestStatuses" in body["items"][0].get("status", {}))
     async with watching(client, WORKS) as events:
         await events.next()
         await writer.append(withdrawn("member1"))

@@ -81,7 +81,7 @@ def test_deleted_objects_leave_the_log_once_every_member_let_go(fleet: Fleet) ->
         assert {subject.partition(".")[0] for subject in held} >= {"template", "binding", "placement", "work"}
     killed = fleet.kill("janitor")
     until("the janitor's next start", lambda: fleet.pid("janitor") not in (0, killed))
-    until("its lead", lambda: _janitor(fleet).count('"event":"leading"') == 2)
+    until("its lead", lambda: _janitor(fleet).count('"event":"leading"') >= 2)
     assert len(subjects(fleet, *(f"template.{shard}." for shard in range(16)))) >= len(NAMES)
     reach(fleet, "member2", open_again=True)
     until_equal("what the log holds of them", lambda: subjects(fleet, *NAMES), [])
