@@ -81,7 +81,7 @@ def up(
     ] = None,
 ) -> None:
     """Start everything on this machine; prints `ready` and runs until Ctrl-C. The data stays for the next start."""
-    from services.cli.up import Options, Refused
+    from services.cli.preparing import Options, Refused
     from services.cli.up import up as start
 
     attached = {}
@@ -158,7 +158,7 @@ def certs(
 ) -> None:
     """Make the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect."""
     from services.cli import certificates
-    from services.cli.running import Failed, fail
+    from services.cli.running import Failed, complain, fail
 
     try:
         if drop_agent:
@@ -167,8 +167,9 @@ def certs(
             certificates.admit(out, agent or ())
         else:
             certificates.make(out, control or certificates.CONTROL, agent or ())
-    except Failed as error:
+    except (Failed, OSError) as error:
         fail(str(error))
+    complain(f"certificates, kubeconfigs and secrets are in {out}; docs/deploy.md says who gets which")
 
 
 crds = typer.Typer(

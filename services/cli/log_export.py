@@ -139,7 +139,13 @@ def _bounds(choice: Choice, now: float) -> _Bounds:
         bounds = replace(bounds, last=int(choice.until))
     elif choice.until:
         bounds = replace(bounds, before=moment(choice.until, "--until", now))
+    if _backwards(bounds.first, bounds.last) or _backwards(bounds.after, bounds.before):
+        raise Failed(f"--since {choice.since} is later than --until {choice.until}: nothing lies between them")
     return bounds
+
+
+def _backwards(first: float | None, last: float | None) -> bool:
+    return first is not None and last is not None and first > last
 
 
 def _check_pattern(subject: str) -> None:

@@ -87,7 +87,10 @@ class Writer:
         self.counts: dict[str, int] = {}
         self._path = path
         self._partial = path.with_name(f".{path.name}.partial")
-        self._file = gzip.open(self._partial, "wb", compresslevel=6)  # noqa: SIM115 - closed by finish and give_up
+        try:
+            self._file = gzip.open(self._partial, "wb", compresslevel=6)  # noqa: SIM115 - closed by finish and give_up
+        except OSError as error:
+            raise Failed(f"{path} cannot be written: {error.strerror or error}") from None
         self._line(header)
 
     def write(self, item: Record) -> None:

@@ -62,14 +62,20 @@ async def open_log(access: LogAccess) -> AsyncIterator[Connection]:
         # What the server said counts more than how a connection ended: it resets those it refuses now and then.
         said = [error for error in trouble if str(error)]
         last = next((error for error in reversed(said) if not isinstance(error, OSError)), said[-1] if said else "")
-        why = f": {last}" if last else ""
-        raise Failed(
-            f"the log at {_without_secret(access.url)} does not answer{why}; is the installation up?"
-        ) from None
+        raise Failed(_unanswered(_without_secret(access.url), str(last))) from None
     try:
         yield connection
     finally:
         await connection.close()
+
+
+def _unanswered(url: str, why: str) -> str:
+    if "authorization" in why.lower():
+        return (
+            f"the log at {url} does not let this command in: {why}; name the installation with --dir, or set "
+            "FLEETLOG_NATS_CREDS or FLEETLOG_NATS_TOKEN_FILE"
+        )
+    return f"the log at {url} does not answer{f': {why}' if why else ''}; is the installation up?"
 
 
 def _without_secret(url: str) -> str:

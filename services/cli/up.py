@@ -6,25 +6,18 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Final, Literal
-
-import msgspec
+from typing import Final
 
 from services._kit.kube import KubeClient
 from services.cli import gateway_setup, groups, identities, scraping, secret_keys, steps, surroundings
 from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
-from services.cli.layout import CONTROL, HUB_USER, Installation, Layout, Member, agent_process, new_installation
+from services.cli.layout import CONTROL, HUB_USER, Installation, Layout, agent_process
 from services.cli.lock import Lock
 from services.cli.log_watch import LogWatch
+from services.cli.preparing import MEMBERS, Options, Refused, check, prepare
 from services.cli.processes import Rank, Supervisor, nats_server_binary, preload
 from services.cli.running import Failed
-
-MEMBERS: Final = 3
-"""Simulated members where no number was chosen and no real cluster is attached."""
-
-PULL_MEMBER: Final = 3
-"""Number of the simulated member that an agent looks after; all others are push members."""
 
 SERVICES: Final = (
     "cluster_monitor",
@@ -41,101 +34,6 @@ SERVICES: Final = (
 )
 DESCHEDULER: Final = "descheduler"
 _WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "estimator", "executor", "status_aggregator"})
-
-
-class Refused(Exception):
-    """The installation cannot be started as asked; the message says what to change."""
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
-
-    directory: Path
-    members: int = MEMBERS
-    nats_url: str = ""
-    nats_creds: str = ""
-    replicas: int = 0
-    control_kubeconfig: str = ""
-    attached: dict[str, str] = {}
-    nodes: int = 3
-    descheduler: bool | None = None
-    """Whether the descheduler runs; None: as it was chosen before."""
-
-
-def prepare(options: Options) -> tuple[Layout, Installation, bool]:
-    """The installation of a directory, made or loaded; true when it was there before."""
-    layout = Layout(options.directory)
-    installation = layout.load()
-    nats_url = _servers(options)
-    if installation is not None:
-        _attach(installation, options)
-        if options.descheduler is not None:
-            installation.descheduler = options.descheduler
-        layout.save(installation)
-        return layout, installation, True
-    simulated = 0 if options.attached and options.members == MEMBERS else options.members
-    members = [
-        Member(name=f"member{number}", nodes=options.nodes, mode=_mode(number, options))
-        for number in range(1, simulated + 1)
-    ]
-    for name, path in options.attached.items():
-        members = [member for member in members if member.name != name]
-        members.append(Member(name=name, kubeconfig=str(Path(path).resolve())))
-    control = str(Path(options.control_kubeconfig).resolve()) if options.control_kubeconfig else ""
-    creds = _credentials(options, nats_url)
-    installation = new_installation(members, nats_url=nats_url, nats_creds=creds, control_kubeconfig=control)
-    installation.replicas = options.replicas
-    installation.descheduler = bool(options.descheduler)
-    layout.save(installation)
-    return layout, installation, False
-
-
-def _mode(number: int, options: Options) -> Literal["Push", "Pull"]:
-    """One simulated member has an agent, where the log's server is ours and can give it an account."""
-    return "Pull" if number == PULL_MEMBER and not options.nats_url else "Push"
-
-
-def _servers(options: Options) -> str:
-    """The URLs of the log's servers in one text; raises Refused for what makes no sense."""
-    urls = [url.strip() for url in options.nats_url.split(",") if url.strip()]
-    if options.replicas and not urls:
-        raise Refused("--replicas needs --nats: the server that is started here is the only one")
-    if options.replicas % 2 == 0 and options.replicas:
-        raise Refused(f"--replicas {options.replicas}: use 1, 3 or 5; an even number survives no more failures")
-    return ",".join(url if "//" in url else f"nats://{url}" for url in urls)
-
-
-def _credentials(options: Options, nats_url: str) -> str:
-    """The file with the identity at the log's server; raises Refused where there is none, or nobody to show it to."""
-    if not options.nats_creds:
-        return ""
-    if not nats_url:
-        raise Refused("--nats-creds needs --nats: the server that is started here has accounts of its own")
-    path = Path(options.nats_creds).resolve()
-    if not path.is_file():
-        raise Refused(f"--nats-creds {options.nats_creds}: no such file; `fleetlog nats init` writes hub.creds")
-    return str(path)
-
-
-def _attach(installation: Installation, options: Options) -> None:
-    """Take in kubeconfigs given at a later start: of further members, or new ones of those that were attached."""
-    if options.replicas:
-        installation.replicas = options.replicas
-    installation.nats_creds = _credentials(options, installation.nats_url) or installation.nats_creds
-    if options.control_kubeconfig:
-        if not installation.control_kubeconfig:
-            raise Refused("this installation runs its own control plane; use another --dir for --control-kubeconfig")
-        installation.control_kubeconfig = str(Path(options.control_kubeconfig).resolve())
-    places = {member.name: place for place, member in enumerate(installation.members)}
-    for name, path in options.attached.items():
-        attached = Member(name=name, kubeconfig=str(Path(path).resolve()))
-        place = places.get(name)
-        if place is None:
-            installation.members.append(attached)
-        elif installation.members[place].simulated:
-            raise Refused(f"{name} is a simulated member here; give the cluster another name or use another --dir")
-        else:
-            installation.members[place] = attached
 
 
 def services_of(installation: Installation) -> tuple[str, ...]:
@@ -379,5 +277,9 @@ def _copy_private(source: Path, target: Path) -> None:
 
 def up(options: Options) -> int:
     """Run an installation until it is asked to stop; the exit code. Raises Refused."""
+    check(options)
     layout, installation, known = prepare(options)
+    simulated = sum(member.simulated for member in installation.members)
+    if known and options.members not in (MEMBERS, simulated):
+        sys.stderr.write(f"--members {options.members} has no effect: this installation keeps its {simulated}\n")
     return Installer(layout, installation, known=known).run()

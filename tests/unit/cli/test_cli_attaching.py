@@ -12,7 +12,8 @@ from schemas import topology
 from services._kit.kube import ApiError, KubeClient
 from services.cli import joining, surroundings
 from services.cli.joining import MemberAccess, access_of_kubeconfig, member_identity
-from services.cli.up import Options, Refused, prepare, services_of
+from services.cli.preparing import Options, Refused, prepare
+from services.cli.up import services_of, up
 
 OWN = MemberAccess(endpoint="https://m1.example", token="own")
 WITHOUT = MemberAccess(endpoint="https://m1.example")
@@ -95,6 +96,39 @@ def test_what_is_simulated_is_not_replaced_by_a_real_cluster(tmp_path: Path, ask
     prepare(Options(directory=tmp_path))
     with pytest.raises(Refused, match="use another --dir"):
         prepare(Options(directory=tmp_path, **asked))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"attached": {"m1": "none"}}, "--member m1: kubeconfig none does not exist"),
+        ({"attached": {"m1": "."}}, "--member m1: kubeconfig . is no file"),
+        ({"attached": {"Bad_Name": "none"}}, "'Bad_Name' cannot be a cluster's name"),
+        ({"control_kubeconfig": "none"}, "--control-kubeconfig: kubeconfig none does not exist"),
+    ],
+)
+def test_what_cannot_be_attached_is_not_kept_for_later_starts(tmp_path: Path, asked: dict[str, Any], said: str) -> None:
+    directory = tmp_path / "d"
+    with pytest.raises(Refused, match=said):
+        up(Options(directory=directory, **asked))
+    assert not directory.exists()
+
+
+def test_a_file_is_no_directory_of_an_installation(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    with pytest.raises(Refused, match="is no directory"):
+        up(Options(directory=tmp_path / "f"))
+
+
+def test_a_later_start_does_not_change_the_log(tmp_path: Path) -> None:
+    prepare(Options(directory=tmp_path / "own"))
+    with pytest.raises(Refused, match="runs its own log server"):
+        prepare(Options(directory=tmp_path / "own", nats_url="nats://a:1"))
+    prepare(Options(directory=tmp_path / "other", nats_url="a:1, b:1"))
+    prepare(Options(directory=tmp_path / "other", nats_url="nats://a:1,nats://b:1"))
+    prepare(Options(directory=tmp_path / "other"))
+    with pytest.raises(Refused, match=r"log is at nats://a:1,nats://b:1; use another --dir"):
+        prepare(Options(directory=tmp_path / "other", nats_url="c:1"))
 
 
 def test_the_descheduler_runs_where_it_was_asked_for_and_later_starts_keep_the_choice(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,10 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable
-from services.cli import getting, karmadactl, membership
+from services.cli import getting, karmadactl, log_export, log_files, membership
 from services.cli.applying import read_manifests
 from services.cli.control import client_of, kubeconfig_path
 from services.cli.fleet import CLUSTERS, Endpoint
+from services.cli.logbook import LogAccess, open_log
 from services.cli.printing import aligned
 from services.cli.running import Failed
 from services.cli.unbuilt_commands import INSTEAD
@@ -144,6 +146,30 @@ async def test_a_connection_that_never_comes_about_is_told_with_its_own_time(mon
                 await reached.get("/readyz")
         finally:
             await reached.close()
+
+
+async def test_a_log_that_refuses_is_told_from_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, on_error: Callable[[Exception], None], **__: object) -> None:
+        on_error(ValueError("nats: 'Authorization Violation'"))
+        raise TimeoutError
+
+    monkeypatch.setattr("services.cli.logbook.Connection.open", refuse)
+    with pytest.raises(Failed, match=r"nats://h:1 does not let this command in: .*; name the installation with --dir"):
+        async with open_log(LogAccess("nats://u:p@h:1")):
+            pass
+
+
+@pytest.mark.parametrize(
+    "choice", [log_export.Choice(since="1h", until="2h"), log_export.Choice(since="20", until="10")]
+)
+def test_a_span_that_ends_before_it_begins_is_refused(choice: log_export.Choice) -> None:
+    with pytest.raises(Failed, match="nothing lies between"):
+        log_export._bounds(choice, 1e9)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match=r"none/x\.gz cannot be written: No such file"):
+        log_files.Writer(tmp_path / "none" / "x.gz", log_files.Header())
 
 
 def test_one_long_cell_does_not_move_the_other_lines() -> None:

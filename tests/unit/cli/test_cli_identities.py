@@ -13,8 +13,8 @@ from services._kit.private_files import private_text
 from services.cli.identities import adopt_streams, new_seed, prepare_agent, public_key, server_config, withdraw
 from services.cli.layout import Layout, Member, new_installation
 from services.cli.logbook import log_access
+from services.cli.preparing import Options, Refused, prepare
 from services.cli.running import Failed
-from services.cli.up import Options, Refused, prepare
 
 
 def test_a_seed_has_one_public_key_and_no_two_are_the_same() -> None:
