@@ -10,6 +10,7 @@ from services._rules.patch import same_json
 
 __all__ = ["Difference", "IsAtomic", "Schema", "ShapeError", "Types"]
 
+_CONTAINERS: Final = (dict, list)
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -62,14 +63,14 @@ def _all(shape: Shape, value: Any, path: Path) -> Fields:
             found["."] = {}
             for name, item in value.items():
                 element, inner = shape.child(name)
-                found[element] = _all(inner, item, (*path, element)) if isinstance(item, dict | list) else {}
+                found[element] = _all(inner, item, (*path, element)) if isinstance(item, _CONTAINERS) else {}
     elif isinstance(value, list) and value:
         items = shape.items(value, path)
         if items is not None:
             found["."] = {}
             inner = shape.item
             for element, item in items.items():
-                found[element] = _all(inner, item, (*path, element)) if isinstance(item, dict | list) else {}
+                found[element] = _all(inner, item, (*path, element)) if isinstance(item, _CONTAINERS) else {}
     return found
 
 
@@ -81,8 +82,11 @@ def _grown(shape: Shape, old: Any, new: Any) -> Fields | None:
     if isinstance(new, dict) and new and not shape.atomic and (old is None or isinstance(old, dict)):
         before = old or {}
         for name, item in new.items():
+            had = before.get(name, MISSING)
+            if had is item:
+                continue
             element, inner = shape.child(name)
-            found = _grown(inner, before.get(name, MISSING), item)
+            found = _grown(inner, had, item)
             if found is not None:
                 grown[element] = found
         return grown or None
@@ -105,7 +109,7 @@ def _compare(shape: Shape, old: Any, new: Any, path: Path) -> tuple[Fields | Non
     if new is MISSING:
         return None, _all(shape, old, path)
     # Equality of containers is quick, and most of an object is as it was.
-    if old is new or (isinstance(old, dict | list) and old == new):
+    if old is new or (isinstance(old, _CONTAINERS) and old == new):
         return None, None
     if isinstance(old, dict) or isinstance(new, dict):
         if not (old or new) or shape.atomic or not _fit(dict, old, new):

@@ -5,6 +5,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -79,6 +80,12 @@ def from_claims(claims: Mapping[str, Any]) -> Identity | None:
     return service_account(parts[2], parts[3], account.get("uid", ""))
 
 
+@lru_cache(maxsize=1024)
+def _from_subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> Identity | None:
+    identity = from_certificate(subject)
+    return None if identity is None else _with_authenticated(identity)
+
+
 def from_certificate(subject: Iterable[Iterable[tuple[str, str]]]) -> Identity | None:
     """The identity of a verified client certificate: common name and organizations."""
     name, groups = "", []
@@ -123,9 +130,8 @@ class Authenticator:
                     claims = self._accounts.check(token, now)
                     identity = from_claims(claims) if claims is not None else None
         elif certificate:
-            identity = from_certificate(certificate.get("subject", ()))
-            if identity is not None:
-                identity = _with_authenticated(identity)
+            # The same for all requests of a connection.
+            identity = _from_subject(certificate.get("subject", ()))
         if identity is None:
             raise unauthorized()
         return identity

@@ -96,6 +96,8 @@ class Confining:
 class AgentRequests:
     """Admission: what the bearer of a bootstrap token asks for is an agent's identity."""
 
+    resources = frozenset({"/".join(_REQUESTS)})
+
     async def mutate(self, attributes: Attributes) -> None:
         """See the class: nothing is changed."""
 

@@ -1,6 +1,8 @@
 """Who asks and how: the identity behind a request and the options that every write takes."""
 
 import datetime as dt
+import time
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -62,6 +64,16 @@ class Call:
 def timestamp(moment: dt.datetime) -> str:
     """RFC 3339 in UTC with whole seconds, as API objects carry times."""
     return moment.isoformat(timespec="seconds")[:19] + "Z"
+
+
+@lru_cache(maxsize=8)
+def _stamp(second: int) -> str:
+    return timestamp(dt.datetime.fromtimestamp(second, dt.UTC))
+
+
+def stamp() -> str:
+    """The present time as API objects carry it."""
+    return _stamp(int(time.time()))
 
 
 def now() -> dt.datetime:

@@ -15,6 +15,8 @@ _REQUESTER = ("username", "uid", "groups", "extra")
 class CertificateRequests:
     """Fills in the requester on create and stamps new conditions."""
 
+    resources = frozenset({"certificates.k8s.io/certificatesigningrequests"})
+
     async def mutate(self, attributes: Attributes) -> None:
         """See the class."""
         kind, new, old = attributes.kind, attributes.new, attributes.old

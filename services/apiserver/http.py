@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -27,7 +28,16 @@ from services.apiserver.status import ApiError, PlainError
 log = structlog.get_logger(__name__)
 
 _AGENT = re.compile(r"[^/\s]*")
+_count = lru_cache(maxsize=256)(REQUESTS.labels)
+_timing = lru_cache(maxsize=64)(REQUEST_SECONDS.labels)
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get", "HEAD": "get"}
+
+
+@lru_cache(maxsize=256)
+def _manager(agent: str) -> str:
+    """The field manager that a User-Agent names."""
+    found = _AGENT.match(agent)
+    return (found.group(0) if found else "")[:128] or "unknown"
 
 
 class Answer(msgspec.Struct):
@@ -67,9 +77,7 @@ class Request:
         """The call this request makes."""
         manager = self.query.get("fieldManager")
         if not manager:
-            agent = self.http.headers.get("User-Agent") or ""
-            found = _AGENT.match(agent)
-            manager = (found.group(0) if found else "")[:128] or "unknown"
+            manager = _manager(self.http.headers.get("User-Agent") or "")
         call = Call(self.user, verb=verb, manager=manager, validation=self.query.get("fieldValidation", ""))
         call.options = {"fieldManager": self.query["fieldManager"]} if self.query.get("fieldManager") else {}
         call.warnings = self.warnings
@@ -117,8 +125,8 @@ class HttpFace:
         form = negotiate(http.headers.get("Accept", "")) or Form()
         response = self._respond(answer, form, request)
         code = str(answer.code)
-        REQUESTS.labels(http.method, code).inc()
-        REQUEST_SECONDS.labels(http.method).observe(time.perf_counter() - started)
+        _count(http.method, code).inc()
+        _timing(http.method).observe(time.perf_counter() - started)
         return response
 
     def _identify(self, http: BaseRequest, path: str) -> Identity:

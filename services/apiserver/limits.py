@@ -11,6 +11,8 @@ from services.apiserver.store import Manifest, Store
 class LimitRanger:
     """Reads the LimitRanges of the namespace at every creation of a pod or claim."""
 
+    resources = frozenset({"/pods", "/persistentvolumeclaims"})
+
     def __init__(self, store: Store) -> None:
         self._store = store
 

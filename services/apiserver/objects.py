@@ -14,7 +14,7 @@ import msgspec
 from services.apiserver import status
 from services.apiserver.admission import Admission, Attributes
 from services.apiserver.audit import Audit
-from services.apiserver.call import Call, now, timestamp
+from services.apiserver.call import Call, stamp
 from services.apiserver.doubles import doubled_fields
 from services.apiserver.kinds import meta as metadata
 from services.apiserver.kinds.builtin import BuiltinKind
@@ -159,7 +159,7 @@ class Objects:
         for name in _SYSTEM:
             meta.pop(name, None)
         meta["uid"] = str(uuid.uuid4())
-        meta["creationTimestamp"] = timestamp(now())
+        meta["creationTimestamp"] = stamp()
         if kind.resource.namespaced:
             meta["namespace"] = namespace
         if not meta.get("name") and meta.get("generateName"):

@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 from services._rules.managed_fields import FieldOwnership, Writer
 from services._rules.patch import PatchError
-from services.apiserver.call import Call, now, timestamp
+from services.apiserver.call import Call, stamp
 from services.apiserver.kinds import schemas
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.model import DecodeError, Kind
@@ -69,7 +69,7 @@ class Ownership:
 
     @staticmethod
     def _writer(kind: Kind, call: Call) -> Writer:
-        return Writer(call.manager, kind.resource.api_version, timestamp(now()))
+        return Writer(call.manager, kind.resource.api_version, stamp())
 
     @staticmethod
     def _set(obj: Manifest, entries: list[dict[str, Any]]) -> None:

@@ -11,7 +11,9 @@ EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 PREV: Final = "Fleetlog-Prev"
 WRITE: Final = "Fleetlog-Write"
 DELETED: Final = "Fleetlog-Deleted"
-_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-:@+~")
+_SAFE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-:@+~")
+
+_ESCAPED: Final = str.maketrans({chr(code): f"={code:02X}" for code in range(128) if chr(code) not in _SAFE})
 
 
 def escape(token: str) -> str:
@@ -20,6 +22,8 @@ def escape(token: str) -> str:
         return "_"
     if _SAFE.issuperset(token):
         return token
+    if token.isascii():
+        return token.translate(_ESCAPED)
     return "".join(c if c in _SAFE else "".join(f"={b:02X}" for b in c.encode()) for c in token)
 
 

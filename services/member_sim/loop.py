@@ -4,6 +4,7 @@ import asyncio
 import heapq
 import random
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import structlog
 
@@ -20,6 +21,7 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SLICE = 64
 """Keys decided before the event loop gets a turn, so that requests are answered in between."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 5.0
+_written = lru_cache(maxsize=16)(WRITES.labels)
 _QUIET = frozenset(("Conflict", "AlreadyExists", "NotFound"))
 
 
@@ -213,7 +215,7 @@ class Loop:
                 log.exception("a write failed", resource=write.key.resource, name=write.key.name)
                 return False
             else:
-                WRITES.labels(write.op).inc()
+                _written(write.op).inc()
                 self._took(write, outcome)
             finally:
                 if write.key.resource == PODS:

@@ -1,5 +1,6 @@
 """Checks of object metadata on create and update."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from services.apiserver.kinds import names
@@ -46,6 +47,8 @@ def check_common(meta: "Manifest") -> list[FieldError]:
 
 def labels(values: dict[str, str], field: str) -> list[FieldError]:
     """Return what is wrong with a map of labels."""
+    if all(_good_key(key) and _good_value(value) for key, value in values.items()):
+        return []
     found: list[FieldError] = []
     for key in sorted(values):
         found += [invalid(field, key, text) for text in names.qualified(key)]
@@ -53,12 +56,24 @@ def labels(values: dict[str, str], field: str) -> list[FieldError]:
     return found
 
 
+# The same labels come with every write of an object and of all that is made from it.
+@lru_cache(maxsize=2048)
+def _good_key(key: str) -> bool:
+    return not names.qualified(key)
+
+
+@lru_cache(maxsize=2048)
+def _good_value(value: str) -> bool:
+    return not names.label_value(value)
+
+
 def annotations(values: dict[str, str], field: str) -> list[FieldError]:
     """Return what is wrong with a map of annotations."""
     found: list[FieldError] = []
     size = 0
     for key in sorted(values):
-        found += [invalid(field, key, text) for text in names.qualified(key.lower())]
+        if not _good_key(low := key.lower()):
+            found += [invalid(field, key, text) for text in names.qualified(low)]
         size += len(key.encode()) + len(values[key].encode())
     if size > ANNOTATIONS_LIMIT:
         found.append(too_long(field, "", ANNOTATIONS_LIMIT))

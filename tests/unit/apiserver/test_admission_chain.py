@@ -1,0 +1,43 @@
+"""Which steps of the admission chain see which writes."""
+
+from services.apiserver.admission import Admission, Attributes
+from services.apiserver.call import LOOPBACK, Call
+from services.apiserver.kinds.model import Kind
+from services.apiserver.kinds.registry import Registry
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def mutate(self, attributes: Attributes) -> None:
+        self.seen.append(f"mutate {attributes.kind.resource.plural}")
+
+    async def validate(self, attributes: Attributes) -> None:
+        self.seen.append(f"validate {attributes.kind.resource.plural}")
+
+
+class PodsOnly(Recorder):
+    resources = frozenset({"/pods"})
+
+
+async def write(chain: Admission, kind: Kind) -> None:
+    attributes = Attributes("CREATE", kind, "", "ns", "a", {}, None, Call(LOOPBACK))
+    await chain.mutate(attributes)
+    await chain.validate(attributes)
+
+
+async def test_a_step_with_resources_sees_those_and_one_without_sees_all() -> None:
+    registry = Registry.builtin("current")
+    pods, maps = registry.find("", "v1", "pods"), registry.find("", "v1", "configmaps")
+    assert pods is not None
+    assert maps is not None
+    everything, some, late = Recorder(), PodsOnly(), PodsOnly()
+    chain = Admission([everything, some])
+    await write(chain, maps)
+    await write(chain, pods)
+    assert everything.seen == ["mutate configmaps", "validate configmaps", "mutate pods", "validate pods"]
+    assert some.seen == ["mutate pods", "validate pods"]
+    chain.plugins.append(late)
+    await write(chain, pods)
+    assert late.seen == ["mutate pods", "validate pods"]
