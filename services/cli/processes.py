@@ -72,6 +72,13 @@ _filling: Final[list[bytes]] = []
 PATIENT: Final[Mapping[str, int]] = {"gateway": 5}
 """Niceness of services that nothing on its way to a member waits for: where cores are few, others run first."""
 
+SPARING: Final[Mapping[str, Mapping[str, str]]] = {"nats": {"GOGC": "25"}}
+"""Environment of programs that would take more memory than they need; whoever sets it otherwise keeps his own.
+
+Most of what the log's server holds are buffers for blocks of streams, which go with the next garbage collection. A
+limit in bytes would not do: near it the server collects without end.
+"""
+
 _STABLE_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
 _LONGEST_PAUSE = 5.0
@@ -159,7 +166,12 @@ class Supervisor:
             with self._layout.log(name).open("ab") as output:
                 # A session of its own: a Ctrl-C in the terminal must not stop the log before its writers.
                 process = subprocess.Popen(
-                    list(command), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                    list(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    env={**SPARING.get(name, {}), **os.environ},
                 )
             process.returncode = 0  # reaped by this supervisor, not by subprocess
             return process.pid

@@ -1,4 +1,4 @@
-"""Services that nothing on its way to a member waits for run behind the others; those on the way run like anybody."""
+"""Services that nothing waits for run behind the others, and programs that would take much memory are held to less."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.layout import Layout, new_installation
-from services.cli.processes import PATIENT, Rank, Supervisor
+from services.cli.processes import PATIENT, SPARING, Rank, Supervisor
 
 ON_THE_WAY = {"detector", "scheduler", "override_renderer", "executor", "registrar", "status_aggregator", "estimator"}
 
@@ -35,3 +35,21 @@ def test_a_service_gets_its_niceness_and_those_on_the_way_none(
 
 def test_nobody_on_the_way_of_a_delivery_is_put_behind_others() -> None:
     assert not ON_THE_WAY & PATIENT.keys()
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [("", SPARING["nats"]["GOGC"]), ("400", "400")])
+def test_the_server_of_the_log_collects_garbage_early_unless_somebody_says_otherwise(
+    chosen: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOGC", raising=False)
+    if chosen:
+        monkeypatch.setenv("GOGC", chosen)
+    layout = Layout(tmp_path)
+    layout.save(new_installation([]))
+    supervisor = Supervisor(layout)
+    try:
+        supervisor.add_command("nats", Rank.LOG, ["sh", "-c", "echo $GOGC"])
+        os.waitid(os.P_PID, int(layout.pid("nats").read_text()), os.WEXITED | os.WNOWAIT)
+    finally:
+        supervisor.stop()
+    assert layout.log("nats").read_text().split() == [expected]
