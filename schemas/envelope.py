@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from uuid import UUID, uuid5
+from hashlib import sha1
+from uuid import UUID
 
 from msgspec import Struct
 
 NAMESPACE = UUID("6f1d3a54-5d0e-5c43-9d4c-0d9b3f6c1e77")
+
+_NAMESPACE = NAMESPACE.bytes
 
 HEADER_EVENT_ID = "Fleetlog-Event-Id"
 HEADER_CORRELATION = "Fleetlog-Correlation-Id"
@@ -40,4 +43,13 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ty
 
 def event_id(cause: str, index: int, subject: str) -> str:
     """Deterministic id: the same cause, index and subject always give the same id."""
-    return str(uuid5(NAMESPACE, f"{cause}/{index}/{subject}"))
+    return named_id(f"{cause}/{index}/{subject}")
+
+
+def named_id(name: str) -> str:
+    """The UUID (version 5, in our namespace) of a name: what `uuid.uuid5` says, at a fraction of the time."""
+    digest = bytearray(sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

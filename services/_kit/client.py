@@ -7,6 +7,7 @@ that a task of its subscription empties; a direct subscription is called at once
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 from nats.aio.client import Client
@@ -173,4 +174,21 @@ class Headers(Mapping[str, str]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of one header, or the default."""
-        return self._all().get(name, default)
+        if self._found is not None or name in _OF_THE_SERVER:
+            return self._all().get(name, default)
+        # Who asks for one or two of many need not have all of them taken apart.
+        head, sought = self._head, _beginning(name)
+        at = head.rfind(sought)
+        if at < 0:
+            return default
+        at += len(sought)
+        end = head.find(_END, at)
+        return head[at : end if end >= 0 else len(head)].decode("utf-8", "replace").strip()
+
+
+_OF_THE_SERVER: Final = frozenset({"Status", "Description"})
+
+
+@cache
+def _beginning(name: str) -> bytes:
+    return f"\r\n{name}:".encode()

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from uuid import uuid5
-
-from schemas.envelope import NAMESPACE
+from schemas.envelope import named_id
 from schemas.keys import ObjectKey
 
 
 def binding_id(key: ObjectKey, uid: str) -> str:
     """Permanent id of the binding of a template; `uid` is the template's."""
-    return str(uuid5(NAMESPACE, f"binding/{key}/{uid}"))
+    return named_id(f"binding/{key}/{uid}")
 
 
 def work_id(cluster: str, key: ObjectKey, uid: str) -> str:
     """Permanent id of a work; `uid` is the template's."""
-    return str(uuid5(NAMESPACE, f"work/{cluster}/{key}/{uid}"))
+    return named_id(f"work/{cluster}/{key}/{uid}")
 
 
 def binding_uid(key: ObjectKey, uid: str) -> str:
     """The metadata.uid that the projected binding of a template has; the same on every gateway."""
-    return str(uuid5(NAMESPACE, f"uid/binding/{key}/{uid}"))
+    return named_id(f"uid/binding/{key}/{uid}")
 
 
 def work_uid(cluster: str, key: ObjectKey, uid: str) -> str:
     """The metadata.uid that a projected work has; the same on every gateway."""
-    return str(uuid5(NAMESPACE, f"uid/work/{cluster}/{key}/{uid}"))
+    return named_id(f"uid/work/{cluster}/{key}/{uid}")

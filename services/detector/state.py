@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Final
-from uuid import uuid5
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from schemas.codec import Known
-from schemas.envelope import NAMESPACE
+from schemas.envelope import named_id
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
@@ -60,7 +59,7 @@ class PolicyView(Struct, frozen=True):
         """The id in the policy's label, or the one it will get: it is drawn from the uid."""
         label = id_label(self.key)
         labels = self.manifest["metadata"].get("labels") or {}
-        return str(labels.get(label) or uuid5(NAMESPACE, f"policy/{self.uid}"))
+        return str(labels.get(label) or named_id(f"policy/{self.uid}"))
 
     @property
     def lazy(self) -> bool:

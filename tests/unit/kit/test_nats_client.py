@@ -198,3 +198,19 @@ async def test_a_connection_that_broke_with_something_to_send_can_be_closed() ->
     await client.close()
     assert client.is_closed
     assert transport.closed
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"NATS/1.0\r\nA: 1\r\nAB: 2\r\nA: 3\r\n\r\n",
+        b"NATS/1.0\r\nAB:  spaces  \r\n\r\n",
+        b"NATS/1.0\r\nX: A: 1\r\nA:\r\n\r\n",
+        b"NATS/1.0 404 No Messages\r\nA: \xc3\xa4",
+        b"NATS/1.0 503\r\n\r\n",
+    ],
+)
+def test_one_header_is_found_as_it_is_among_all(head: bytes) -> None:
+    everything = dict(Headers(head))
+    for name in ("A", "AB", "X", "B", "Status", "Description"):
+        assert Headers(head).get(name, "none") == everything.get(name, "none")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import get_args
+from uuid import uuid5
 
 import msgspec
 import pytest
 
 from schemas import codec, generate
-from schemas.envelope import Event, Provenance, event_id
+from schemas.envelope import NAMESPACE, Event, Provenance, event_id, named_id
 from schemas.events.placement import PlacementDecided, TargetCluster
 from schemas.explained import PlacementExplained
 from schemas.keys import ObjectKey
@@ -88,3 +89,8 @@ def test_every_subject_has_a_stream_and_known_events() -> None:
     for subject in SUBJECTS:
         first = subject.pattern.split(".")[0]
         assert any(pattern.startswith(f"{first}.") for pattern in patterns[subject.stream])
+
+
+@pytest.mark.parametrize("name", ["", "a", "scheduler/12/0/placement.3.x", "ä → 水", *(f"n{n}" for n in range(50))])
+def test_ids_are_uuids_of_their_names(name: str) -> None:
+    assert named_id(name) == str(uuid5(NAMESPACE, name))
