@@ -98,10 +98,7 @@ class LuaProcess:
         if code == -signal.SIGPROF:
             return f"the script used more than {self._seconds:g} s of processor time and was stopped"
         if code == -signal.SIGSEGV:
-            return (
-                "the script crashed the process that ran it (SIGSEGV), as very long patterns for find, match or gmatch "
-                "do; use shorter ones"
-            )
+            return "the script crashed the process that ran it (SIGSEGV); find the call that does so and do without it"
         if code == -signal.SIGKILL:
             return "the process that ran the script was killed (SIGKILL), as it is where a machine lacks memory"
         return f"the process that ran the script ended with {code}; its standard error says why"

@@ -22,6 +22,8 @@ local closed = {
 local texts = getmetatable("")
 
 local LONGEST_ARGUMENT = 1000000
+-- Matching takes a piece of the C stack for each part of a pattern.
+local LONGEST_PATTERN = 10000
 local DEEPEST = 400
 local WHOLE = 2 ^ 63
 
@@ -191,6 +193,16 @@ local function limited(name, call)
   end
 end
 
+-- A function of patterns; `plainly` is the argument that says that what is looked for is none.
+local function matching(call, plainly)
+  return function(text, pattern, ...)
+    if type(pattern) == "string" and #pattern > LONGEST_PATTERN and not (plainly and select(plainly - 2, ...)) then
+      error("pattern too long (more than " .. LONGEST_PATTERN .. " bytes)", 0)
+    end
+    return call(text, pattern, ...)
+  end
+end
+
 local function refused(name, why)
   return function()
     error(name .. " " .. why, 2)
@@ -235,8 +247,9 @@ end
 
 local strings = {}
 for name, call in pairs({
-  byte = string.byte, char = string.char, find = find, format = formatted, gmatch = gmatch, len = string.len,
-  lower = cased(lower, "lower"), upper = cased(upper, "upper"), match = match, reverse = string.reverse, sub = string.sub,
+  byte = string.byte, char = string.char, find = matching(find, 4), format = formatted, gmatch = matching(gmatch),
+  len = string.len, lower = cased(lower, "lower"), upper = cased(upper, "upper"), match = matching(match),
+  reverse = string.reverse, sub = string.sub,
 }) do
   strings[name] = limited(name, call)
 end

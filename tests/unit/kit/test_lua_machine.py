@@ -183,6 +183,18 @@ def test_long_texts_are_refused_by_the_functions_of_texts(machine: LuaMachine) -
         reflect(machine, "obj.text:upper()", {"text": "x" * 1_000_001})
 
 
+def test_patterns_that_would_use_up_the_stack_are_refused(machine: LuaMachine) -> None:
+    long = "local t, s = {}, {} for i = 1, 20000 do t[i] = 'a?' s[i] = 'a' end t, s = table.concat(t), table.concat(s)"
+    for call in ("s:find(t)", "s:match(t)", "s:gmatch(t)()", "s:find(t, 1, false)"):
+        with pytest.raises(InterpretError, match="pattern too long"):
+            reflect(machine, call, before=f"{long} local v = {call}")
+    assert reflect(machine, "s:find(s, 1, true)", before=f"{long}") == 1
+    assert reflect(machine, "('abc'):find('c', 1, true)") == 3
+    assert reflect(machine, "('a.c'):find('.', 2, true)") == 2
+    assert reflect(machine, "('a.c'):find('.', 2)") == 2
+    assert reflect(machine, "('a b'):match('(%a) (%a)')") == "a"
+
+
 def test_the_helper_of_concatenation_cannot_be_reached(machine: LuaMachine) -> None:
     text, name = prepared("return __join")
     assert name not in ("__join",)

@@ -1,6 +1,8 @@
 """Scripts that do not end are stopped, others go on, and repeat offenders are put aside."""
 
 import asyncio
+import os
+import signal
 
 import pytest
 
@@ -116,15 +118,27 @@ async def test_what_has_no_json_form_fails_alone() -> None:
         await pool.close()
 
 
-async def test_a_script_that_crashes_its_process_is_told_so_and_the_next_is_answered() -> None:
-    pool = LuaPool(1)
-    long = "local t, s = {}, {} for i = 1, 400000 do t[i] = 'a?' s[i] = 'a' end"
-    crashing = f"function GetReplicas() {long} return table.concat(s):find(table.concat(t)) end"
+async def test_a_script_that_crashes_its_process_is_told_so_and_the_next_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[process.LuaProcess] = []
+    start = process.LuaProcess.start
+
+    async def remembered(seconds: float, memory: int) -> process.LuaProcess:
+        started.append(await start(seconds, memory))
+        return started[-1]
+
+    monkeypatch.setattr(process.LuaProcess, "start", staticmethod(remembered))
+    pool = LuaPool(1, seconds=30)
     try:
-        # Where stacks have no bounds the bound of time stops it.
-        with pytest.raises(InterpretError, match=r"SIGSEGV.*pattern|processor time"):
-            await pool.evaluate(INTERPRET_REPLICA, crashing, [{}])
         assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
+        for number, said in ((signal.SIGSEGV, r"crashed .*\(SIGSEGV\)"), (signal.SIGKILL, r"killed \(SIGKILL\)")):
+            call = asyncio.create_task(pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}]))
+            await asyncio.sleep(0)
+            os.kill(started[-1]._process.pid, number)
+            with pytest.raises(InterpretError, match=said):
+                await call
+            assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 2}]))["replicas"] == 2
     finally:
         await pool.close()
 
