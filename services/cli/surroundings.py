@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 
 from msgspec.structs import fields
 
@@ -31,6 +31,10 @@ def known_to(service: str, variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name in names}
 
 
-def beginning_with(prefix: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Those variables that begin with a prefix."""
-    return {name: value for name, value in variables.items() if name.startswith(prefix)}
+def beginning_with(prefix: str, variables: Mapping[str, str], services: Iterable[str]) -> dict[str, str]:
+    """Those variables that begin with a prefix, unless they are settings of one of these services."""
+    found = {name: value for name, value in variables.items() if name.startswith(prefix)}
+    for service in services if found else ():
+        for name in known_to(service, found):
+            del found[name]
+    return found

@@ -157,7 +157,7 @@ class Installer:
         installation, layout = self.installation, self.layout
         if self.embedded:
             environment = {
-                **surroundings.beginning_with("FLEETLOG_APISERVER_", self._inherited),
+                **surroundings.beginning_with("FLEETLOG_APISERVER_", self._inherited, (*SERVICES, DESCHEDULER)),
                 "FLEETLOG_NATS_URL": installation.log_access,
                 "FLEETLOG_NATS_CREDS": installation.nats_creds,
                 "FLEETLOG_APISERVER_REPLICAS": str(installation.log_replicas),
@@ -176,7 +176,7 @@ class Installer:
                 _copy_private(Path(member.kubeconfig), layout.kubeconfig(member.name))
                 continue
             environment = {
-                **surroundings.beginning_with("FLEETLOG_MEMBER_", self._inherited),
+                **surroundings.beginning_with("FLEETLOG_MEMBER_", self._inherited, (*SERVICES, DESCHEDULER)),
                 "FLEETLOG_MEMBER_NAME": member.name,
                 "FLEETLOG_MEMBER_NATS_URL": installation.log_access,
                 "FLEETLOG_MEMBER_NATS_CREDS": installation.nats_creds,

@@ -13,7 +13,7 @@ from services._kit.kube import ApiError, KubeClient
 from services.cli import joining, surroundings
 from services.cli.joining import MemberAccess, access_of_kubeconfig, member_identity
 from services.cli.preparing import Options, Refused, prepare
-from services.cli.up import services_of, up
+from services.cli.up import DESCHEDULER, SERVICES, services_of, up
 
 OWN = MemberAccess(endpoint="https://m1.example", token="own")
 WITHOUT = MemberAccess(endpoint="https://m1.example")
@@ -77,6 +77,12 @@ def test_a_service_gets_its_own_settings_and_none_of_the_others() -> None:
         "FLEETLOG_LONGEST_BACKOFF": "5",
     }
     assert surroundings.known_to("scheduler", taken) == {"FLEETLOG_LOG_LEVEL": "debug"}
+
+
+def test_a_members_settings_are_told_from_those_of_services_that_begin_alike() -> None:
+    given = {"FLEETLOG_MEMBER_SYNC_TIMEOUT": "5", "FLEETLOG_MEMBER_CPU": "4", "FLEETLOG_MEMBER_NOPE": "1", "PATH": "/b"}
+    members = surroundings.beginning_with("FLEETLOG_MEMBER_", given, (*SERVICES, DESCHEDULER))
+    assert members == {"FLEETLOG_MEMBER_CPU": "4", "FLEETLOG_MEMBER_NOPE": "1"}
 
 
 def test_a_later_start_takes_new_kubeconfigs_and_further_members(tmp_path: Path) -> None:
