@@ -24,7 +24,7 @@ from services.apiserver.request import ListOptions, RequestInfo, revision_of, wr
 from services.apiserver.selecting import Selection
 from services.apiserver.status import ApiError, PlainError
 from services.apiserver.store import Entry, Manifest
-from services.apiserver.subresources import Subresources
+from services.apiserver.subresources import CREATED, Subresources
 
 _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
@@ -281,6 +281,10 @@ class ResourceApi:
         media = request.http.headers.get("Content-Type")
         obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
         call.warnings += kind.warnings(obj)
+        pods = self._registry.find("", "v1", "pods")
+        if kind.store_key == "/bindings" and pods is not None:
+            await self._subresources.bind(pods, info.namespace, obj["metadata"].get("name") or "", obj, call)
+            return Answer(201, CREATED, warnings=call.warnings)
         return Answer(201, msgspec.json.encode(self._virtual(kind, info.namespace, obj, call)), warnings=call.warnings)
 
     async def _delete_collection(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:

@@ -26,7 +26,7 @@ from services.apiserver.tokens import TokenRequests
 ViewOf = Callable[[Request, Kind], View]
 CallOf = Callable[[Request, str], Call]
 _VERB = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "POST": "create", "DELETE": "delete"}
-_CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
+CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 
 
 class Subresources:
@@ -55,8 +55,8 @@ class Subresources:
         if sub.name in ("binding", "eviction", "token"):
             body = await self._body(request, sub, kind)
             if sub.name == "binding":
-                await self._bind(kind, info.namespace, info.name, body, call)
-                return Answer(201, _CREATED, warnings=call.warnings)
+                await self.bind(kind, info.namespace, info.name, body, call)
+                return Answer(201, CREATED, warnings=call.warnings)
             if sub.name == "eviction":
                 return await self._evict(kind, info, body, call)
             return Answer(201, msgspec.json.encode(self._tokens.create(kind, info.namespace, info.name, body)))
@@ -197,12 +197,16 @@ class Subresources:
 
     # -- pods
 
-    async def _bind(self, kind: Kind, namespace: str, name: str, body: Manifest, call: Call) -> None:
+    async def bind(self, kind: Kind, namespace: str, name: str, body: Manifest, call: Call) -> None:
         """Put a pod on a node."""
         target = body.get("target") or {}
+        found = []
+        if target.get("kind") not in (None, "", "Node"):
+            found.append(fields.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
         if not target.get("name"):
-            error = fields.required("target.name")
-            raise status.invalid("Binding", body["metadata"].get("name") or name, [error])
+            found.append(fields.required("target.name"))
+        if found:
+            raise status.invalid("Binding", body["metadata"].get("name") or name, found)
 
         def make(old: Manifest) -> Manifest:
             spec = old.get("spec") or {}
@@ -234,7 +238,7 @@ class Subresources:
             raise status.bad_request("name in URL does not match name in Eviction object")
         options = DeleteOptions(body.get("deleteOptions") or {}, {})
         await self._evictions.evict(kind, info.namespace, info.name, options, call)
-        return Answer(201, _CREATED, warnings=call.warnings)
+        return Answer(201, CREATED, warnings=call.warnings)
 
 
 def _schema_name(sub: Subresource, kind: Kind) -> str:

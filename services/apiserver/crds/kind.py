@@ -1,11 +1,14 @@
 """The kind CustomResourceDefinition itself: defaults, stored versions, checks, in v1 and v1beta1."""
 
+import msgspec
+
 from services.apiserver.crds.beta import to_v1, to_v1beta1
 from services.apiserver.crds.definition import check_definition, check_definition_status, check_definition_update
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.errors import FieldError
 from services.apiserver.kinds.model import Manifest
 
+RULES = "x-kubernetes-validations"
 _HTTPS_PORT = 443
 
 
@@ -49,6 +52,12 @@ class CustomResourceDefinition(BuiltinKind):
         client = conversion.get("webhookClientConfig") or (conversion.get("webhook") or {}).get("clientConfig") or {}
         if service := client.get("service"):
             service.setdefault("port", _HTTPS_PORT)
+
+    def warnings(self, obj: Manifest) -> list[str]:
+        """Tell of rules that are kept and not evaluated."""
+        if RULES.encode() not in msgspec.json.encode(obj["spec"]):
+            return []
+        return [f"{RULES} in schemas are kept but not evaluated by this server: objects are not checked by them"]
 
     def prepare_create(self, obj: Manifest) -> None:
         """Begin with an empty status that names the storage version."""

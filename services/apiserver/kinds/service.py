@@ -236,9 +236,14 @@ def _combinations(spec: Manifest, ports: list[Manifest]) -> list[FieldError]:
         if key in by_port:
             found.append(duplicate(f"spec.ports[{index}]", _go_port(*key)))
         by_port.add(key)
-    if spec.get("loadBalancerSourceRanges") and kind != "LoadBalancer":
-        text = "may only be used when `type` is 'LoadBalancer'"
-        found.append(forbidden("spec.LoadBalancerSourceRanges", text))
+    ranges = spec.get("loadBalancerSourceRanges")
+    if ranges:
+        place = "spec.LoadBalancerSourceRanges"
+        if kind != "LoadBalancer":
+            found.append(forbidden(place, "may only be used when `type` is 'LoadBalancer'"))
+        if not all(status_checks.is_network(one.strip()) for one in ranges):
+            text = "must be a list of IP ranges. For example, 10.240.0.0/24,10.250.0.0/24 "
+            found.append(invalid(place, f"[{' '.join(ranges)}]", text))
     policy = spec.get("externalTrafficPolicy")
     if policy:
         if not external:

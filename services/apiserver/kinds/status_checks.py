@@ -58,6 +58,15 @@ def non_special(value: str, field: str) -> list[FieldError]:
     return errors
 
 
+def is_network(value: str) -> bool:
+    """Say whether the value is a range of addresses: an address, a slash and a number of bits."""
+    try:
+        ipaddress.ip_interface(value)
+    except ValueError:
+        return False
+    return value.rpartition("/")[2].isdigit() and "/" in value
+
+
 def _parsed(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(value)

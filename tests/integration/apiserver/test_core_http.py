@@ -301,6 +301,34 @@ async def test_an_applied_port_without_a_protocol_is_the_tcp_port(client: Any) -
     ]
 
 
+async def test_a_pod_is_bound_to_a_node_by_either_path(client: Any) -> None:
+    path = "/api/v1/namespaces/default"
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    for name in ("one", "two"):
+        await client("POST", f"{path}/pods", {"metadata": {"name": name}, "spec": spec})
+    code, answer = await client("POST", f"{path}/pods/one/binding", {"target": {"kind": "Pod", "name": "n"}})
+    assert (code, answer["details"]["causes"][0]["field"]) == (422, "target.kind")
+    body = {"metadata": {"name": "two"}, "target": {"kind": "Node", "name": "n2"}}
+    assert (await client("POST", f"{path}/pods/one/binding", {"target": {"name": "n1"}}))[0] == 201
+    assert (await client("POST", f"{path}/bindings", body))[0] == 201
+    nodes = [(await client("GET", f"{path}/pods/{name}"))[1]["spec"]["nodeName"] for name in ("one", "two")]
+    assert nodes == ["n1", "n2"]
+    code, answer = await client("POST", f"{path}/bindings", {**body, "metadata": {"name": "none"}})
+    assert (code, answer["message"]) == (404, 'pods "none" not found')
+
+
+async def test_a_definition_with_rules_says_that_they_are_not_evaluated(client: Any) -> None:
+    schema = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "as", "kind": "A"}
+    body = {"metadata": {"name": "as.x.io"}, "spec": {"group": "x.io", "scope": "Cluster", "names": names}}
+    body["spec"]["versions"] = [version]
+    url = f"{client.server.url}/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    async with client.session.post(url, json=body) as response:
+        assert response.status == 201
+        assert "are kept but not evaluated" in response.headers["Warning"]
+
+
 async def test_a_service_that_loses_its_address_is_told_both_fields(client: Any) -> None:
     path = "/api/v1/namespaces/default/services"
     _, made = await client("POST", path, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})

@@ -250,3 +250,12 @@ def test_addresses_that_are_for_no_endpoint(address: str) -> None:
     assert fields("v1", "Endpoints", body) == [("subsets[0].addresses[0].ip", "Invalid")]
     spec = {"ports": [{"port": 80}], "externalIPs": ["10.0.0.1", address]}
     assert fields("v1", "Service", {"spec": spec}) == [("spec.externalIPs[1]", "Invalid")]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "good"), [(["10.0.0.0/8", " fd00::/8 "], True), (["10.0.0.0"], False), (["x/8"], False)]
+)
+def test_ranges_of_a_load_balancer(ranges: list[str], good: bool) -> None:
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "loadBalancerSourceRanges": ranges}
+    found = fields("v1", "Service", {"spec": spec})
+    assert found == ([] if good else [("spec.LoadBalancerSourceRanges", "Invalid")])
