@@ -22,6 +22,8 @@ class GarbageCollector:
         self._deleter = deleter
         self._queue: WorkQueue[Key] = WorkQueue("garbage", self._handle)
         self._dependents: dict[str, set[Key]] = {}
+        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._generation = -1
         self._call = Call(LOOPBACK, manager="garbage-collector")
 
     async def start(self) -> None:
@@ -88,10 +90,16 @@ class GarbageCollector:
         return None if kind is None else self._objects.key(kind, namespace, owner.get("name", ""))
 
     def _kind(self, key: Key) -> Kind | None:
-        for kind in self._objects.registry.all():
-            if kind.store_group == key.group and kind.resource.plural == key.resource and not kind.virtual:
-                return kind
-        return None
+        registry = self._objects.registry
+        if self._generation != registry.generation:
+            self._generation = registry.generation
+            # The first of a kind's versions counts.
+            self._kinds = {
+                (kind.store_group, kind.resource.plural): kind
+                for kind in reversed([*registry.all()])
+                if not kind.virtual
+            }
+        return self._kinds.get((key.group, key.resource))
 
     async def _handle(self, key: Key) -> float | None:
         entry = self._objects.store.get(key)

@@ -34,7 +34,7 @@ class Bucket:
         self.floor = floor
         self.capacity = history
         self._bytes = 0
-        self.waiter: asyncio.Future[None] | None = None
+        self.waiters: set[asyncio.Future[None]] = set()
 
     def get(self, namespace: str, name: str) -> Entry | None:
         names = self.namespaces.get(namespace)
@@ -71,10 +71,10 @@ class Bucket:
         self._bytes += len(event.entry.raw)
         if len(self.events) > self.capacity or self._bytes > HISTORY_BYTES:
             self._drop(max(1, len(self.events) // 10))
-        if self.waiter is not None:
-            if not self.waiter.done():
-                self.waiter.set_result(None)
-            self.waiter = None
+        if self.waiters:
+            waiters, self.waiters = self.waiters, set()
+            for waiter in waiters:
+                _finish(waiter)
 
     def _drop(self, many: int) -> None:
         """Forget the oldest events; whoever watches from before them has to read again."""
@@ -209,9 +209,24 @@ class Cursor:
                 self._revision = max(self._revision, found[-1].revision)
                 return found
             self._revision = max(self._revision, self._projection.revision)
-            if bucket.waiter is None:
-                bucket.waiter = loop.create_future()
             remaining = None if deadline is None else deadline - loop.time()
             if remaining is not None and remaining <= 0:
                 return []
-            await asyncio.wait((bucket.waiter,), timeout=remaining)
+            await self._news(loop, remaining)
+
+    async def _news(self, loop: asyncio.AbstractEventLoop, seconds: float | None) -> None:
+        """Wait until something is recorded, or that long."""
+        waiter = loop.create_future()
+        self._bucket.waiters.add(waiter)
+        timer = None if seconds is None else loop.call_later(seconds, _finish, waiter)
+        try:
+            await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._bucket.waiters.discard(waiter)
+
+
+def _finish(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

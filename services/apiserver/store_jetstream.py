@@ -225,12 +225,14 @@ class JetStreamStore(Following):
         if len(batch) > max(8, int(_BATCH_SECONDS / self._single_seconds)):
             await self._commit_batch(batch)
             return
+        if len(batch) == 1:
+            await self._commit_batch(batch)
+            return
         loop = asyncio.get_running_loop()
         started = loop.time()
         ids = [f"{self._boot}-{next(self._ids)}" for _ in batch]
         acks = await asyncio.gather(*(self._append([w], i) for w, i in zip(batch, ids, strict=True)))
-        if len(batch) > 1:
-            self._single_seconds += 0.1 * ((loop.time() - started) / len(batch) - self._single_seconds)
+        self._single_seconds += 0.1 * ((loop.time() - started) / len(batch) - self._single_seconds)
         # Sequences rise with the order of sending, but a write without an answer may have taken one in between.
         answered = [(a["seq"], w) for a, w in zip(acks, batch, strict=True) if a is not None and "error" not in a]
         for sequence, write in sorted(answered, key=lambda item: item[0]):
@@ -242,7 +244,7 @@ class JetStreamStore(Following):
                 await self._refused([write], ack["error"])
 
     async def _commit_batch(self, batch: Writes) -> None:
-        """Append an atomic batch; a refused one is halved until the refused write is alone."""
+        """Append an atomic batch, or one write as a plain message; a refused batch is halved until one is alone."""
         write_id = f"{self._boot}-{next(self._ids)}"
         ack = await self._append(batch, write_id)
         if ack is None:
@@ -262,7 +264,7 @@ class JetStreamStore(Following):
         if len(batch) > 1:
             half = len(batch) // 2
             for part in (batch[:half], batch[half:]):
-                await (self._commit_batch(part) if len(part) > 1 else self._commit(part))
+                await self._commit_batch(part)
             return
         write = batch[0]
         current = self._state.get(write.key)
