@@ -77,7 +77,8 @@ class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `uid` is the Cluster's, `log` the identity of the log, `start` the position the consumer begins at (0: the last fact
     of every work), `models` the resource models that a sample's modelings are counted by. `configured` names what says
-    how to interpret objects as of position `as_of`; None where nobody was asked.
+    how to interpret objects as of position `as_of`; None where nobody was asked. Works withdrawn up to position `settled`
+    are nobody's concern any more: they were carried out, or the membership ended that they were said for.
     """
 
     problem: str = ""
@@ -90,6 +91,7 @@ class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     models: tuple[dict[str, Any], ...] = ()
     configured: tuple[PolicyKey, ...] | None = None
     as_of: int = 0
+    settled: int = 0
 
 
 class BlobsWanted(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -21,7 +21,8 @@ FORMAT: Final = 1
 class AgentState(Struct, kw_only=True):
     """Works and reports; `log` and `position` name what was read, `uid` the Cluster they belong to.
 
-    `configured` holds what users configured for interpretation, each with its position.
+    `configured` holds what users configured for interpretation, each with its position. Withdrawn works up to position
+    `settled` ask for nothing.
     """
 
     cluster: str
@@ -30,11 +31,14 @@ class AgentState(Struct, kw_only=True):
     position: int = 0
     works: ClusterWorks = field(default_factory=ClusterWorks)
     configured: dict[PolicyKey, tuple[PolicyChanged, int]] = field(default_factory=dict)
+    settled: int = 0
 
     def fold(self, event: WorkEvent, seq: int) -> ObjectKey | None:
-        """Apply one work; its object, None when it is of another cluster."""
+        """Apply one work; its object, None when it is of another cluster or asks for nothing."""
         self.position = max(self.position, seq)
         if event.cluster != self.cluster:
+            return None
+        if isinstance(event, WorkWithdrawn) and seq <= self.settled and event.key not in self.works.works:
             return None
         self.works.take_work(event, seq)
         return event.key
@@ -89,7 +93,7 @@ def take_answer(state: AgentState, answer: HelloAnswer) -> bool:
     if rejoined:
         state.works = ClusterWorks()
     state.position = answer.start - 1 if answer.start else 0
-    state.uid, state.log = answer.uid, answer.log
+    state.uid, state.log, state.settled = answer.uid, answer.log, answer.settled
     return rejoined
 
 

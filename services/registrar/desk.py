@@ -146,6 +146,7 @@ class Desk:
         if hello.fresh:
             await self._make_consumer(found.start)
         member = self._state.members[self._cluster]
+        as_of = self._context.projection.position[_FACTS]
         return HelloAnswer(
             uid=member.uid,
             stream=_FACTS,
@@ -155,7 +156,8 @@ class Desk:
             heartbeat_seconds=self._settings.agent_heartbeat,
             models=member.models,
             configured=tuple(self._state.configured) if hello.fresh else None,
-            as_of=self._context.projection.position[_FACTS],
+            as_of=as_of,
+            settled=self._state.of(self._cluster).settled(as_of) if hello.fresh else 0,
         )
 
     async def _make_consumer(self, start: int) -> None:

@@ -30,11 +30,15 @@ class Member(Struct, frozen=True):
 
 
 class Works(Struct):
-    """Digest and position by object of one cluster (no digest: withdrawn), and how many works name each digest."""
+    """Digest and position by object of one cluster (no digest: withdrawn), and how many works name each digest.
+
+    `gone` has the position of the work for which an object was last reported absent.
+    """
 
     digests: dict[ObjectKey, str] = field(default_factory=dict)
     positions: dict[ObjectKey, int] = field(default_factory=dict)
     named: dict[str, int] = field(default_factory=dict)
+    gone: dict[ObjectKey, int] = field(default_factory=dict)
 
     def name(self, key: ObjectKey, digest: str, position: int) -> None:
         """From a position on, the work of an object names this digest and no other."""
@@ -56,6 +60,16 @@ class Works(Struct):
         """The work of an object is gone from the log."""
         self.name(key, "", 0)
         del self.digests[key], self.positions[key]
+        self.gone.pop(key, None)
+
+    def settled(self, last: int) -> int:
+        """The position up to which every withdrawn work was carried out; `last` where all of them were."""
+        open_ = (
+            position
+            for key, position in self.positions.items()
+            if not self.digests[key] and self.gone.get(key, 0) < position
+        )
+        return min(open_, default=last + 1) - 1
 
 
 class RegistrarState(Struct):
@@ -98,6 +112,8 @@ def fold(state: RegistrarState, seq: int, subject: str, event: Known) -> Iterabl
             state.of(event.cluster).name(event.key, "", seq)
         case WorkObserved():
             state.observed[subject] = (seq, event.at)
+            if event.absent:
+                state.of(event.cluster).gone[event.key] = event.work_seq
         case ClusterChanged():
             spec = _cluster.decode(event.manifest).spec
             member = Member(event.uid, spec.sync_mode, spec.resource_models or ())

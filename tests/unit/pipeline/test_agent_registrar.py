@@ -127,6 +127,23 @@ def test_what_says_how_to_interpret_is_known_by_name() -> None:
     assert {key.name for key in state.configured} == {"b"}
 
 
+def test_withdrawn_works_are_settled_up_to_the_first_that_was_not_carried_out() -> None:
+    withdrawn = [WorkWithdrawn(cluster="m1", key=key, uid="u", api_version="v1", kind="ConfigMap") for key in (A, B)]
+    gone = [replace(SEEN, key=key, applied=False, absent=True, work_seq=seq) for key, seq in ((A, 3), (B, 4))]
+    given = (rendered(A, "a"), rendered(B, "b"), *withdrawn)
+
+    def settled(*events: Any) -> int:
+        return state_of(*given, *events).of("m1").settled(20)
+
+    assert settled() == 2
+    assert settled(gone[1]) == 2
+    assert settled(gone[0]) == 3
+    assert settled(*gone) == 20
+    assert settled(*gone, rendered(A, "c")) == 20
+    assert settled(*gone, rendered(A, "c"), withdrawn[0]) == 7, "an older report says nothing about a later withdrawal"
+    assert RegistrarState().of("m1").settled(20) == 20
+
+
 def test_what_was_purged_is_forgotten_and_what_came_later_is_not() -> None:
     state = state_of(joined(), rendered(A, "d1"), rendered(B, "d2"), SEEN)
     forget(state, Purged(objects=(Gone(A, 2), Gone(B, 2))))

@@ -82,6 +82,15 @@ def test_only_another_membership_forgets_works(answer: HelloAnswer, position: in
     assert (state.position, len(state.works.works)) == (position, works)
 
 
+def test_what_was_withdrawn_from_an_earlier_membership_asks_for_nothing() -> None:
+    state = filled()
+    take_answer(state, HelloAnswer(uid="c2", log="l1", settled=8))
+    assert [state.fold(work, seq) for work, seq in ((rendered(A), 7), (withdrawn(B), 8))] == [A, None]
+    assert (set(state.works.works), state.position) == ({A}, 8)
+    assert state.fold(withdrawn(A), 8) == A, "what is known to be there is taken away"
+    assert state.fold(withdrawn(B), 9) == B, "what was withdrawn later is, too"
+
+
 def test_an_ended_work_is_forgotten_once_its_end_was_told() -> None:
     state = filled()
     state.forget_ended()
