@@ -77,8 +77,8 @@ class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `uid` is the Cluster's, `log` the identity of the log, `start` the position the consumer begins at (0: the last fact
     of every work), `models` the resource models that a sample's modelings are counted by. `configured` names what says
-    how to interpret objects as of position `as_of`; None where nobody was asked. Works withdrawn up to position `settled`
-    are nobody's concern any more: they were carried out, or the membership ended that they were said for.
+    how to interpret objects as of position `as_of`; None where nobody was asked. Works withdrawn up to `settled` (a
+    position) are nobody's concern any more: they were carried out, or the membership ended that they were said for.
     """
 
     problem: str = ""
