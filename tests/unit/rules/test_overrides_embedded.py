@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from services._rules.overrides import embedded_json, embedded_yaml
 from services._rules.overrides.embedded_json import EmbeddedTextError
+from services._rules.patch import json_patch
 
 
 def setting(path: str, value: Any) -> Callable[[Any], Any]:
@@ -129,6 +130,25 @@ def test_yaml_that_would_take_the_whole_service_is_refused_with_the_reason(text:
 
 def test_aliases_within_bounds_are_written_out() -> None:
     assert embedded_yaml.load(bomb(3))["k2"] == [[[1] * 9] * 9] * 9
+
+
+def test_an_alias_is_what_last_had_its_name() -> None:
+    assert embedded_yaml.load("a: &x 1\nb: *x\nc: &x [2]\nd: *x\ne: &k f\n*k : g\n") == {
+        "a": 1, "b": 1, "c": [2], "d": [2], "e": "f", "f": "g",
+    }  # fmt: skip
+
+
+def test_a_change_behind_an_alias_changes_one_place_only() -> None:
+    def change(document: Any) -> Any:
+        return json_patch(document, [{"op": "add", "path": "/b/k/-", "value": 9}])
+
+    assert embedded_yaml.changed("a: &x {k: [1]}\nb: *x\n", change) == "a:\n  k:\n  - 1\nb:\n  k:\n  - 1\n  - 9\n"
+
+
+@pytest.mark.parametrize("text", ["a: *x", "{[a]: b}", "{{}: b}", "a: &x [1]\n*x : b\n", "&a [1, *a]"])
+def test_what_cannot_be_told_apart_is_refused(text: str) -> None:
+    with pytest.raises(EmbeddedTextError):
+        embedded_yaml.load(text)
 
 
 def test_a_flat_document_may_be_long() -> None:
