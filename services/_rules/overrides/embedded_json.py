@@ -27,7 +27,10 @@ def changed(text: str, change: Callable[[Any], Any]) -> str:
     document = _opened(Raw(text.strip().encode()))
     if not isinstance(document, dict | list) or (isinstance(document, list) and not text.startswith("[")):
         raise EmbeddedTextError("the text is JSON, but neither an object nor a list")
-    return _compact(change(document))
+    try:
+        return _compact(change(document))
+    except RecursionError:
+        raise EmbeddedTextError("what is to be written is nested too deeply") from None
 
 
 def expanded(document: Any, path: str) -> Any:

@@ -169,6 +169,14 @@ def test_json_that_is_nested_too_deeply_is_refused() -> None:
         embedded_json.changed('{"a":' * 100_000 + "1" + "}" * 100_000, lambda document: document)
 
 
+def test_json_that_would_be_nested_too_deeply_is_not_written() -> None:
+    deep: Any = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(EmbeddedTextError, match="nested too deeply"):
+        embedded_json.changed("{}", lambda document: {**document, "a": deep})
+
+
 @pytest.mark.parametrize("text", ["", "just a text", "1"])
 def test_only_a_mapping_or_list_can_be_changed(text: str) -> None:
     with pytest.raises(EmbeddedTextError):
