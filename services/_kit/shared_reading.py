@@ -90,7 +90,10 @@ class _Reader:
         deliveries = pump.__aiter__()
         try:
             async for delivery in deliveries:
+                replicated = self.parts[0].log.replicated
                 for part in self.parts:
+                    # Found out by who reads; the others lead and append by it as well.
+                    part.log.replicated = replicated
                     part.take(delivery)
                 while any(part.full for part in self.parts):
                     self.drained.clear()

@@ -64,6 +64,24 @@ async def write(log: MemoryLog, *subjects: str) -> None:
         await log.append([NewMessage(subject, b"{}")])
 
 
+async def test_the_logs_of_all_services_know_that_several_servers_keep_the_stream() -> None:
+    """Only the one that is read finds out, and leases, appends and reads of the others depend on it as well."""
+    read, other = CountedLog(), MemoryLog()
+    shared = SharedReading({read.name: 2})
+    async with (
+        aclosing(shared.pump(read, ["cluster.*"], 64, None).__aiter__()) as first,  # type: ignore[type-var]  # a generator
+        aclosing(shared.pump(other, ["work.>"], 64, None).__aiter__()) as second,  # type: ignore[type-var]  # a generator
+    ):
+        read.replicated = True
+        await asyncio.gather(anext(first), anext(second))
+        assert other.replicated
+        read.replicated = False
+        await write(read, "work.a.x")
+        await anext(second)
+        assert not other.replicated
+    await shared.close()
+
+
 async def test_each_gets_what_its_filters_match_and_the_log_is_read_once() -> None:
     log = CountedLog()
     await write(log, "cluster.a", "binding.x.y.z", "cluster.a", "work.a.x", "binding.x.y.z")
