@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from schemas.codec import Known
@@ -24,6 +25,8 @@ from services.status_aggregator.state import AggregatorState
 
 Manifest = dict[str, Any]
 
+# As services/_rules/overrides/errors.py writes them.
+_FAILED_OVERRIDE: Final = re.compile(r"(?P<cluster>Cluster)?OverridePolicy (?P<name>[^\s:]+): overrideRules\[")
 _EVICTION_CONTROLLER: Final = "resource-binding-graceful-eviction-controller"
 
 
@@ -81,6 +84,31 @@ def _rendered(state: AggregatorState, event: WorkRendered) -> Note | None:
         return _note(binding, "SyncWorkFailed", message, "binding-controller", warning=True)
     message = f"Sync work of {_binding_title(binding)} successful."
     return _note(binding, "SyncWorkSucceed", message, "binding-controller")
+
+
+def overridden(state: AggregatorState, event: WorkRendered) -> list[Note]:
+    """The Events about the override policies of a copy: those that took part, or the one that could not be applied."""
+    if not (event.cluster_overrides or event.overrides or event.problem):
+        return []
+    binding = _binding(state, event.key, event.uid)
+    if binding is None:
+        return []
+    failed = _FAILED_OVERRIDE.match(event.problem)
+    if failed is not None:
+        what = f"{'cluster override' if failed['cluster'] else 'override'} policy({failed['name']})"
+        return [_applied(binding, what, event.cluster, failed=True)]
+    if event.problem:
+        return []
+    # A policy of several rules is told once.
+    names = [f"cluster override policy({item.policy})" for item in event.cluster_overrides]
+    names += [f"override policy({event.key.namespace}/{item.policy})" for item in event.overrides]
+    return [_applied(binding, what, event.cluster) for what in dict.fromkeys(names)]
+
+
+def _applied(binding: BindingRequested, what: str, cluster: str, *, failed: bool = False) -> Note:
+    reason = "ApplyOverridePolicyFailed" if failed else "ApplyOverridePolicySucceed"
+    message = f"Apply {what} for cluster({cluster}) {'failed' if failed else 'succeed'}."
+    return _note(binding, reason, message, "override-manager", warning=failed)
 
 
 def _observed(state: AggregatorState, event: WorkObserved) -> Note | None:

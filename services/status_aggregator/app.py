@@ -15,6 +15,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged
+from schemas.events.work import WorkRendered
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from services._kit.interpreters import Interpreters
@@ -25,7 +26,7 @@ from services._kit.service import NOTHING, BaseService, Context, Decision
 from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
 from services._rules.interpreter.configured import FILTERS, Target
 from services._rules.kube_events import Note
-from services.status_aggregator.announce import announce, bound
+from services.status_aggregator.announce import announce, bound, overridden
 from services.status_aggregator.catching_up import remember_present
 from services.status_aggregator.decide import Pace, decide, due_at
 from services.status_aggregator.early import Early
@@ -106,6 +107,12 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
 
     def _announce(self, state: AggregatorState, message: Message, event: Known) -> None:
         note = announce(state, event)
+        if isinstance(event, WorkRendered):
+            for told in overridden(state, event):
+                if self._leading and self._telling is not None:
+                    self._telling.tell(told)
+                else:
+                    self._untold.append((message.seq, told))
         if not self._leading or self._telling is None:
             if note is not None and not isinstance(event, WorkObserved):
                 self._untold.append((message.seq, note))

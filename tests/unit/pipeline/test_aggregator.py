@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import Raw
 
 from schemas.codec import Known, subject_of
@@ -12,11 +13,12 @@ from schemas.events.binding import BindingReleased
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.observed import WorkObserved
 from schemas.events.rollup import StatusRolledUp
-from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.events.work import AppliedOverride, WorkRendered, WorkWithdrawn
 from services._kit.delivery.parts import instead_of
 from services._rules.kube_events import event_name, event_of
+from services._rules.overrides import OverrideError
 from services._rules.patch import merge_difference
-from services.status_aggregator.announce import announce, bound
+from services.status_aggregator.announce import announce, bound, overridden
 from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.decide import Pace, decide, due_at
 from services.status_aggregator.early import Early
@@ -142,6 +144,38 @@ def test_facts_are_told_in_the_words_users_know() -> None:
     event = event_of(notes[1], first="2026-01-01T00:00:00Z", last="2026-01-01T00:00:00Z", count=1)
     assert event["involvedObject"]["uid"] == "u1"
     assert event["metadata"]["name"] == event_name(notes[1])
+
+
+def test_override_policies_are_told_once_for_each_cluster() -> None:
+    world = started()
+    took_part = tuple(AppliedOverride(name, Raw(b"{}")) for name in ("a", "a", "b"))
+    copy = msgspec.structs.replace(work("m1"), cluster_overrides=took_part[2:], overrides=took_part)
+    notes = overridden(world.state, copy)
+    assert {(note.reason, note.component, note.warning) for note in notes} == {
+        ("ApplyOverridePolicySucceed", "override-manager", False)
+    }
+    assert [note.message for note in notes] == [
+        "Apply cluster override policy(b) for cluster(m1) succeed.",
+        "Apply override policy(default/a) for cluster(m1) succeed.",
+        "Apply override policy(default/b) for cluster(m1) succeed.",
+    ]
+    assert overridden(world.state, work("m1")) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("OverridePolicy default/a", "override policy(default/a)"),
+        ("ClusterOverridePolicy b.c", "cluster override policy(b.c)"),
+    ],
+)
+def test_an_override_that_failed_is_told_by_name(policy: str, told: str) -> None:
+    problem = str(OverrideError(policy, 1, "plaintext add at /a", "no"))
+    (note,) = overridden(started().state, msgspec.structs.replace(work("m1"), problem=problem))
+    assert (note.reason, note.warning) == ("ApplyOverridePolicyFailed", True)
+    assert note.message == f"Apply {told} for cluster(m1) failed."
+    other = msgspec.structs.replace(work("m1"), problem="ReviseReplica: no")
+    assert overridden(started().state, other) == []
 
 
 def test_a_repeated_report_without_a_write_is_no_news() -> None:
