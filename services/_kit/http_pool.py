@@ -80,6 +80,8 @@ class _Connection(asyncio.Protocol):
             self.close()
             return
         if answer is not None:
+            # It may be long until the next request, and megabytes may be in this answer.
+            self._gathering = self._waiting = None
             waiting.set_result(answer)
 
     def eof_received(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from sys import getrefcount
 
 import pytest
 
@@ -80,6 +81,14 @@ async def test_one_connection_carries_one_request_after_the_other() -> None:
         assert server.connections == 1
         assert server.bodies == [b"text"] * 3
         assert b"User-Agent: t\r\nAccept: a/b\r\nContent-Length: 4" in server.heads[0]
+
+
+async def test_a_connection_that_waits_keeps_nothing_of_the_last_answer() -> None:
+    async with serving() as (server, pool):
+        server.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
+        body = (await pool.request("GET", "/large", headers={})).body
+        assert len(body) == 100_000
+        assert getrefcount(body) == getrefcount(object()) + 1
 
 
 async def test_so_many_at_once_and_no_more() -> None:
