@@ -18,6 +18,8 @@ from services.apiserver.kinds.errors import (
 from services.apiserver.kinds.meta import immutable
 from services.apiserver.kinds.model import Manifest
 
+NAME_LABEL = "kubernetes.io/metadata.name"
+_LAST_UNLABELLED = 20
 NOT_READY = "node.kubernetes.io/not-ready"
 SYSTEM_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"
@@ -29,13 +31,19 @@ class Namespace(BuiltinKind):
     has_status = True
 
     def default(self, obj: Manifest) -> None:
-        """Fill in the phase."""
+        """Fill in the phase, and the label by which selectors find a namespace by its name (since 1.21)."""
         obj.setdefault("spec", {})
         obj.setdefault("status", {}).setdefault("phase", "Active")
+        self._label(obj["metadata"])
+
+    def _label(self, meta: Manifest) -> None:
+        if meta.get("name") and self.release > _LAST_UNLABELLED:
+            meta["labels"] = {**(meta.get("labels") or {}), NAME_LABEL: meta["name"]}
 
     def prepare_create(self, obj: Manifest) -> None:
         """Start as Active, with the finalizer of Kubernetes itself."""
         super().prepare_create(obj)
+        self._label(obj["metadata"])
         obj["status"] = {"phase": "Active"}
         finalizers = (obj.setdefault("spec", {}) or {}).get("finalizers") or []
         if "kubernetes" not in finalizers:

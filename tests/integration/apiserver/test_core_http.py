@@ -207,6 +207,17 @@ async def until_gone(client: Any, path: str) -> None:
     raise AssertionError(f"{path} is still there")
 
 
+async def test_a_namespace_is_found_by_a_label_with_its_name(client: Any) -> None:
+    path = "/api/v1/namespaces"
+    _, made = await client("POST", path, {"metadata": {"generateName": "n-"}})
+    name = made["metadata"]["name"]
+    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": name}
+    _, found = await client("GET", f"{path}?labelSelector=kubernetes.io/metadata.name={name}")
+    assert [item["metadata"]["name"] for item in found["items"]] == [name]
+    _, new = await client("PUT", f"{path}/{name}", {"metadata": {"name": name, "labels": {"a": "b"}}})
+    assert new["metadata"]["labels"] == {"a": "b", "kubernetes.io/metadata.name": name}
+
+
 async def test_a_deleted_namespace_takes_its_content_along(client: Any) -> None:
     await client("POST", "/api/v1/namespaces", {"metadata": {"name": "gone"}})
     held = config("held") | {"metadata": {"name": "held", "finalizers": ["x.example.com/f"]}}
