@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _SLOT = b'"resourceVersion":""'
-_KEPT_BYTES: Final = 1 << 20
+_KEPT_BYTES: Final = 2 << 20
 
 
 class Key(NamedTuple):

@@ -26,6 +26,7 @@ from services.member_sim.model import (
     Manifest,
     controller_of,
     key_of,
+    with_metadata,
 )
 from services.member_sim.requests import node_capacity, pod_requests
 
@@ -37,7 +38,7 @@ _OWN = frozenset(
 
 
 class State:
-    """Objects by resource, namespace and name; all manifests are shared with the server and never changed."""
+    """Objects by resource, namespace and name, without managedFields; their parts are shared and never changed."""
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, dict[str, Manifest]]] = {}
@@ -105,6 +106,10 @@ class State:
                 self._forget(key, old)
         elif meta["uid"] in self._gone:
             return []
+        if "managedFields" in meta:
+            # More than half of an object, and nobody here asks whose a field is; an update without them keeps them.
+            manifest = with_metadata(manifest)
+            del manifest["metadata"]["managedFields"]
         self._objects.setdefault(resource, {}).setdefault(key.namespace, {})[key.name] = manifest
         owner = controller_of(manifest)
         if owner is not None:
