@@ -88,6 +88,8 @@ class Aggregator:
 
     async def route(self, request: Request, parts: list[str]) -> Answer | web.StreamResponse | None:
         """Proxy a path of an aggregated group version; None for every other path."""
+        if parts[:2] == ["openapi", "v3"]:
+            parts = parts[2:]
         if len(parts) < 3 or parts[0] != "apis" or not self._backends:
             return None
         backend = self._backends.get((parts[1], parts[2]))

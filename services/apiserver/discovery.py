@@ -58,6 +58,9 @@ class Discovery:
         if first == "openapi" and self._openapi is not None:
             found = self._openapi(request.path, request.query, request.http.headers.get("Accept", ""))
             if found is not None:
+                if parts[1:] == ["v3"] and self.extra():
+                    index = merging.openapi_index(msgspec.json.decode(found[0]), self.extra())
+                    return Answer(200, msgspec.json.encode(index), media=found[1])
                 old = not self._offer_aggregated and found[1] == "application/json"
                 # Releases before aggregated discovery left this document's type to be guessed.
                 return Answer(200, found[0], media="text/plain; charset=utf-8" if old else found[1])

@@ -42,11 +42,11 @@ def aggregated(own: Manifest, extra: list[Backend]) -> Manifest:
     items = list(own["items"])
     index = {i["metadata"].get("name", ""): n for n, i in enumerate(items)}
     for name in _names(extra):
-        versions = []
-        for backend in extra:
-            if backend.spec["group"] == name:
-                resources = _resources(backend)
-                versions.append({"version": backend.spec["version"], "resources": resources, "freshness": "Current"})
+        # Clients take the first version for the preferred one.
+        versions = [
+            {"version": backend.spec["version"], "resources": _resources(backend), "freshness": "Current"}
+            for backend in _by_priority(name, extra)
+        ]
         if name in index:
             item = items[index[name]]
             have = {v["version"] for v in item["versions"]}
@@ -65,10 +65,22 @@ def _names(extra: list[Backend]) -> list[str]:
     return sorted(best, key=lambda n: (-best[n], n))
 
 
-def _versions(name: str, extra: list[Backend]) -> list[str]:
+def openapi_index(own: Manifest, extra: list[Backend]) -> Manifest:
+    """The index of OpenAPI v3 documents."""
+    paths = dict(own.get("paths") or {})
+    for backend in extra:
+        path = f"apis/{backend.spec['group']}/{backend.spec['version']}"
+        paths.setdefault(path, {"serverRelativeURL": f"/openapi/v3/{path}"})
+    return {**own, "paths": paths}
+
+
+def _by_priority(name: str, extra: list[Backend]) -> list[Backend]:
     found = [b for b in extra if b.spec["group"] == name]
-    found.sort(key=lambda b: (-b.spec.get("versionPriority", 0), b.spec["version"]))
-    return [b.spec["version"] for b in found]
+    return sorted(found, key=lambda b: (-b.spec.get("versionPriority", 0), b.spec["version"]))
+
+
+def _versions(name: str, extra: list[Backend]) -> list[str]:
+    return [b.spec["version"] for b in _by_priority(name, extra)]
 
 
 def _resources(backend: Backend) -> list[dict[str, Any]]:

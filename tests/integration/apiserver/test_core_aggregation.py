@@ -152,6 +152,19 @@ async def test_discovery_shows_the_group_in_every_form(server: ApiServer, backen
     assert "apps" in items
 
 
+async def test_openapi_documents_of_the_group_come_from_its_backend(server: ApiServer, backend: Backend) -> None:
+    await register(server, backend)
+    async with aiohttp.ClientSession(headers=headers()) as session:
+        async with session.get(f"{server.url}/openapi/v3") as response:
+            paths = (await response.json())["paths"]
+        url = paths[f"apis/{GROUP}/v1"]["serverRelativeURL"]
+        async with session.get(f"{server.url}{url}") as response:
+            assert await response.json() == {"path": url}
+        async with session.get(f"{server.url}/openapi/v3/apis/apps/v1") as response:
+            assert response.status == 200
+    assert "apis/apps/v1" in paths
+
+
 async def test_a_backend_that_went_away_is_reported_and_answered_with_503(server: ApiServer, backend: Backend) -> None:
     await register(server, backend)
     await backend.runner.cleanup()

@@ -1,0 +1,47 @@
+"""Discovery and OpenAPI documents with the versions of aggregated servers, the preferred one first."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from services.apiserver import merging
+from services.apiserver.proxying import Backend
+
+
+def backend(version: str, priority: int, group: str = "work.example.com") -> Backend:
+    spec = {"group": group, "version": version, "versionPriority": priority, "groupPriorityMinimum": 1000}
+    made = Backend(f"{version}.{group}", spec)
+    made.resources = [{"name": "things", "kind": "Thing", "namespaced": True, "verbs": ["get"]}]
+    return made
+
+
+BACKENDS = [backend("v1alpha1", 10), backend("v1alpha2", 20), backend("v1beta1", 20)]
+ORDER = ["v1alpha2", "v1beta1", "v1alpha1"]
+
+
+@pytest.mark.parametrize("extra", list(permutations(BACKENDS)))
+def test_versions_come_by_priority_whichever_server_was_heard_of_first(extra: tuple[Backend, ...]) -> None:
+    document = merging.aggregated({"items": []}, list(extra))
+    assert [version["version"] for version in document["items"][0]["versions"]] == ORDER
+    group: dict[str, Any] = merging.group("work.example.com", None, list(extra)) or {}
+    assert [version["version"] for version in group["versions"]] == ORDER
+    assert group["preferredVersion"]["version"] == ORDER[0]
+
+
+def test_versions_of_the_servers_own_stay_before_those_of_others() -> None:
+    own = {"items": [{"metadata": {"name": "work.example.com"}, "versions": [{"version": "v1"}]}]}
+    document = merging.aggregated(own, BACKENDS)
+    assert [version["version"] for version in document["items"][0]["versions"]] == ["v1", *ORDER]
+
+
+def test_the_index_of_openapi_documents_names_those_of_other_servers() -> None:
+    own = {"paths": {"apis/work.example.com/v1beta1": {"serverRelativeURL": "own"}}}
+    paths = merging.openapi_index(own, BACKENDS)["paths"]
+    assert sorted(paths) == [f"apis/work.example.com/{version}" for version in ("v1alpha1", "v1alpha2", "v1beta1")]
+    assert paths["apis/work.example.com/v1alpha1"]["serverRelativeURL"] == (
+        "/openapi/v3/apis/work.example.com/v1alpha1"
+    )
+    assert paths["apis/work.example.com/v1beta1"]["serverRelativeURL"] == "own"
