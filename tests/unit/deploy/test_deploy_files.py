@@ -206,6 +206,15 @@ def test_the_servers_of_the_log_accept_their_configuration(made: Path, tmp_path:
         assert done.returncode == 0, done.stderr
 
 
+def test_the_server_of_the_log_collects_garbage_before_its_container_is_killed() -> None:
+    documents = yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text())
+    (pods,) = (document["spec"]["template"]["spec"] for document in documents if document["kind"] == "StatefulSet")
+    (server,) = pods["containers"]
+    told = next(variable["value"] for variable in server["env"] if variable["name"] == "GOMEMLIMIT")
+    mebibytes, allowed = int(told.removesuffix("MiB")), int(server["resources"]["limits"]["memory"].removesuffix("Gi"))
+    assert 0.7 < mebibytes / (allowed * 1024) < 0.9
+
+
 def test_the_agent_of_a_pull_member_finds_what_its_settings_name(made: Path) -> None:
     entry = COMPOSE["agent"]
     settings = load(AgentSettings, {name: _filled(value) for name, value in entry["environment"].items()})
