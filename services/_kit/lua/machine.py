@@ -90,7 +90,9 @@ class LuaMachine:
             self._limit = self._used() + self._memory
             self._lua.set_max_memory(self._limit)
             answer = self._run(*arguments)
-            if answer[0] or not answer[1].endswith(_EXHAUSTED):
+            # What went wrong: in the script, or while its result was written down.
+            wrong = [answer[at + 1] for at in (1, 4) if answer[at] == "unfit"] if answer[0] else [answer[1]]
+            if not any(text.endswith(_EXHAUSTED) for text in wrong):
                 return answer
         except lua51.LuaMemoryError:
             pass

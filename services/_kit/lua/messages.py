@@ -7,6 +7,8 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder, Encoder
 
 LENGTH: Final = 4
+LARGEST: Final = 8 << 20
+"""Bytes of an answer."""
 READY: Final = b"\0\0\0\0"
 
 

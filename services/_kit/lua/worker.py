@@ -11,7 +11,7 @@ import sys
 from typing import BinaryIO, Final
 
 from services._kit.lua.machine import LuaMachine
-from services._kit.lua.messages import LENGTH, READY, LuaAnswer, LuaCall, decode_calls, frame
+from services._kit.lua.messages import LARGEST, LENGTH, READY, LuaAnswer, LuaCall, decode_calls, frame
 from services._rules.interpreter.base import InterpretError
 
 # Of address space, beyond what the script's own memory may grow to: interpreter, libraries, results in two forms.
@@ -37,6 +37,9 @@ def serve(machine: LuaMachine, calls: BinaryIO, answers: int, seconds: float) ->
         for call in decode_calls(calls.read(int.from_bytes(head, "big"))):
             signal.setitimer(signal.ITIMER_PROF, seconds)
             answer = frame(_answer(machine, call))
+            if len(answer) > LARGEST:
+                # Whoever asked would hold it several times over, beside those of others.
+                answer = frame(LuaAnswer(None, f"the script's result is larger than {LARGEST >> 20} MiB"))
             signal.setitimer(signal.ITIMER_PROF, 0)
             _write(answers, answer)
 

@@ -164,6 +164,7 @@ def test_what_a_script_says_is_short_and_moves_no_terminal(machine: LuaMachine) 
     [
         "local s = 'x' for i = 1, 60 do s = s .. s end return 1",
         "local t = {} for i = 1, 1e9 do t[i] = { i } end return 1",
+        "local s = '\\1' for i = 1, 21 do s = s .. s end return 1, { resourceRequest = { s = s } }",
     ],
 )
 def test_memory_has_an_end_and_the_next_script_is_unharmed(machine: LuaMachine, body: str) -> None:

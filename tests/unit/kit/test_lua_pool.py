@@ -14,6 +14,7 @@ from services._rules.interpreter import (
     INTERPRET_COMPONENT,
     INTERPRET_DEPENDENCY,
     INTERPRET_REPLICA,
+    INTERPRET_STATUS,
     RETAIN,
     InterpretError,
     InterpretLater,
@@ -114,6 +115,18 @@ async def test_what_has_no_json_form_fails_alone() -> None:
         assert isinstance(first, InterpretError)
         assert "has no JSON form" in str(first)
         assert second == {"replicas": 2, "requirements": None}
+    finally:
+        await pool.close()
+
+
+async def test_a_result_too_large_to_hold_is_refused() -> None:
+    double = "local s = 'xxxxxxxxxxxxxxxx' for i = 1, 17 do s = s .. s end"
+    script = f"{double} function ReflectStatus() return {{ s, s, s, s, s }} end"
+    pool = LuaPool(1, seconds=30)
+    try:
+        with pytest.raises(InterpretError, match="larger than 8 MiB"):
+            await pool.evaluate(INTERPRET_STATUS, script, [{}])
+        assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
     finally:
         await pool.close()
 
