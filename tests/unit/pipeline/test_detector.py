@@ -100,6 +100,14 @@ def test_an_unmatched_template_is_no_fact() -> None:
     assert KEY in world.state.waiting
 
 
+def test_the_binding_that_a_leader_did_not_get_to_store_is_requested_by_the_next() -> None:
+    world = World(policy())
+    world.sees(deployment())
+    template, binding = decide_template(world.state, KEY, NOW).events
+    det.fold(world.state, 1, subject_of(template), template)
+    assert kinds(world.decides()) == [type(binding).__name__]
+
+
 def test_a_match_makes_template_and_binding_in_one_step_and_claims_the_object() -> None:
     world = World(policy())
     world.sees(deployment())

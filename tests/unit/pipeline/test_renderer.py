@@ -103,6 +103,13 @@ def test_deciding_again_changes_nothing() -> None:
     assert world.decides() == {}
 
 
+def test_works_that_a_leader_did_not_get_to_store_are_rendered_by_the_next_and_the_others_stay() -> None:
+    world = World(*members(), template(), binding(3), placement(m1=1, m2=1, m3=1))
+    first = decide(world.state, KEY).events[0]
+    world.given(first)
+    assert sorted(world.decides()) == sorted({"m1", "m2", "m3"} - {first.cluster})
+
+
 def test_a_scaled_template_waits_for_the_division_of_its_replicas() -> None:
     world = World(*members(), template(), binding(2), placement(m1=1, m2=1))
     world.decides()
