@@ -132,7 +132,7 @@ def test_every_panel_has_something_to_show(fleet: Fleet, prometheus: Prometheus)
         control.run("scale", "deployment/nginx", f"--replicas={2 + next(replicas) % 5}")
         return [title for title, query in panels.items() if not prometheus.values(query)]
 
-    until_equal("panels without data", empty, [], seconds=60)
+    until_equal("panels without data", empty, [], seconds=120)
 
 
 def test_every_metric_is_documented(prometheus: Prometheus) -> None:

@@ -40,7 +40,8 @@ class Instances:
             "FLEETLOG_NATS_URL": self.url,
             "FLEETLOG_INSTANCE": name,
             "FLEETLOG_HTTP_PORT": "-1",
-            "FLEETLOG_TAKEOVER_AFTER": "1",
+            # Long enough that nobody is replaced only because the machine is busy.
+            "FLEETLOG_TAKEOVER_AFTER": "3",
         }
         self.running[name] = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(PROCESS)], env=environment, stderr=subprocess.DEVNULL
@@ -52,13 +53,13 @@ class Instances:
     def kill9(self, name):
         process = self.running.pop(name)
         process.kill()
-        process.wait(20)
+        process.wait(60)
 
     def end(self):
         for one in self.running.values():
             one.send_signal(signal.SIGCONT)
             one.kill()
-            one.wait(20)
+            one.wait(60)
 
 
 @pytest.fixture
