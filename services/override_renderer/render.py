@@ -23,7 +23,7 @@ from services._rules.overrides import Applied, OverridePolicy
 from services._rules.overrides import apply as apply_overrides
 from services._rules.overrides.soundness import check_sound
 from services._rules.secrecy import DigestKey
-from services._rules.status_render import Target, apply_job_completions, conflict_resolution
+from services._rules.status_render import RenderError, Target, apply_job_completions, conflict_resolution
 from services._rules.status_retain import record_managed
 
 Manifest = dict[str, Any]
@@ -85,7 +85,12 @@ def render(
     manifest = _labelled(overridden.manifest, carried)
     resolution = conflict_resolution(manifest, _spec(binding.spec).conflict_resolution)
     marked = _marked(manifest, binding, target.name, template_generation, resolution)
-    data = _encoder.encode(marked)
+    try:
+        data = _encoder.encode(marked)
+    except RecursionError:
+        raise RenderError(
+            f"{binding.kind} {binding.key.name}: what overrides made of it is nested too deeply"
+        ) from None
     shared = naming is not None or len(data) > INLINE_BYTES
     if shared:
         data = _encoder.encode(without_marks(marked))

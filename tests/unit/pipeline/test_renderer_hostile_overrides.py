@@ -79,3 +79,14 @@ def test_an_override_cannot_take_away_what_an_object_is_known_by(path: str) -> N
 def test_names_that_stay_may_be_written_again() -> None:
     again = [{"path": "/metadata/name", "operator": "replace", "value": KEY.name}]
     assert not rendered({"plaintext": again}).problem
+
+
+def test_what_is_nested_too_deeply_is_told() -> None:
+    deep: Any = {}
+    for _ in range(700):
+        deep = {"a": deep}
+    items = [
+        {"path": "/spec/deep", "operator": "add", "value": deep},
+        {"path": "/spec/deep" + "/a" * 700 + "/b", "operator": "add", "value": deep},
+    ]
+    assert "nested too deeply" in rendered({"plaintext": items}).problem
