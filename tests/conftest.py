@@ -11,17 +11,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 from services._kit import topology
 from services._kit.connection import Connection
-from tests.distribution import Units, in_order, misplaced
+from tests.distribution import Units, in_order
 from tests.natsserver import Server, make_server
-from tests.run import PLACES
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long tests first; all others stay in their random order."""
-    wrong = misplaced(items)
-    if wrong:
-        raise pytest.UsageError(f"marked as e2e or faults, but not below {', '.join(PLACES)}: {wrong}")
     in_order(items)
 
 

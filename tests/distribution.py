@@ -11,8 +11,6 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.run import PLACES, WHOLE_INSTALLATIONS
-
 ONE_FLEET: Final = "tests/e2e: one installation"
 COMMANDS: Final = "tests/integration/cli: one installation"
 _TOGETHER: Final = {
@@ -56,15 +54,6 @@ def in_order(items: list[pytest.Item]) -> None:
     for item in items:
         places.setdefault(unit_of(item.nodeid), len(places))
     items.sort(key=lambda item: places[unit_of(item.nodeid)])
-
-
-def misplaced(items: list[pytest.Item]) -> list[str]:
-    """Tests whose mark moves them to the second part of the suite, which does not look where they are."""
-    return [
-        item.nodeid
-        for item in items
-        if not item.nodeid.startswith(PLACES) and any(item.get_closest_marker(mark) for mark in WHOLE_INSTALLATIONS)
-    ]
 
 
 class Units(LoadScopeScheduling):
