@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 
+from services._kit import logs
+from services._kit.ids import default_instance
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import flag, from_environment
@@ -16,6 +18,8 @@ from services.apiserver.store import Store
 
 
 async def _main() -> None:
+    # Lines without the values of variables: those of a request may hold a Secret.
+    logs.configure("apiserver", default_instance("apiserver"), os.environ.get("FLEETLOG_LOG_LEVEL", "info"))
     settings = from_environment()
     store: Store
     url = os.environ.get("FLEETLOG_NATS_URL", "")

@@ -128,5 +128,6 @@ class PatchRequest:
                 f"Incorrect version specified in apply patch. Specified patch version: {body.get('apiVersion', '')}, "
                 f"expected: {resource.api_version}"
             )
-        if (body.get("metadata") or {}).get("managedFields"):
+        meta = body.get("metadata")
+        if isinstance(meta, dict) and meta.get("managedFields"):
             raise status.bad_request("metadata.managedFields must be nil")

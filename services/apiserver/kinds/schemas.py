@@ -226,6 +226,11 @@ def _object(field: Field, value: Any, path: list[str]) -> Any:
     return value
 
 
+def _nothing(element: Field) -> Any:
+    """What a null among items is read as; bytes come back from the store as none at all, not as null."""
+    return "" if element.code == "y" else _zero(element)
+
+
 def _list(field: Field, value: Any, path: list[str]) -> Any:
     if type(value) is not list:
         raise ShapeError(path, "a list", value)
@@ -235,7 +240,7 @@ def _list(field: Field, value: Any, path: list[str]) -> Any:
     for index, item in enumerate(value):
         path.append(f"[{index}]")
         if item is None:
-            value[index] = _zero(element)
+            value[index] = _nothing(element)
         else:
             value[index] = read(element, item, path)
         path.pop()
@@ -250,7 +255,7 @@ def _map(field: Field, value: Any, path: list[str]) -> Any:
     read = _READ[element.code]
     for key, item in value.items():
         path.append(key)
-        value[key] = _zero(element) if item is None else read(element, item, path)
+        value[key] = _nothing(element) if item is None else read(element, item, path)
         path.pop()
     return value
 

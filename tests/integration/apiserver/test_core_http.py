@@ -340,6 +340,26 @@ async def test_a_definition_with_rules_says_that_they_are_not_evaluated(client: 
         assert "are kept but not evaluated" in response.headers["Warning"]
 
 
+@pytest.mark.parametrize(
+    ("plural", "field"), [("secrets", "data"), ("configmaps", "binaryData"), ("configmaps", "data")]
+)
+async def test_a_value_left_empty_is_empty(client: Any, plural: str, field: str) -> None:
+    path = f"/api/v1/namespaces/default/{plural}"
+    code, made = await client("POST", path, {"metadata": {"name": "e"}, field: {"a": None}})
+    assert (code, made[field]) == (201, {"a": ""})
+
+
+@pytest.mark.parametrize("metadata", [-1, "x", [{}], 1.5])
+async def test_an_applied_document_without_metadata_is_refused(client: Any, metadata: Any) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    for name in ("new", "there"):
+        if name == "there":
+            await client("POST", CM, config(name))
+        code, answer = await client("PATCH", f"{CM}/{name}?fieldManager=m", body, media=APPLY)
+        assert code in (400, 500)
+        assert answer["message"].startswith("failed to create typed patch object")
+
+
 async def test_a_service_that_loses_its_address_is_told_both_fields(client: Any) -> None:
     path = "/api/v1/namespaces/default/services"
     _, made = await client("POST", path, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
