@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +28,7 @@ from services._rules.policy_match import Policy, compile_policy, template_of
 from services._rules.secrecy import DigestKey
 from services._rules.skip_rules import SkipRules, compile_skip_rules
 from services.detector.binding import NATIVE, Options, priority_class
+from services.detector.templates import Templates
 
 Manifest = dict[str, Any]
 Key = ObjectKey | PolicyKey
@@ -82,7 +83,7 @@ class DetectorState(Struct):
     """
 
     skip: SkipRules = field(default_factory=compile_skip_rules)
-    templates: dict[ObjectKey, Manifest] = field(default_factory=dict)
+    templates: Templates = field(default_factory=Templates)
     policies: dict[PolicyKey, PolicyView] = field(default_factory=dict)
     listed: set[str] = field(default_factory=set)
     unlisted: set[str] = field(default_factory=set)
@@ -187,8 +188,9 @@ def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | Non
     if manifest is None:
         state.waiting.discard(key)
         rank(state, key, None)
-        if state.templates.pop(key, None) is None:
+        if key not in state.templates:
             return ()
+        del state.templates[key]
         return _concerned(state, key)
     state.templates[key] = manifest
     if before is not None and _unchanged(before, manifest):
@@ -215,7 +217,7 @@ def rank(state: DetectorState, key: ObjectKey, policy: Manifest | None) -> None:
         state.ranked.setdefault(name, set()).add(key)
 
 
-def take_list(state: DetectorState, group_resource: str, found: dict[ObjectKey, Manifest]) -> list[Key]:
+def take_list(state: DetectorState, group_resource: str, found: Mapping[ObjectKey, Manifest]) -> list[Key]:
     """Take in a complete list of one kind: what is missing from it is gone."""
     dirty: list[Key] = []
     if group_resource == PRIORITY_CLASSES and group_resource not in state.listed:
@@ -224,7 +226,8 @@ def take_list(state: DetectorState, group_resource: str, found: dict[ObjectKey, 
     known = {key for key in state.templates if key.group_resource == group_resource}
     remembered = {key for key in state.template_facts if key.group_resource == group_resource}
     for key in (known | remembered) - found.keys():
-        state.templates.pop(key, None)
+        if key in state.templates:
+            del state.templates[key]
         state.waiting.discard(key)
         rank(state, key, None)
         dirty.extend(_concerned(state, key))

@@ -10,7 +10,7 @@ import structlog
 
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable, resource_path
-from services._kit.kube_watch import Decoded, Reflector
+from services._kit.kube_watch import AsBytes, Decoded, Kept, Reflector
 from services._rules.interpreter.configured import KINDS as INTERPRETERS
 from services.detector.state import (
     PRIORITY_CLASSES,
@@ -23,6 +23,7 @@ from services.detector.state import (
     take_policy_list,
     take_template,
 )
+from services.detector.templates import Templates
 
 log = structlog.get_logger("detector.watching")
 
@@ -50,19 +51,18 @@ class _Templates:
         self._resource = resource
         self.group_resource = f"{resource.name}.{resource.group}" if resource.group else resource.name
 
-    def _key(self, manifest: Manifest) -> ObjectKey:
-        metadata = manifest["metadata"]
-        return ObjectKey(self._resource.group, self._resource.name, metadata.get("namespace", ""), metadata["name"])
+    def _key(self, found: Kept) -> ObjectKey:
+        return ObjectKey(self._resource.group, self._resource.name, found.namespace, found.name)
 
-    def listed(self, objects: list[Manifest]) -> None:
+    def listed(self, objects: list[Kept]) -> None:
         """A complete list of the kind."""
-        found = {self._key(manifest): manifest for manifest in objects}
+        found = Templates({self._key(kept): kept.data for kept in objects})
         self._watching.mark(take_list(self._watching.state, self.group_resource, found))
 
-    def changed(self, kind: str, manifest: Manifest) -> None:
+    def changed(self, kind: str, found: Kept) -> None:
         """One change of an object of the kind."""
-        key = self._key(manifest)
-        self._watching.mark(take_template(self._watching.state, key, None if kind == "DELETED" else manifest))
+        key = self._key(found)
+        self._watching.mark(take_template(self._watching.state, key, None if kind == "DELETED" else found.manifest))
         if self.group_resource == _CRD:
             self._watching.look_again()
 
@@ -167,9 +167,12 @@ class Watching:
             self._followed.pop(name, None)
 
         path = resource_path(resource.group, resource.version, resource.name)
-        reflector = Reflector(
-            self._client, path, follower, Decoded(), api_version=resource.api_version, kind=resource.kind, on_gone=gone
-        )
+        version, kind = resource.api_version, resource.kind
+        reflector: Reflector[Manifest] | Reflector[Kept]
+        if isinstance(follower, _Templates):
+            reflector = Reflector(self._client, path, follower, AsBytes(), api_version=version, kind=kind, on_gone=gone)
+        else:
+            reflector = Reflector(self._client, path, follower, Decoded(), api_version=version, kind=kind, on_gone=gone)
         self._followed[name] = asyncio.create_task(reflector.run())
         if resource.kind in INTERPRETERS and _is_policy(resource):
             waiting = asyncio.create_task(self._listed(resource.kind, reflector))
@@ -177,7 +180,7 @@ class Watching:
             waiting.add_done_callback(self._patience.discard)
         return True
 
-    async def _listed(self, kind: str, reflector: Reflector[Manifest]) -> None:
+    async def _listed(self, kind: str, reflector: Reflector[Manifest] | Reflector[Kept]) -> None:
         """Objects wait for the list of what interprets them, but not for ever: it may be forbidden to us."""
         try:
             async with asyncio.timeout(_PATIENCE):

@@ -14,8 +14,10 @@ from services._kit.kube import ApiError, ApiResource
 from services._rules.interpreter.configured import CUSTOMIZATION, WEBHOOKS
 from services.detector import watching
 from services.detector.state import POLICY_KINDS, DetectorState, Key
+from services.detector.templates import Templates
 from services.detector.watching import PLURALS, Watching
 
+KEPT = ObjectKey("", "configmaps", "a", "c")
 VERBS = ("list", "watch", "delete", "create")
 PLURAL = {CUSTOMIZATION: "resourceinterpretercustomizations", WEBHOOKS: "resourceinterpreterwebhookconfigurations"}
 
@@ -99,3 +101,16 @@ async def test_a_kind_that_is_served_later_is_listed_then() -> None:
     assert CUSTOMIZATION in ground.state.listed
     assert not ground.state.unlisted
     await ground.watching.stop()
+
+
+def test_what_is_found_of_an_object_is_nobody_elses() -> None:
+    kept = Templates()
+    kept[KEPT] = {"kind": "ConfigMap", "metadata": {"name": "c", "labels": {"a": "b"}}}
+    found = kept[KEPT]
+    found["metadata"]["labels"]["a"] = "changed"
+    assert kept[KEPT]["metadata"]["labels"] == {"a": "b"}
+    assert KEPT in kept
+    assert list(kept) == [KEPT]
+    del kept[KEPT]
+    assert kept.get(KEPT) is None
+    assert not kept

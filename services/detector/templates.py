@@ -1,0 +1,40 @@
+"""Keeps the objects of the control plane as bytes: there are thousands, and one at a time is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+import msgspec
+
+from schemas.keys import ObjectKey
+
+Manifest = dict[str, Any]
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Templates(MutableMapping[ObjectKey, Manifest]):
+    """Objects by key; each look decodes anew, so that what is found is nobody else's."""
+
+    def __init__(self, kept: dict[ObjectKey, bytes] | None = None) -> None:
+        self._kept = kept if kept is not None else {}
+
+    def __getitem__(self, key: ObjectKey) -> Manifest:
+        return _decode(self._kept[key])
+
+    def __setitem__(self, key: ObjectKey, manifest: Manifest) -> None:
+        self._kept[key] = _encode(manifest)
+
+    def __delitem__(self, key: ObjectKey) -> None:
+        del self._kept[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._kept
+
+    def __iter__(self) -> Iterator[ObjectKey]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
