@@ -47,7 +47,7 @@ class Options(Struct, frozen=True, kw_only=True):
     brake_sample: int = 40
     """The brake looks at that many latest outcomes at least."""
     brake_pause: float = 30.0
-    window: int = 4096
+    window: int = 1024
     """Messages that wait for a slow fold, per stream."""
     heartbeat: float = 0.3
     takeover_after: float = 2.0

@@ -38,7 +38,7 @@ class Follower(Generic[S, K]):
         projection: Projection[S, K],
         filters: Mapping[str, Sequence[str]],
         *,
-        window: int = 4096,
+        window: int = 1024,
         on_fed: Callable[[Delivery, str], None] | None = None,
         patience: Patience | None = None,
         shared: SharedReading | None = None,
