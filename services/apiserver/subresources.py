@@ -26,6 +26,7 @@ from services.apiserver.tokens import TokenRequests
 ViewOf = Callable[[Request, Kind], View]
 CallOf = Callable[[Request, str], Call]
 _VERB = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "POST": "create", "DELETE": "delete"}
+_SCALE = "io.k8s.api.autoscaling.v1.Scale"
 CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 
 
@@ -169,8 +170,9 @@ class Subresources:
     def _new_scale(
         self, kind: Kind, old: Manifest, raw: bytes, media: str | None, verb: str, info: RequestInfo
     ) -> Manifest:
+        sent: bytes | None = None
         if verb == "update":
-            scale = codec.decode_body(raw, media, "io.k8s.api.autoscaling.v1.Scale")[0]
+            scale, sent = codec.decode_body(raw, media, _SCALE)
         else:
             scale = _patched(scale_of(kind, old, strict=False), raw, codec.media_type(media))
         if not isinstance(scale, dict):
@@ -182,14 +184,16 @@ class Subresources:
                 f'{name} in version "{version}" cannot be handled as a Scale: converting ({version}.{name}) to '
                 "(autoscaling.Scale): unknown conversion"
             )
+        try:
+            schemas.normalise(_SCALE, scale)
+        except schemas.ShapeError as e:
+            wrong = decode_message.render(_SCALE, scale, sent, e)
+            raise status.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {wrong}') from e
         given = (scale.get("metadata") or {}).get("name")
         if given and given != info.name:
             text = f"the name of the object ({given}) does not match the name on the URL ({info.name})"
             raise status.bad_request(text)
         replicas = (scale.get("spec") or {}).get("replicas") or 0
-        if not isinstance(replicas, int) or isinstance(replicas, bool):
-            text = 'Scale in version "v1" cannot be handled as a Scale: spec.replicas: a whole number was expected'
-            raise status.bad_request(text)
         if replicas < 0 and not is_custom(kind):
             error = fields.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
             raise status.invalid("Scale.autoscaling", info.name, [error])

@@ -116,6 +116,24 @@ async def test_scale(client: Any) -> None:
     assert (await client("GET", f"{DEPLOY}/d"))[1]["spec"]["replicas"] == 5
 
 
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"spec": "x"}, "v1.Scale.Spec: readObjectStart: expect { or n, but found"),
+        ({"metadata": [None]}, "v1.Scale.ObjectMeta: v1.ObjectMeta.readObjectStart"),
+        ({"spec": {"replicas": "x"}}, "v1.Scale.Spec: v1.ScaleSpec.Replicas: readUint32: unexpected character"),
+    ],
+)
+async def test_a_scale_of_the_wrong_shape_is_refused_with_its_place(client: Any, body: Any, place: str) -> None:
+    await client("POST", DEPLOY, deployment("a"))
+    code, answer = await client("PUT", f"{DEPLOY}/a/scale", {"kind": "Scale", "apiVersion": "autoscaling/v1", **body})
+    assert code == 400
+    assert place.partition(":")[0] in answer["message"]
+    code, answer = await client("PATCH", f"{DEPLOY}/a/scale", body, media="application/merge-patch+json")
+    assert code == 400
+    assert answer["message"].startswith('Scale in version "v1" cannot be handled as a Scale: ')
+
+
 async def test_dry_run_writes_nothing(client: Any, server: ApiServer) -> None:
     before = server.store.revision
     code, made = await client("POST", f"{CM}?dryRun=All", config("a"))
