@@ -5,11 +5,14 @@ from __future__ import annotations
 from services.apiserver.kinds import decode_message, schemas
 from services.apiserver.kinds.model import DecodeError, Kind, Manifest, Resource, Schema
 
+NEWEST = 1 << 30
+"""The release of a server that stands for none in particular."""
+
 
 class BuiltinKind(Kind):
     """A kind whose shape is a definition of the field tables."""
 
-    release: int = 1 << 30
+    release: int = NEWEST
     """The minor release whose behaviour is wanted; larger than any for the newest."""
 
     def __init__(self, resource: Resource, schema_name: str) -> None:

@@ -27,7 +27,7 @@ from services.apiserver.kinds import (
     storage,
     workloads,
 )
-from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
 from services.apiserver.kinds.model import CRUD, Resource, Subresource
 
 if TYPE_CHECKING:
@@ -64,6 +64,13 @@ GROUPS: dict[str, tuple[int, dict[str, int]]] = {
     "node.k8s.io": (16300, {"v1": 15, "v1beta1": 9}),
     "discovery.k8s.io": (16200, {"v1": 15, "v1beta1": 12}),
     "flowcontrol.apiserver.k8s.io": (16100, {"v1beta1": 9}),
+}
+
+
+# As releases from 1.26 on order them, and behind all others what they do not serve any more.
+_TODAY: dict[str, tuple[int, dict[str, int]]] = {
+    "extensions": (1, {"v1beta1": 1}),
+    "autoscaling": (17500, {"v2": 30, "v1": 15, "v2beta1": 9, "v2beta2": 1}),
 }
 
 
@@ -358,9 +365,10 @@ def definition_name(group: str, version: str, kind: str) -> str:
 
 def fill(registry: Registry, profile: str) -> None:
     """Add the built-in kinds of the profile ("current", or a minor release such as "1.20")."""
-    release = 1 << 30 if profile == "current" else int(profile.partition(".")[2])
+    release = NEWEST if profile == "current" else int(profile.partition(".")[2])
+    groups = GROUPS if release < NEWEST else {**GROUPS, **_TODAY}
     for row in ROWS:
-        priority, versions = GROUPS[row.group]
+        priority, versions = groups[row.group]
         for version, since in row.versions.items():
             if since > release:
                 continue

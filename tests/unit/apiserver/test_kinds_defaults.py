@@ -140,12 +140,27 @@ def test_a_namespace_starts_active_with_its_finalizer() -> None:
     assert found["status"] == {"phase": "Active"}
 
 
-def test_claims_and_volumes_are_protected_while_in_use() -> None:
+@pytest.mark.parametrize(
+    ("kind", "finalizer"),
+    [
+        ("PersistentVolumeClaim", "kubernetes.io/pvc-protection"),
+        ("PersistentVolume", "kubernetes.io/pv-protection"),
+    ],
+)
+def test_a_recorded_release_protects_claims_and_volumes(kind: str, finalizer: str) -> None:
+    served = Registry.builtin("1.20").by_kind("", "v1", kind)
+    assert served is not None
+    obj: dict[str, Any] = {"metadata": {"name": "x"}, "spec": {}}
+    served.prepare_create(obj)
+    assert obj["metadata"]["finalizers"] == [finalizer]
+
+
+def test_claims_and_volumes_have_nobody_to_free_them_and_can_be_deleted() -> None:
     claim = created("v1", "PersistentVolumeClaim", {"spec": {"accessModes": ["ReadWriteOnce"]}})
-    assert claim["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+    assert "finalizers" not in claim["metadata"]
     assert claim["status"] == {"phase": "Pending"}
     volume = created("v1", "PersistentVolume", {"spec": {"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/d"}}})
-    assert volume["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
+    assert "finalizers" not in volume["metadata"]
     assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
 
 

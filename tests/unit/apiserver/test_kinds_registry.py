@@ -45,7 +45,7 @@ def test_groups_come_in_order_of_importance(builtin: Registry) -> None:
         ("1.20", "policy", ["v1beta1"]),
         ("current", "policy", ["v1", "v1beta1"]),
         ("1.20", "autoscaling", ["v1", "v2beta1", "v2beta2"]),
-        ("current", "autoscaling", ["v1", "v2", "v2beta1", "v2beta2"]),
+        ("current", "autoscaling", ["v2", "v1", "v2beta1", "v2beta2"]),
         ("1.20", "nothing", []),
     ],
 )
@@ -53,6 +53,11 @@ def test_versions_are_those_of_the_profile_with_the_preferred_first(
     profile: str, group: str, versions: list[str]
 ) -> None:
     assert Registry.builtin(profile).versions(group) == versions
+
+
+def test_what_releases_of_today_do_not_serve_comes_last(builtin: Registry) -> None:
+    assert builtin.groups()[-1] == "extensions"
+    assert Registry.builtin("1.20").groups().index("extensions") < Registry.builtin("1.20").groups().index("apps")
 
 
 def test_cronjobs_are_v1_only_in_the_current_profile(builtin: Registry) -> None:
