@@ -37,6 +37,8 @@ _SYSTEM: Final = frozenset(
     }
 )
 
+_SYSTEM_METADATA: Final = (".", *(path[1] for path in _SYSTEM if len(path) > 1))
+
 
 class Id(NamedTuple):
     """A manager: its name, `Apply` or `Update`, and for updates the API version."""
@@ -238,15 +240,12 @@ def _named(who: Id) -> str:
 
 def _without_system(fields: Fields) -> None:
     """Drop from a set that nobody else has, in place, what the server itself writes."""
-    for path in _SYSTEM:
-        if len(path) == 1 and path != ("f:metadata",):
-            fields.pop(path[0], None)
+    fields.pop("f:apiVersion", None)
+    fields.pop("f:kind", None)
     meta = fields.get("f:metadata")
     if meta is not None:
-        for path in _SYSTEM:
-            if len(path) > 1:
-                meta.pop(path[1], None)
-        meta.pop(".", None)
+        for element in _SYSTEM_METADATA:
+            meta.pop(element, None)
         if not meta:
             del fields["f:metadata"]
 

@@ -86,6 +86,9 @@ def _grown(shape: Shape, old: Any, new: Any) -> Fields | None:
             if had is item:
                 continue
             element, inner = shape.child(name)
+            if had is MISSING and not isinstance(item, _CONTAINERS):
+                grown[element] = {}
+                continue
             found = _grown(inner, had, item)
             if found is not None:
                 grown[element] = found

@@ -105,14 +105,17 @@ def _struct(shape: Definition, obj: Any, path: list[str]) -> None:
         if field is None or value is None:
             del obj[key]
             continue
+        code = field.code
+        if code == "s" and type(value) is str and value:
+            continue  # most values are texts, and such a one is canonical as it is
         path.append(key)
-        value = _READ[field.code](field, value, path)
+        value = _READ[code](field, value, path)
         path.pop()
-        if value or field.code not in "sbildy[{" or (field.pointer and field.code not in "[{"):
+        if value or code not in "sbildy[{" or (field.pointer and code not in "[{"):
             obj[key] = value
         elif field.keep:
             # An empty list or map that is always written reads back from the store as null.
-            obj[key] = None if field.code in "[{" else value
+            obj[key] = None if code in "[{" else value
         else:
             del obj[key]
     for field in shape.always:
@@ -252,6 +255,8 @@ def _map(field: Field, value: Any, path: list[str]) -> Any:
         raise ShapeError(path, "an object", value)
     element = field.element
     assert element is not None
+    if element.code == "s" and all(type(item) is str for item in value.values()):
+        return value
     read = _READ[element.code]
     for key, item in value.items():
         path.append(key)
