@@ -28,7 +28,7 @@ from services._rules.interpreter.configured import FILTERS, Target
 from services._rules.kube_events import Note
 from services.status_aggregator.announce import announce, bound, overridden
 from services.status_aggregator.catching_up import remember_present
-from services.status_aggregator.decide import Pace, decide, due_at
+from services.status_aggregator.decide import Pace, decide, due_at, has_news
 from services.status_aggregator.early import Early
 from services.status_aggregator.metrics import register
 from services.status_aggregator.settings import AggregatorSettings
@@ -141,15 +141,20 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
 
     def decide(self, state: AggregatorState, key: ObjectKey, now: float) -> Decision:
         """The rollup of one object, or, once it stands on the log, the status of the template."""
-        rollup = decide(state, key)
         reported = state.objects.get(key)
+        if reported is None:
+            return NOTHING
+        due = due_at(reported, now, self._pace, self._patience(now))
+        if now < due and has_news(reported):
+            # Most reports come before the next sum is due: it is not worked out until then.
+            return Decision(wake_at=due)
+        rollup = decide(state, key)
         if rollup is not None:
-            due = due_at(reported, now, self._pace, self._patience(now)) if reported is not None else 0.0
             if now < due:
                 return Decision(wake_at=due)
             self._summed.append(now)
             return Decision(events=(rollup,))
-        template = reported.template if reported is not None else None
+        template = reported.template
         if isinstance(template, TemplateChanged) and offers_status(
             self._interpreters.ask, template.api_version, template.kind
         ):

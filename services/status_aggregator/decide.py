@@ -24,6 +24,12 @@ class Pace(Struct, frozen=True):
     settle: float = 0.0
 
 
+def has_news(reported: Reported) -> bool:
+    """Whether a member reported since the last sum."""
+    said = reported.rollup.observed_position if reported.rollup is not None else 0
+    return any(seq > said for _, seq in reported.observed.values())
+
+
 def due_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> float:
     """When a changed sum may be said: members report in bursts, and one sum can speak for a whole burst.
 

@@ -9,11 +9,13 @@ import pytest
 from msgspec import Raw
 
 from schemas.codec import Known, subject_of
+from schemas.envelope import Provenance
 from schemas.events.binding import BindingReleased
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.observed import WorkObserved
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import AppliedOverride, WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey
 from services._kit.delivery.parts import instead_of
 from services._rules.kube_events import event_name, event_of
 from services._rules.overrides import OverrideError
@@ -257,3 +259,27 @@ def test_in_a_rush_each_object_is_summed_less_often() -> None:
     inside._summed.extend([10.0] * 30)
     assert inside._patience(10.5) == 10.0
     assert inside._patience(11.5) == 1.0, "the rush is over"
+
+
+def test_a_sum_that_is_not_due_is_not_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked_out: list[object] = []
+
+    def counted(state: AggregatorState, key: ObjectKey) -> StatusRolledUp | None:
+        worked_out.append(key)
+        return decide(state, key)
+
+    monkeypatch.setattr("services.status_aggregator.app.decide", counted)
+    service = StatusAggregator(AggregatorSettings(control_kubeconfig="none", rollup_gather=1.0, rollup_settle=1.0))
+    world = started()
+    world.given(seen("m1", at=100.0), seen("m2", at=100.0))
+    first = service.decide(world.state, KEY, 100.0)
+    assert len(first.events) == 1, "both have spoken"
+    world.given(*(msgspec.structs.replace(event, provenance=Provenance(decided_at=100.0)) for event in first.events))
+    worked_out.clear()
+    world.given(seen("m1", replicas=2, at=100.1))
+    waiting = service.decide(world.state, KEY, 100.2)
+    assert (waiting.wake_at, waiting.events, waiting.effects) == (101.1, (), ())
+    assert worked_out == []
+    due = service.decide(world.state, KEY, 101.2)
+    assert len(due.events) == 1
+    assert worked_out == [KEY]
