@@ -4,12 +4,35 @@ import msgspec
 
 from services.apiserver.crds.beta import to_v1, to_v1beta1
 from services.apiserver.crds.definition import check_definition, check_definition_status, check_definition_update
+from services.apiserver.kinds import schemas
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.errors import FieldError
-from services.apiserver.kinds.model import Manifest
+from services.apiserver.kinds.model import DecodeError, Manifest
 
 RULES = "x-kubernetes-validations"
 _HTTPS_PORT = 443
+
+
+def _normalise_below(name: str, schema: Manifest, path: list[str]) -> None:
+    """Normalise the schemas that stand where other things may stand, too: the field table leaves those alone."""
+    for key in ("items", "additionalProperties"):
+        inner = schema.get(key)
+        if isinstance(inner, dict):
+            schemas.normalise(name, inner, [*path, key])
+            _normalise_below(name, inner, [*path, key])
+        elif isinstance(inner, list) and key == "items":
+            for index, item in enumerate(inner):
+                schemas.normalise(name, item, [*path, f"items[{index}]"])
+        elif inner is not None and not (isinstance(inner, bool) and key == "additionalProperties"):
+            raise schemas.ShapeError([*path, key], "a schema", inner)
+    for key in ("properties", "patternProperties"):
+        for field, inner in (schema.get(key) or {}).items():
+            _normalise_below(name, inner, [*path, f"{key}[{field}]"])
+    for key in ("allOf", "anyOf", "oneOf"):
+        for index, inner in enumerate(schema.get(key) or ()):
+            _normalise_below(name, inner, [*path, f"{key}[{index}]"])
+    if isinstance(schema.get("not"), dict):
+        _normalise_below(name, schema["not"], [*path, "not"])
 
 
 class CustomResourceDefinition(BuiltinKind):
@@ -33,6 +56,19 @@ class CustomResourceDefinition(BuiltinKind):
     def from_store(self, obj: Manifest) -> Manifest:
         """Return a stored definition in this kind's version."""
         return to_v1beta1(obj) if self._beta else obj
+
+    def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
+        """Bring a body into canonical form, schemas below `items` and the like, too; raises DecodeError."""
+        super().decode(obj, raw)
+        spec, name = obj.get("spec") or {}, self.schema_name.replace(self.resource.kind, "JSONSchemaProps")
+        places = [(spec.get("validation"), ["spec", "validation"])]
+        for index, version in enumerate(spec.get("versions") or ()):
+            places.append((version.get("schema"), ["spec", f"versions[{index}]", "schema"]))
+        try:
+            for holder, path in places:
+                _normalise_below(name, (holder or {}).get("openAPIV3Schema") or {}, [*path, "openAPIV3Schema"])
+        except schemas.ShapeError as error:
+            raise DecodeError(str(error)) from None
 
     def default(self, obj: Manifest) -> None:
         """Fill in singular and list names, the conversion strategy, the port of a webhook, and v1beta1's versions."""

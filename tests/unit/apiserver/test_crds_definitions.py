@@ -10,7 +10,7 @@ from services.apiserver.crds.conditions import deleting_instances, is_establishe
 from services.apiserver.crds.definition import FINALIZER, check_definition, check_definition_update
 from services.apiserver.crds.generate import definitions, rendered, schema_of
 from services.apiserver.crds.kind import CustomResourceDefinition
-from services.apiserver.kinds.model import Resource
+from services.apiserver.kinds.model import DecodeError, Resource
 
 NOW = "2026-01-01T00:00:00Z"
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -259,3 +259,19 @@ def test_fields_become_a_schema() -> None:
     }
     assert schema["required"] == ["spec"]
     assert schema["properties"]["spec"]["properties"] == {"l": {"type": "array", "items": item}, "open": ANYTHING}
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"items": {"properties": {"a": "x"}}, "type": "array"}, "a.items.properties.a"),
+        ({"items": 3, "type": "array"}, "a.items: expected a schema"),
+        ({"additionalProperties": {"items": {"type": 1}}, "type": "object"}, "a.additionalProperties.items.type"),
+        ({"anyOf": [{"items": {"properties": []}}]}, "anyOf[0].items.properties"),
+    ],
+)
+def test_schemas_below_items_have_their_shape(schema: Any, place: str) -> None:
+    body = {"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"properties": {"a": schema}}}}]}}
+    with pytest.raises(DecodeError) as refused:
+        kind().decode(body)
+    assert place.replace("a.", "properties[a].", 1) in str(refused.value) or place in str(refused.value)
