@@ -112,8 +112,12 @@ def fold(state: RegistrarState, seq: int, subject: str, event: Known) -> Iterabl
             state.of(event.cluster).name(event.key, "", seq)
         case WorkObserved():
             state.observed[subject] = (seq, event.at)
+            works = state.of(event.cluster)
             if event.absent:
-                state.of(event.cluster).gone[event.key] = event.work_seq
+                works.gone[event.key] = event.work_seq
+            else:
+                # The last report alone counts: a fresh start sees no other.
+                works.gone.pop(event.key, None)
         case ClusterChanged():
             spec = _cluster.decode(event.manifest).spec
             member = Member(event.uid, spec.sync_mode, spec.resource_models or ())

@@ -144,6 +144,13 @@ def test_withdrawn_works_are_settled_up_to_the_first_that_was_not_carried_out() 
     assert RegistrarState().of("m1").settled(20) == 20
 
 
+def test_whoever_starts_now_knows_as_much_of_what_is_gone_as_who_saw_it_go_and_come_back() -> None:
+    absent = replace(SEEN, applied=False, absent=True, work_seq=1)
+    fresh = state_of(rendered(A, "a"))
+    fold(fresh, 3, subject_of(SEEN), SEEN)
+    assert state_of(rendered(A, "a"), absent, SEEN) == fresh
+
+
 def test_what_was_purged_is_forgotten_and_what_came_later_is_not() -> None:
     state = state_of(joined(), rendered(A, "d1"), rendered(B, "d2"), SEEN)
     forget(state, Purged(objects=(Gone(A, 2), Gone(B, 2))))
