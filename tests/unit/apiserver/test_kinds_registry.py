@@ -57,6 +57,9 @@ def test_versions_are_those_of_the_profile_with_the_preferred_first(
 
 def test_what_releases_of_today_do_not_serve_comes_last(builtin: Registry) -> None:
     assert builtin.groups()[-1] == "extensions"
+    old = builtin.find("extensions", "v1beta1", "ingresses")
+    assert old is not None
+    assert old.resource.short_names == ()
     assert Registry.builtin("1.20").groups().index("extensions") < Registry.builtin("1.20").groups().index("apps")
 
 
