@@ -271,9 +271,9 @@ def _only(sub: str, new: Manifest, old: Manifest) -> Manifest:
 def _patched(scale: Manifest, raw: bytes, media: str) -> Any:
     if media not in (JSON_PATCH, MERGE, STRATEGIC, APPLY):
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-    if media == APPLY:
-        return patches.merge_patch(scale, codec.decode_yaml(raw))
     try:
+        if media == APPLY:
+            return patches.merge_patch(scale, codec.decode_yaml(raw))
         if media == JSON_PATCH:
             return patches.json_patch(scale, codec.decode_json(raw))
         return patches.merge_patch(scale, codec.decode_json(raw))

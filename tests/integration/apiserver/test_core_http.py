@@ -132,6 +132,10 @@ async def test_a_scale_of_the_wrong_shape_is_refused_with_its_place(client: Any,
     code, answer = await client("PATCH", f"{DEPLOY}/a/scale", body, media="application/merge-patch+json")
     assert code == 400
     assert answer["message"].startswith('Scale in version "v1" cannot be handled as a Scale: ')
+    for text in ("[1]", '"x"', "-1"):
+        code, answer = await client("PATCH", f"{DEPLOY}/a/scale?fieldManager=m", text, media=APPLY)
+        assert code in (400, 500)
+        assert answer["message"].startswith(("json: cannot unmarshal", "Invalid JSON Patch"))
 
 
 async def test_dry_run_writes_nothing(client: Any, server: ApiServer) -> None:
