@@ -48,7 +48,7 @@ class View:
             if isinstance(outcome, Entry):
                 if self.kind.shown_as_stored:
                     return outcome.raw
-                stored = outcome.obj
+                stored = outcome.look()
                 obj = self.kind.from_store(stored)
                 return outcome.raw if obj is stored else _encode(obj)
             return _encode(outcome)
@@ -80,11 +80,11 @@ class View:
         """JSON of a list."""
         resource, kind = self.kind.resource, self.kind
         if self.form.view == "Table":
-            objects = [kind.from_store(e.obj) for e in entries]
+            objects = [kind.from_store(e.look()) for e in entries]
             head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{self.form.version}", "metadata": meta}
             return _encode({**head, **self._table(kind, objects, self.include, self.form.version, True)})
         if self.form.view.startswith("Partial"):
-            items = [self._partial(kind.from_store(e.obj)) for e in entries]
+            items = [self._partial(kind.from_store(e.look())) for e in entries]
             name = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{self.form.version}"}
             return _encode({**name, "metadata": meta, "items": items})
         if is_custom(kind):
@@ -104,14 +104,14 @@ class View:
         for entry in entries:
             raw = entry.raw
             if not raw.startswith(prefix):
-                stored = entry.obj
+                stored = entry.look()
                 obj = kind.from_store(stored)
                 if obj is not stored:
                     raw = _encode({"kind": obj["kind"], "apiVersion": obj["apiVersion"], **obj})
                     if not raw.startswith(prefix):
                         raw = prefix + _encode({k: v for k, v in obj.items() if k not in ("kind", "apiVersion")})[1:]
             elif whole:
-                stored = entry.obj
+                stored = entry.look()
                 obj = kind.from_store(stored)
                 if obj is not stored:
                     raw = _encode(obj)
@@ -131,7 +131,7 @@ class View:
         """The frame of an object that existed when the watch began."""
         if self._plain:
             return self._frame("ADDED", entry)
-        shown = self.shown(self.kind.from_store(entry.obj), columns=columns)
+        shown = self.shown(self.kind.from_store(entry.look()), columns=columns)
         return _line("ADDED", _encode(shown))
 
     def _frame(self, word: str, entry: Entry) -> bytes:

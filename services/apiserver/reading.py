@@ -45,7 +45,7 @@ def select(store: Store, kind: Kind, namespace: str, selection: Selection) -> It
         entries = store.list(kind.store_group, kind.resource.plural, namespace)
     if selection.everything:
         return entries
-    return [e for e in entries if selection.matches(kind.from_store(e.obj))]
+    return [e for e in entries if selection.matches(kind.from_store(e.look()))]
 
 
 def list_page(store: Store, kind: Kind, namespace: str, options: ListOptions, selection: Selection) -> Page:
@@ -69,7 +69,7 @@ def list_page(store: Store, kind: Kind, namespace: str, options: ListOptions, se
     if token is not None or options.match == "Exact":
         entries = [e for e in entries if _path(e) >= start]
         if not selection.everything:
-            entries = [e for e in entries if selection.matches(kind.from_store(e.obj))]
+            entries = [e for e in entries if selection.matches(kind.from_store(e.look()))]
     meta: Manifest = {"resourceVersion": str(revision)}
     found = list(entries)
     limit = options.limit

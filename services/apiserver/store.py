@@ -123,6 +123,11 @@ class Entry:
             _decoded.add(self, len(self.raw))
         return obj
 
+    def look(self) -> Manifest:
+        """The decoded object for one look, as when many are listed: not kept for others."""
+        obj = self._obj
+        return _decode(self.raw) if obj is None else obj
+
     def drop(self) -> None:
         """Keep the bytes only."""
         self._obj = None

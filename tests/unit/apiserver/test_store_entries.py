@@ -29,6 +29,14 @@ def test_a_decoded_object_is_shared_until_it_is_dropped_and_equal_afterwards() -
     assert found.obj == first
 
 
+def test_a_look_at_an_object_does_not_keep_it_decoded() -> None:
+    found = entry("a")
+    assert found.look() == found.look()
+    assert found.look() is not found.look()
+    kept = found.obj
+    assert found.look() is kept
+
+
 def test_the_oldest_goes_when_the_bytes_are_too_many_and_the_newest_stays() -> None:
     dropped: list[str] = []
 
