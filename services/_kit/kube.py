@@ -7,6 +7,7 @@ cost 110 MB and two seconds, are kept out by loading the client core below an em
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 import sys
 import tempfile
@@ -20,11 +21,11 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractStreamWriter
 
 from services._kit import fault_points, kube_api
 from services._kit.errors import FenceLost
 from services._kit.guard import Guard
-from services._kit.http_pool import HttpPool, NotConnected
 from services._kit.kube_api import (
     JSON,
     JSON_PATCH,
@@ -65,7 +66,7 @@ __all__ = [
 ]
 
 _READ_BUFFER = 1 << 21
-_ZIPPED = {"Accept-Encoding": "gzip"}
+_LARGE = 1 << 20
 _CONNECT_SECONDS = 10
 
 
@@ -93,6 +94,29 @@ def client_core() -> tuple[Any, Any]:
     return import_module(f"{name}.client.configuration").Configuration, import_module(f"{name}.config.kube_config")
 
 
+class _Request(aiohttp.ClientRequest):
+    """A request that asks the guard of its client at the last moment: it has its connection, nothing was written."""
+
+    client: KubeClient
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Send it once it may be sent; raises FenceLost when it never will be."""
+        guard = self.client.guard
+        if guard is not None and self.method != "GET" and not guard.holds:
+            await guard.wait()
+        return await super().send(conn)
+
+    async def write_bytes(
+        self, writer: AbstractStreamWriter, conn: aiohttp.connector.Connection, content_length: int | None = None
+    ) -> None:
+        """Write what was held back so far, unless the leader stood still since it was asked."""
+        guard = self.client.guard
+        if guard is not None and self.method != "GET" and not guard.holds and conn.protocol is not None:
+            conn.protocol.set_exception(aiohttp.ClientConnectionError("not sent: the lease has to be confirmed first"))
+            return
+        await super().write_bytes(writer, conn, content_length)
+
+
 class KubeClient:
     """A session with one endpoint. Close it when done."""
 
@@ -103,7 +127,7 @@ class KubeClient:
         self._ssl = ssl_context
         self._headers = {"User-Agent": kube_api.MANAGER, **headers}
         self._connections = connections
-        self._pool: HttpPool | None = None
+        self._session: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._configuration: Any = None
         self.guard: Guard | None = None
@@ -159,38 +183,39 @@ class KubeClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return cls(server, ssl_context=context, headers=headers, connections=connections)
 
-    def _open(self) -> HttpPool:
-        if self._pool is None:
-            self._pool = HttpPool(
-                self.server,
-                tls=self._ssl,
-                headers=self._headers,
-                connections=self._connections,
-                connect_seconds=_CONNECT_SECONDS,
-            )
-        return self._pool
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            self._session = self._make_session(self._connections)
+        return self._session
 
     def _open_streams(self) -> aiohttp.ClientSession:
         """The session of the watches: each holds a connection, however many kinds there are."""
         if self._streams is None or self._streams.closed:
-            connector = aiohttp.TCPConnector(limit=0, ssl=self._ssl if self._ssl is not None else True)
-            self._streams = aiohttp.ClientSession(
-                connector=connector,
-                headers=self._headers,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
-                read_bufsize=_READ_BUFFER,
-                auto_decompress=True,
-            )
+            self._streams = self._make_session(0)
         return self._streams
+
+    def _make_session(self, connections: int) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=connections, ssl=self._ssl if self._ssl is not None else True, keepalive_timeout=75
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            # API servers keep no sessions: nothing has to be looked up for each request.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            request_class=type("Request", (_Request,), {"client": self}),
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+            read_bufsize=_READ_BUFFER,
+            auto_decompress=True,
+        )
 
     async def close(self) -> None:
         """Close every connection."""
-        pool, streams = self._pool, self._streams
-        self._pool = self._streams = None
-        if pool is not None:
-            await pool.close()
-        if streams is not None:
-            await streams.close()
+        sessions = (self._session, self._streams)
+        self._session = self._streams = None
+        for session in sessions:
+            if session is not None:
+                await session.close()
 
     async def _identity(self) -> dict[str, str]:
         if self._configuration is None:
@@ -220,32 +245,36 @@ class KubeClient:
         data = encode(body) if isinstance(body, dict) else body
         if data is not None:
             headers["Content-Type"] = content_type
-        guard = self.guard if method != "GET" else None
-        if method == "GET":
-            headers |= _ZIPPED
-        else:
+        if method != "GET":
             fault_points.reach("before_act")
-            if guard is not None and not guard.holds:
+            if self.guard is not None and not self.guard.holds:
                 # Beside the time that the endpoint has to answer.
-                await _admitted(guard, f"{method} {self.server}{path}")
+                await _admitted(self.guard, f"{method} {self.server}{path}")
         try:
-            async with asyncio.timeout(timeout):
-                answer = await self._open().request(
-                    method, path, params=params, headers=headers, body=data, guard=guard
-                )
+            async with self._open().request(
+                method,
+                self.server + path,
+                params=params,
+                # A large body is written piece by piece.
+                data=data if data is None or len(data) < _LARGE else io.BytesIO(data),
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS),
+                allow_redirects=False,
+            ) as response:
+                answer = await response.read()
+                if response.status >= 300:
+                    raise _refused(response, answer)
+                if method != "GET":
+                    fault_points.reach("after_act")
+                return answer
         except FenceLost as error:
             raise NotLeading(f"{method} {self.server}{path} was not sent: {error}") from error
-        except NotConnected as error:
-            raise Unreachable(f"{method} {self.server}{path}: {error}") from error
+        except aiohttp.ConnectionTimeoutError as error:
+            raise Unreachable(f"{method} {self.server}{path}: no connection within {_CONNECT_SECONDS} s") from error
         except TimeoutError as error:
             raise Unreachable(f"{method} {self.server}{path}: no answer within {timeout:g} s") from error
-        except OSError as error:
-            raise Unreachable(f"{method} {self.server}{path}: {error or type(error).__name__}") from error
-        if answer.status >= 300:
-            raise _refused(answer.status, answer.reason, answer.headers, answer.body, self.server + path)
-        if method != "GET":
-            fault_points.reach("after_act")
-        return answer.body
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"{method} {self.server}{path}: {str(error) or type(error).__name__}") from error
 
     async def get(self, path: str, **kwargs: Any) -> Manifest:
         """Read one object or collection."""
@@ -295,8 +324,7 @@ class KubeClient:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle),
             ) as response:
                 if response.status >= 400:
-                    body = await response.read()
-                    raise _refused(response.status, response.reason or "", response.headers, body, str(response.url))
+                    raise _refused(response, await response.read())
                 rest = b""
                 async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
@@ -354,19 +382,19 @@ def _existing(kubeconfig: str | Path) -> str:
     return str(path)
 
 
-def _refused(code: int, reason: str, headers: Mapping[str, str], body: bytes, url: str) -> ApiError:
+def _refused(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
     try:
         status = status_decoder.decode(body)
     except msgspec.MsgspecError:
-        status = Status(reason=reason, message=body[:300].decode(errors="replace").strip())
-    message, place = status.message, headers.get("location", "")
-    if code < 400 and place:
+        status = Status(reason=response.reason or "", message=body[:300].decode(errors="replace").strip())
+    message, place = status.message, response.headers.get("Location", "")
+    if response.status < 400 and place:
         message = f"it answers that it is elsewhere, at {place}; name that address in its kubeconfig"
     try:
-        retry_after = float(headers.get("retry-after", "0"))
+        retry_after = float(response.headers.get("Retry-After", "0"))
     except ValueError:
         retry_after = 0.0
-    return ApiError(code, status.reason, message, url=url, retry_after=retry_after)
+    return ApiError(response.status, status.reason, message, url=str(response.url), retry_after=retry_after)
 
 
 def _ssl_of(configuration: Any) -> ssl.SSLContext | None:
