@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import Struct, UnsetType, field
 from msgspec.structs import replace
 
 from schemas.codec import Known
@@ -120,8 +120,6 @@ class GatewayState(Struct):
     changed: dict[Place, int] = field(default_factory=dict)
     facts: int = 0
     observations: int = 0
-    shared: dict[object, object] = field(default_factory=dict)
-    """One instance of every key and name that many facts repeat."""
 
     @property
     def revision(self) -> int:
@@ -141,19 +139,19 @@ def fold(state: GatewayState, seq: int, time: float, event: Known) -> Iterable[P
     state.facts = seq
     match event:
         case BindingRequested() | BindingReleased():
-            binding = _lean(state, event) if isinstance(event, BindingRequested) else None
+            binding = _lean(event) if isinstance(event, BindingRequested) else None
             return _bound(state, event.key, seq, binding=binding)
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             return _placed(state, seq, time, event)
         case EvictionRequested() | EvictionFinished():
-            return _bound(state, event.key, seq, eviction=_lean(state, event), eviction_seq=seq)
+            return _bound(state, event.key, seq, eviction=_lean(event), eviction_seq=seq)
         case ReplicasDescheduled():
-            return _bound(state, event.key, seq, descheduling=_lean(state, event))
+            return _bound(state, event.key, seq, descheduling=_lean(event))
         case StatusRolledUp():
             before = state.objects.get(event.key, _NOTHING).applied
             since = Since(event.fully_applied, time)
             applied = since if before is None else before.now(event.fully_applied, time)
-            return _bound(state, event.key, seq, rollup=_lean(state, event), applied=applied)
+            return _bound(state, event.key, seq, rollup=_lean(event), applied=applied)
         case WorkRendered() | WorkWithdrawn():
             return _worked(state, seq, time, event)
         case ClusterChanged():
@@ -192,7 +190,7 @@ def _placed(
         state,
         event.key,
         seq,
-        placement=_lean(state, event, Provenance(as_of=event.provenance.as_of)),
+        placement=_lean(event, Provenance(as_of=event.provenance.as_of)),
         placement_seq=seq,
         scheduled=Since(good, at) if same is None else same.now(good, at),
         observed_generation=event.binding_generation if good else observed,
@@ -205,7 +203,7 @@ def _worked(state: GatewayState, seq: int, time: float, event: WorkRendered | Wo
     same = before if before.work is not None and before.work.uid == event.uid else _EMPTY
     # After a start the observation may have come before the work that it speaks of.
     seen = before.applied if before.observed is not None and before.observed.uid == event.uid else None
-    lean = _lean(state, event)
+    lean = _lean(event)
     if isinstance(lean, WorkRendered):
         dispatching = not lean.suspended
         copies[event.key] = replace(
@@ -236,7 +234,7 @@ def _observed(state: GatewayState, event: WorkObserved) -> Iterable[Place]:
     before = copies.get(event.key, _EMPTY)
     same = before.observed is not None and before.observed.uid == event.uid
     applied = before.applied.now(event.applied, event.at) if before.applied and same else Since(event.applied, event.at)
-    lean = _lean(state, event)
+    lean = _lean(event)
     copies[lean.key] = replace(before, observed=lean, applied=applied)
     return _mark(state, Place(lean.cluster, lean.key), state.revision)
 
@@ -251,19 +249,9 @@ def _membership(state: GatewayState, cluster: str, *, removed: bool) -> Iterable
     return places
 
 
-def _lean(state: GatewayState, event: E_, provenance: Provenance = _NO_PROVENANCE) -> E_:
-    """The event without what is never shown, its JSON cut loose from its message, its names shared with others."""
-    parts: dict[str, object] = {"provenance": provenance}
-    for name in ("spec", "placement", "manifest", "status"):
-        part = getattr(event, name, UNSET)
-        if isinstance(part, Raw):
-            parts[name] = Raw(bytes(part))
-    shared = state.shared
-    for name in ("key", "uid", "cluster", "api_version", "kind"):
-        part = getattr(event, name, UNSET)
-        if part is not UNSET:
-            parts[name] = shared.setdefault(part, part)
-    return replace(event, **parts)
+def _lean(event: E_, provenance: Provenance = _NO_PROVENANCE) -> E_:
+    """The event without what is never shown."""
+    return replace(event, provenance=provenance)
 
 
 def forget(state: GatewayState, purged: Purged) -> None:
