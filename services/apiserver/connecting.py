@@ -130,7 +130,7 @@ def _check_container(pod: str, spec: Manifest, wanted: str) -> None:
 def _unreachable(node: str, sub: str) -> ApiError:
     where = f'node "{node}"' if node else "what it leads to"
     text = (
-        f"nothing can be {_IN_WORDS[sub]} containers here: this API server does not reach {where}; "
-        "ask the API server of the cluster in which the container runs"
+        f"nothing can be {_IN_WORDS[sub]} containers here: no kubelet answers for {where}. Containers of simulated "
+        "members do not run; those of other clusters are reached through the API server of their cluster"
     )
     return ApiError(501, "NotImplemented", text)

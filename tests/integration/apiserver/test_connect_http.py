@@ -63,7 +63,7 @@ async def test_a_connection_passes_admission_with_its_parameters(client: Any, se
         ("one/log?container=x", 400, "container x is not valid for pod one"),
         ("two/log", 400, "a container name must be specified for pod two, choose one of: [a b]"),
         ("lost/attach", 404, 'nodes "nowhere" not found'),
-        ("placed/log?container=c", 501, 'this API server does not reach node "n1"'),
+        ("placed/log?container=c", 501, 'no kubelet answers for node "n1"'),
         ("placed/portforward", 501, "nothing can be forwarded to containers here"),
         ("one/proxy", 400, "address not allowed"),
     ],
