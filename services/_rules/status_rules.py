@@ -110,6 +110,9 @@ NOT_FULLY_APPLIED: Final = Applied(
 FAILED_SUMMARY: Final = "Failed to apply all manifests (0/1): "
 """How the message of a work whose only manifest could not be applied begins."""
 
+NOT_YET: Final = "waiting for the cluster to report"
+"""What is said of a cluster that said nothing yet of its copy."""
+
 
 def existing_clusters(spec: Mapping[str, Any]) -> set[str]:
     """Clusters that hold a copy of a binding's object: scheduled, required by others, or leaving but not at once."""

@@ -195,7 +195,7 @@ def _rollup(event: StatusRolledUp) -> str:
         return "every copy is gone"
     applied = sum(item.applied for item in event.items)
     healthy = sum(item.health == "Healthy" for item in event.items)
-    failing = [f"{item.cluster}: {_short(item.message)}" for item in event.items if not item.applied and item.message]
+    failing = [f"{item.cluster}: {_short(item.message)}" for item in event.items if item.message]
     counted = f"{applied}/{len(event.items)} applied, {healthy} healthy"
     return _joined(counted, "complete" if event.fully_applied else "", "; ".join(failing))
 

@@ -23,7 +23,7 @@ from services._rules.quantity import QuantityError
 from services._rules.scheduling.ladder import answered
 from services._rules.scheduling.model import Status
 from services._rules.scheduling.read import binding_view
-from services._rules.status_rules import FAILED_SUMMARY, FULLY_APPLIED, NOT_FULLY_APPLIED
+from services._rules.status_rules import FAILED_SUMMARY, FULLY_APPLIED, NOT_FULLY_APPLIED, NOT_YET
 from services.gateway.shapes import Manifest, condition, fields_of, time_text
 from services.gateway.state import Bound
 
@@ -221,12 +221,11 @@ def _status(bound: Bound) -> Manifest:
 
 def _failures(rollup: StatusRolledUp) -> str:
     """The first clusters that refused the object, each with its reason and what helps, and those still to report."""
-    missing = [item for item in rollup.items if not item.applied]
-    failed = [item for item in missing if item.message.startswith(FAILED_SUMMARY)]
+    silent = [item.cluster for item in rollup.items if not item.applied and item.message in ("", NOT_YET)]
+    failed = [item for item in rollup.items if item.message not in ("", NOT_YET)]
     told = [f"{item.cluster}: {_reason(item)}" for item in failed[:_TOLD]]
     if len(failed) > _TOLD:
         told.append(f"and {len(failed) - _TOLD} more clusters")
-    silent = [item.cluster for item in missing if not item.message.startswith(FAILED_SUMMARY)]
     if silent:
         more = f" and {len(silent) - _TOLD} more clusters" if len(silent) > _TOLD else ""
         names = ", ".join(silent[:_TOLD])

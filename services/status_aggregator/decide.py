@@ -10,9 +10,8 @@ from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
 from services._rules.effective import REMOVED_AT_ONCE, effective
 from services._rules.observations import not_looked_at
+from services._rules.status_rules import NOT_YET
 from services.status_aggregator.state import AggregatorState, Copy, Reported
-
-_NOT_YET = "waiting for the cluster to report"
 
 
 class Pace(Struct, frozen=True):
@@ -99,7 +98,7 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
     )
     expected = set(where.occupied)
     complete = bool(expected) and len(items) == len(expected)
-    fully = complete and all(item.applied and item.cluster in expected for item in items)
+    fully = complete and all(item.applied and not item.message and item.cluster in expected for item in items)
     cleared = _cleared(state, reported)
     if not items and not cleared and reported.rollup is None:
         return None
@@ -149,11 +148,14 @@ def _gone(cluster: str, reported: Reported) -> bool:
 def _item(cluster: str, work: Copy, reported: Reported) -> ClusterStatusItem:
     entry = reported.observed.get(cluster)
     if entry is None or entry[0].uid != work.uid or entry[0].absent:
-        return ClusterStatusItem(cluster=cluster, applied=False, message=_NOT_YET)
+        return ClusterStatusItem(cluster=cluster, applied=False, message=NOT_YET)
     seen = entry[0]
     if not seen.applied:
         return ClusterStatusItem(cluster=cluster, applied=False, message=seen.message)
-    return ClusterStatusItem(cluster=cluster, applied=True, health=seen.health, status=seen.status)
+    # What runs there is what was rendered last: that it is no longer what is asked for is said beside it.
+    return ClusterStatusItem(
+        cluster=cluster, applied=True, message=work.problem, health=seen.health, status=seen.status
+    )
 
 
 def _same(before: StatusRolledUp, wanted: StatusRolledUp) -> bool:

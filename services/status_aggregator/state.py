@@ -28,13 +28,15 @@ from services._rules.interpreter.configured import Target, concerns
 class Copy(Struct, frozen=True, gc=False):
     """What a cluster shall hold of an object, without its manifest: nobody sums that.
 
-    `wanted` is false for a copy that was withdrawn; `at` is when that was decided, in seconds since 1970.
+    `wanted` is false for a copy that was withdrawn; `at` is when that was decided, in seconds since 1970; `problem` says
+    why what it should be could not be rendered.
     """
 
     uid: str
     seq: int
     at: float
     wanted: bool
+    problem: str = ""
 
 
 class Reported(Struct):
@@ -78,7 +80,8 @@ def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterab
             state.of(event.key).observed[event.cluster] = (kept, seq)
             return (event.key,)
         case WorkRendered() | WorkWithdrawn():
-            copy = Copy(event.uid, seq, event.provenance.decided_at, isinstance(event, WorkRendered))
+            problem = event.problem if isinstance(event, WorkRendered) else ""
+            copy = Copy(event.uid, seq, event.provenance.decided_at, isinstance(event, WorkRendered), problem)
             state.of(event.key).works[event.cluster] = copy
             return (event.key,)
         case StatusRolledUp():

@@ -35,6 +35,13 @@ def test_cluster_reason_and_remedy_are_in_the_condition() -> None:
     )
 
 
+def test_what_could_not_be_rendered_is_told_whether_something_older_runs_or_not() -> None:
+    problem = "OverridePolicy p, rule 1: /spec/x is missing"
+    for runs in (True, False):
+        item = ClusterStatusItem(cluster="member1", applied=runs, message=problem)
+        assert message(item) == f"{BASE}: member1: {problem}"
+
+
 def test_many_clusters_are_counted_and_long_reasons_cut() -> None:
     text = message(*(refused(f"m{number}", "x" * 900) for number in range(5)))
     assert text.endswith("; and 2 more clusters")

@@ -67,6 +67,26 @@ def started() -> World:
     return World(cluster("m1"), cluster("m2"), template(), binding(2), placement(m1=1, m2=1), work("m1"), work("m2"))
 
 
+def test_a_copy_that_could_not_be_rendered_anew_is_not_fully_applied_and_says_why_until_it_can() -> None:
+    world = started()
+    world.given(seen("m1"), seen("m2"))
+    applied = world.decides()
+    assert applied is not None
+    assert applied.fully_applied
+    broken = msgspec.structs.replace(work("m2"), problem="OverridePolicy p: /spec/x is missing")
+    world.given(broken)
+    told = world.decides()
+    assert told is not None
+    assert not told.fully_applied
+    assert [(item.applied, item.message) for item in told.items] == [(True, ""), (True, broken.problem)]
+    assert told.items[1].status == seen("m2").status
+    assert world.decides() is None
+    world.given(work("m2"))
+    mended = world.decides()
+    assert mended is not None
+    assert (mended.fully_applied, mended.items) == (True, applied.items)
+
+
 def test_every_work_is_an_item_and_full_application_needs_all_of_them() -> None:
     world = started()
     first = world.decides()
