@@ -28,7 +28,7 @@ from services._rules.interpreter.configured import Target, concerns
 class Copy(Struct, frozen=True, gc=False):
     """What a cluster shall hold of an object, without its manifest: nobody sums that.
 
-    `wanted` is false for a copy that was withdrawn; `at` is when that was decided, in seconds since 1970; `problem` says
+    `wanted` is false for a copy that was withdrawn; `at` is when that was decided, in seconds since 1970; `problem` is
     why what it should be could not be rendered.
     """
 
