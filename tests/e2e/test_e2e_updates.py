@@ -142,8 +142,19 @@ def test_a_failing_override_stops_only_that_members_copy(space: Space) -> None:
     space.apply(settings)
     space.until_field("member1", "configmap", "settings", "data.colour", "red")
     assert space.where("configmap", "settings") == ["member1"]
+
+    def applied() -> tuple[str, bool]:
+        binding = space.control.get("rb", "settings-configmap", space.name) or {}
+        for condition in binding.get("status", {}).get("conditions", ()):
+            if condition["type"] == "FullyApplied":
+                told = str(condition["message"])
+                return condition["status"], "member2: " in told and "/data/absent" in told
+        return "", False
+
+    until_equal("what the binding says of member2", applied, ("False", True))
     space.control.delete("overridepolicy", "settings-member2", space.name)
     space.until_in("configmap", "settings", ("member1", "member2"))
+    until_equal("what the binding says of member2", applied, ("True", False))
 
 
 def test_members_keep_what_the_policy_preserves(space: Space) -> None:
