@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.e2e.fleet import Fleet, until, until_equal
+from tests.e2e.fleet import Failed, Fleet, until, until_equal
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.space import Space
 from tests.support.commands import run_command
@@ -45,6 +45,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
     made = Fleet(tmp_path_factory.mktemp("estimator"), ("--members", "3"), SETTINGS).start()
     try:
+        # Before that it has no opinion, and summaries decide.
+        known = "fleetlog_estimator_members_known"
+        until_equal("members whose nodes the estimator knows", lambda: metric(made, "estimator", known), len(PUSH))
         yield made
     finally:
         made.stop()
@@ -104,15 +107,19 @@ def history(space: Space, fleet: Fleet, name: str) -> str:
     return done.stdout
 
 
+def metric(fleet: Fleet, service: str, beginning: str, label: str = "") -> float:
+    """Sum of a service's metrics whose name begins so, with a label."""
+    try:
+        with urlopen(f"http://127.0.0.1:{fleet.installation.port(service)}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError as error:
+        raise Failed(f"{service}: {error}") from None
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(beginning) and label in line)
+
+
 def missed(fleet: Fleet) -> float:
     """Decisions that the scheduler made without an answer."""
-    with urlopen(f"http://127.0.0.1:{fleet.installation.port('scheduler')}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(
-        float(line.rpartition(" ")[2])
-        for line in lines
-        if line.startswith("fleetlog_scheduler_estimates_total") and 'answer="missed"' in line
-    )
+    return metric(fleet, "scheduler", "fleetlog_scheduler_estimates_total", 'answer="missed"')
 
 
 @contextmanager
