@@ -42,13 +42,14 @@ class Rooms:
         self._number = 0
         self._waiting: Deliver | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._heard: float | None = None
+        # An agent that was not heard of yet may wait for an answer of the registrar that was here before.
+        self._heard = now()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, question: RoomQuestions, reply: Reply) -> None:
         """Put a question; an agent that is away, or cannot keep up, is said so at once."""
         self._forget_old()
-        away = self._waiting is None and (self._heard is None or self._now() - self._heard > ABSENT_SECONDS)
+        away = self._waiting is None and self._now() - self._heard > ABSENT_SECONDS
         if away or len(self._asked) >= MAX_QUESTIONS:
             problem = "is away" if away else f"has not answered {len(self._asked)} questions"
             await reply(RoomAnswers(id=question.id, problem=f"the agent of cluster {self._cluster} {problem}"))

@@ -55,8 +55,19 @@ async def test_questions_gather_while_the_agent_works() -> None:
     await hall.rooms.close()
 
 
-async def test_an_agent_that_never_came_is_said_to_be_away_at_once() -> None:
+async def test_an_agent_that_was_not_heard_of_yet_gets_the_question_when_it_comes() -> None:
     hall = Hall()
+    await hall.asks()
+    assert hall.replies == []
+    await hall.waits()
+    assert [len(questions) for questions in hall.handed] == [1]
+    assert await hall.answers(2) == ""
+    assert hall.replies == [RoomAnswers(id="q", replicas=(2,))]
+
+
+async def test_an_agent_that_never_came_is_said_to_be_away_after_a_while() -> None:
+    hall = Hall()
+    hall.now += ABSENT_SECONDS + 1
     await hall.asks()
     assert "is away" in hall.replies[0].problem
     await hall.waits()
