@@ -110,6 +110,12 @@ class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
         self._pending_data_size = 0
         await super().close()
 
+    async def _connect_to_server(self, server: Any) -> None:
+        # An attempt that failed after its socket was open leaves it so, and the next one forgets it.
+        if self._transport is not None:
+            self._transport.close()
+        await super()._connect_to_server(server)
+
     def take(self, sid: int, subject: bytes, reply: bytes, data: bytes, head: bytes) -> bool:
         """Hand a message to its direct handler; false when it has none."""
         handler = self._direct.get(sid)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
 from nats.errors import ProtocolError
 
@@ -198,6 +199,30 @@ async def test_a_connection_that_broke_with_something_to_send_can_be_closed() ->
     await client.close()
     assert client.is_closed
     assert transport.closed
+
+
+async def test_an_attempt_that_came_to_nothing_leaves_no_socket_open() -> None:
+    left: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        left.put_nowait(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    client = QuickClient()
+    client.options["connect_timeout"] = 20
+    address = Srv(urlparse(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+    try:
+        await client._connect_to_server(address)
+        await client._connect_to_server(address)
+        async with asyncio.timeout(20):
+            assert await left.get() == b""
+        assert left.empty()
+        client._transport.close()
+        async with asyncio.timeout(20):
+            assert await left.get() == b""
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize(
