@@ -20,6 +20,8 @@ class Proxy:
         self._target = port
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._arriving: set[asyncio.Task[None]] = set()
+        """Connections whose far end is being opened."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -38,6 +40,7 @@ class Proxy:
     ) -> None:
         if self._server is not None:
             self._server.close()
+        await asyncio.gather(*self._arriving, return_exceptions=True)
         self.release()
         self.cut()
         for task in list(self._tasks):
@@ -61,13 +64,19 @@ class Proxy:
         if not self.accept:
             writer.transport.abort()
             return
+        self._writers.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
         port = self._target if isinstance(self._target, int) else self._target()
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
+            self._writers.discard(writer)
             writer.transport.abort()
             return
-        self._writers |= {writer, far_writer}
+        self._writers.add(far_writer)
         for task in (
             asyncio.create_task(self._copy(reader, far_writer, answers=False)),
             asyncio.create_task(self._copy(far_reader, writer, answers=True)),
