@@ -200,8 +200,6 @@ class KubeClient:
         )
         return aiohttp.ClientSession(
             connector=connector,
-            # API servers keep no sessions: nothing has to be looked up for each request.
-            cookie_jar=aiohttp.DummyCookieJar(),
             request_class=type("Request", (_Request,), {"client": self}),
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
