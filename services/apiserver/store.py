@@ -51,6 +51,10 @@ class StoreUnavailable(StoreError):
     """The log did not confirm a write in time; it may or may not have happened."""
 
 
+class StoreReplaced(StoreUnavailable):
+    """What is held is not what is stored any more: only a new start helps."""
+
+
 class StoreTooLarge(StoreError):
     """The object is larger than the log takes in one message."""
 

@@ -10,6 +10,8 @@ from services.member_sim.settings import MemberSettings, from_environment
 
 async def _main(settings: MemberSettings) -> None:
     from services._kit.logs import configure
+    from services._kit.main import LOG_REPLACED
+    from services.apiserver.store import StoreReplaced
     from services.member_sim.app import Running, run_member
 
     configure("member_sim", settings.name)
@@ -24,7 +26,11 @@ async def _main(settings: MemberSettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await run_member(settings, ready, stop)
+    try:
+        await run_member(settings, ready, stop)
+    except StoreReplaced:
+        # The store has logged it; whoever keeps this process running starts it with what is stored now.
+        sys.exit(LOG_REPLACED)
 
 
 def main() -> None:

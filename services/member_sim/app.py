@@ -14,7 +14,7 @@ from services.apiserver.call import Identity
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store import Store, StoreUnavailable
+from services.apiserver.store import Store, StoreReplaced
 from services.member_sim.admin import Admin
 from services.member_sim.embedded import Embedded
 from services.member_sim.gate import Gate
@@ -117,7 +117,7 @@ async def _until_settled(loop: Loop, playing: asyncio.Task[None]) -> None:
 async def _first(stop: asyncio.Event, playing: asyncio.Task[None], store: Store) -> None:
     """Wait for the stop signal, or for the loop to break; its error is raised then.
 
-    Raises StoreUnavailable when the objects held are not those stored any more: only a new start helps.
+    Raises StoreReplaced when the objects held are not those stored any more.
     """
     stopping, losing = asyncio.create_task(stop.wait()), asyncio.create_task(store.lost())
     await asyncio.wait((stopping, playing, losing), return_when=asyncio.FIRST_COMPLETED)
@@ -126,7 +126,7 @@ async def _first(stop: asyncio.Event, playing: asyncio.Task[None], store: Store)
     if playing.done():
         await playing
     if losing.done() and not losing.cancelled():
-        raise StoreUnavailable(losing.result())
+        raise StoreReplaced(losing.result())
 
 
 def _kept_token(path: Path) -> str:

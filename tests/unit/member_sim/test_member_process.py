@@ -1,0 +1,25 @@
+"""How the process of a simulated member ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services._kit import logs
+from services._kit.main import LOG_REPLACED
+from services.apiserver.store import StoreReplaced
+from services.member_sim import __main__ as program
+from services.member_sim import app
+from services.member_sim.settings import MemberSettings
+
+
+async def test_a_member_whose_store_was_replaced_ends_to_be_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def replaced(*_: Any) -> None:
+        raise StoreReplaced("the stream is another one")
+
+    monkeypatch.setattr(app, "run_member", replaced)
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        await program._main(MemberSettings(name="m1"))
+    assert ended.value.code == LOG_REPLACED
