@@ -34,6 +34,10 @@ class Provenance(Struct, frozen=True, omit_defaults=True, kw_only=True):
     decided_at: float = 0.0
 
 
+NO_PROVENANCE = Provenance()
+"""Of an event whose reader keeps it without."""
+
+
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
     """Base of all events; `prev` is the sequence of the previous event of the same subject, 0 for the first."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeGuard, TypeVar
 
 from msgspec import Struct, field
 
@@ -271,7 +271,7 @@ class Appender(Generic[K]):
         The last one alone may have been stored by an earlier batch: the same decision taken twice has the same id.
         """
         last = await log.last(messages[-1].subject)
-        if not _is(last, messages[-1]) or last is None:
+        if not _is(last, messages[-1]):
             return None
         first = last.seq - len(messages) + 1
         if len(messages) > 1 and (first < 1 or not _is(await log.get(first), messages[0])):
@@ -279,7 +279,7 @@ class Appender(Generic[K]):
         return Appended(first, last.seq)
 
 
-def _is(found: Message | None, message: NewMessage) -> bool:
+def _is(found: Message | None, message: NewMessage) -> TypeGuard[Message]:
     return found is not None and found.headers.get(HEADER_EVENT_ID) == message.headers[HEADER_EVENT_ID]
 
 

@@ -91,10 +91,13 @@ async def publish_batch(
             return await _single(connection, stream, messages[0], fence, timeout)
         return await _atomic(connection, stream, messages, fence, timeout)
     except Conflict as error:
-        only_fence = fence is not None and type(error) is Conflict and all(m.expect_last is None for m in messages)
-        if only_fence:
-            raise FenceLost(error.err_code, error.description) from None
-        raise
+        raise _blamed(error, messages, fence) from None
+
+
+def _blamed(error: Conflict, messages: Sequence[NewMessage], fence: Fence | None) -> Conflict:
+    """The same conflict, as FenceLost where the fence is the only condition that can have failed."""
+    only_fence = fence is not None and type(error) is Conflict and all(m.expect_last is None for m in messages)
+    return FenceLost(error.err_code, error.description) if only_fence else error
 
 
 async def publish_each(
@@ -138,8 +141,7 @@ async def _answer(
     try:
         ack = parse_ack(await connection.answer(future, message.subject, left))
     except Conflict as error:
-        only_fence = fence is not None and type(error) is Conflict and message.expect_last is None
-        return FenceLost(error.err_code, error.description) if only_fence else error
+        return _blamed(error, [message], fence)
     except LogError as error:
         return error
     return Appended(ack.seq, ack.seq)

@@ -35,15 +35,14 @@ from services._kit.kube_api import (
     ApiResource,
     Manifest,
     NotLeading,
-    Status,
     Unreachable,
     WatchEvent,
     decode,
     encode,
     group_decoder,
+    refusal,
     resource_decoder,
     resource_path,
-    status_decoder,
     watch_event_decoder,
 )
 
@@ -381,18 +380,7 @@ def _existing(kubeconfig: str | Path) -> str:
 
 
 def _refused(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
-    try:
-        status = status_decoder.decode(body)
-    except msgspec.MsgspecError:
-        status = Status(reason=response.reason or "", message=body[:300].decode(errors="replace").strip())
-    message, place = status.message, response.headers.get("Location", "")
-    if response.status < 400 and place:
-        message = f"it answers that it is elsewhere, at {place}; name that address in its kubeconfig"
-    try:
-        retry_after = float(response.headers.get("Retry-After", "0"))
-    except ValueError:
-        retry_after = 0.0
-    return ApiError(response.status, status.reason, message, url=str(response.url), retry_after=retry_after)
+    return refusal(response.status, response.reason or "", response.headers, body, str(response.url))
 
 
 def _ssl_of(configuration: Any) -> ssl.SSLContext | None:

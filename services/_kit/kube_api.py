@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -99,6 +100,22 @@ encode = msgspec.json.Encoder().encode
 def decode(data: bytes | Raw) -> Manifest:
     """One manifest from its JSON."""
     return _manifest.decode(data)
+
+
+def refusal(code: int, reason: str, headers: Mapping[str, str], body: bytes, url: str) -> ApiError:
+    """The error behind an answer that is no success; `reason` is the words of its status line."""
+    try:
+        status = status_decoder.decode(body)
+    except msgspec.MsgspecError:
+        status = Status(reason=reason, message=body[:300].decode(errors="replace").strip())
+    message, place = status.message, headers.get("Location", "")
+    if code < 400 and place:
+        message = f"it answers that it is elsewhere, at {place}; name that address in its kubeconfig"
+    try:
+        retry_after = float(headers.get("Retry-After", "0"))
+    except ValueError:
+        retry_after = 0.0
+    return ApiError(code, status.reason, message, url=url, retry_after=retry_after)
 
 
 def resource_path(

@@ -11,8 +11,30 @@ from schemas.topology import FACTS, Stream
 from services._kit.clock import Clock, SystemClock
 from services._kit.errors import Conflict, Duplicate, FenceLost, LogError, LogReplaced, Refused, StreamFull
 from services._kit.ids import random_id
-from services._kit.log import APART, Appended, Delivery, Fence, LogIdentity, Message, NewMessage, check_batch, match
+from services._kit.log import (
+    APART,
+    Appended,
+    Delivery,
+    Fence,
+    Log,
+    LogIdentity,
+    Message,
+    NewMessage,
+    check_batch,
+    match,
+)
 from services._kit.patience import Patience
+
+
+async def one_by_one(log: Log, messages: Sequence[NewMessage], fence: Fence | None) -> list[Appended | LogError]:
+    """Append messages one after the other; what became of each, whatever became of those before it."""
+    results: list[Appended | LogError] = []
+    for message in messages:
+        try:
+            results.append(await log.append([message], fence))
+        except LogError as error:
+            results.append(error)
+    return results
 
 
 class MemoryLog:
@@ -74,13 +96,7 @@ class MemoryLog:
         self, messages: Sequence[NewMessage], fence: Fence | None = None
     ) -> list[Appended | LogError]:
         """Store every message on its own; see `Log.append_each`."""
-        results: list[Appended | LogError] = []
-        for message in messages:
-            try:
-                results.append(await self.append([message], fence))
-            except LogError as error:
-                results.append(error)
-        return results
+        return await one_by_one(self, messages, fence)
 
     async def last(self, subject: str) -> Message | None:
         """The last message of a subject."""

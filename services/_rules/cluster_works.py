@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import replace
 
+from schemas.envelope import NO_PROVENANCE
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
+
+
+def remembered(work: WorkEvent, *, manifest: bool) -> WorkEvent:
+    """What a projection keeps of a work: not why it was decided; its manifest, which is on the log, only if asked."""
+    if manifest or not isinstance(work, WorkRendered) or work.shared:
+        return replace(work, provenance=NO_PROVENANCE)
+    return replace(work, provenance=NO_PROVENANCE, manifest=UNSET)
+
+
+def is_cut(work: WorkRendered) -> bool:
+    """Whether the manifest of a work stands in the log only."""
+    return not work.shared and isinstance(work.manifest, UnsetType)
 
 
 class ClusterWorks(Struct):

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
-from msgspec import UNSET, Struct, UnsetType, field
-from msgspec.structs import replace
+from msgspec import Struct, field
 
 from schemas.codec import Known
-from schemas.envelope import Provenance
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
-from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import observed
-from services._rules.cluster_works import ClusterWorks
+from services._rules.cluster_works import ClusterWorks, is_cut, remembered
 from services._rules.member_address import Access, access_of
-
-_NO_PROVENANCE: Final = Provenance()
 
 LaneKey = tuple[str, ObjectKey | None]
 """A cluster and one of its objects; no object: the cluster itself changed."""
@@ -47,7 +42,7 @@ def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable
         case WorkRendered() | WorkWithdrawn():
             access = state.clusters.get(event.cluster)
             elsewhere = access is not None and access.mode != "Push"
-            state.of(event.cluster).take_work(_kept(event, elsewhere=elsewhere), seq)
+            state.of(event.cluster).take_work(remembered(event, manifest=not elsewhere), seq)
             return ((event.cluster, event.key),)
         case WorkObserved():
             state.subjects[subject] = seq
@@ -62,7 +57,7 @@ def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable
             if access.mode != "Push":
                 works = state.of(event.name).works
                 for key, (work, position) in works.items():
-                    works[key] = (_kept(work, elsewhere=True), position)
+                    works[key] = (remembered(work, manifest=False), position)
             return ((event.name, None),)
         case ClusterRemoved():
             state.removed.add(event.name)
@@ -81,19 +76,12 @@ def abandoned(state: ExecutorState, cluster: str) -> list[tuple[WorkWithdrawn, i
     return [(work, seq) for work, seq in found if isinstance(work, WorkWithdrawn)]
 
 
-def _kept(event: WorkEvent, *, elsewhere: bool) -> WorkEvent:
-    """What is remembered of a work: of one that its cluster's own agent carries out, not the manifest."""
-    if elsewhere and isinstance(event, WorkRendered) and not event.shared:
-        return replace(event, provenance=_NO_PROVENANCE, manifest=UNSET)
-    return replace(event, provenance=_NO_PROVENANCE)
-
-
 def cut(works: ClusterWorks) -> dict[str, int]:
     """Positions of the works whose manifest stands in the log only, by its digest."""
     return {
         work.digest: position
         for work, position in works.works.values()
-        if isinstance(work, WorkRendered) and not work.shared and isinstance(work.manifest, UnsetType)
+        if isinstance(work, WorkRendered) and is_cut(work)
     }
 
 

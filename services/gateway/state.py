@@ -13,7 +13,7 @@ from msgspec import Struct, UnsetType, field
 from msgspec.structs import replace
 
 from schemas.codec import Known
-from schemas.envelope import Event, Provenance
+from schemas.envelope import NO_PROVENANCE, Event, Provenance
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
@@ -37,7 +37,6 @@ FILTERS: Final = (
     "observed.>",
 )
 
-_NO_PROVENANCE: Final = Provenance()
 E_ = TypeVar("E_", bound=Event)
 
 
@@ -249,7 +248,7 @@ def _membership(state: GatewayState, cluster: str, *, removed: bool) -> Iterable
     return places
 
 
-def _lean(event: E_, provenance: Provenance = _NO_PROVENANCE) -> E_:
+def _lean(event: E_, provenance: Provenance = NO_PROVENANCE) -> E_:
     """The event without what is never shown."""
     return replace(event, provenance=provenance)
 

@@ -15,6 +15,7 @@ from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from services._rules import constants as const
+from services._rules.cluster_works import is_cut
 from services._rules.division import DivisionError, divide_job_completions
 from services._rules.division import TargetCluster as Share
 from services._rules.effective import effective
@@ -196,7 +197,7 @@ def _render_all(
             event = _rendered(binding, bound.placement_seq, target.name, rendered, spec)
         if previous is None or not _same(previous[0], event):
             events.append(event)
-            if previous is not None and rendered is None and _is_cut(event):
+            if previous is not None and rendered is None and event.digest and is_cut(event):
                 missing.append((event.digest, previous[1]))
             if rendered is not None and rendered.shared:
                 blobs.append((rendered.digest, rendered.data))
@@ -222,11 +223,6 @@ def _rendered(
         cluster_overrides=rendered.cluster_overrides,
         overrides=rendered.overrides,
     )
-
-
-def _is_cut(event: WorkRendered) -> bool:
-    """Whether the manifest that stays in force has to be read from the log first."""
-    return bool(event.digest) and isinstance(event.manifest, UnsetType) and not event.shared
 
 
 def _problem(

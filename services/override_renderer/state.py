@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, field
-from msgspec.structs import replace
+from msgspec import Struct, field
 
 from schemas.codec import Known
-from schemas.envelope import Provenance
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
@@ -23,6 +21,7 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import work
 from services._rules.cluster_affinity import ClusterFacts, facts_of
+from services._rules.cluster_works import remembered
 from services._rules.end_of_life import over
 from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configured import KINDS as INTERPRETERS
@@ -34,7 +33,6 @@ from services.override_renderer.render import NATIVE
 
 Manifest = dict[str, Any]
 
-_NO_PROVENANCE: Final = Provenance()
 OVERRIDE_KINDS = frozenset({"OverridePolicy", "ClusterOverridePolicy"})
 
 
@@ -134,7 +132,7 @@ def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable
             return (event.key,)
         case WorkRendered() | WorkWithdrawn():
             state.subjects[subject] = seq
-            state.of(event.key).works[event.cluster] = (_kept(event), seq)
+            state.of(event.key).works[event.cluster] = (remembered(event, manifest=False), seq)
             return ()
         case ClusterChanged():
             return _cluster_changed(state, event)
@@ -145,13 +143,6 @@ def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable
             return _policy_changed(state, seq, event)
         case _:
             return ()
-
-
-def _kept(event: WorkEvent) -> WorkEvent:
-    """What is compared with the next rendering; a manifest stands in the log, and is read there where it is needed."""
-    if isinstance(event, WorkRendered) and not event.shared:
-        return replace(event, provenance=_NO_PROVENANCE, manifest=UNSET)
-    return replace(event, provenance=_NO_PROVENANCE)
 
 
 def _holding(state: RendererState, cluster: str) -> list[ObjectKey]:

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, field
 from msgspec.structs import replace
 
 from schemas.codec import Known
-from schemas.envelope import Provenance
+from schemas.envelope import NO_PROVENANCE, Provenance
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
@@ -68,7 +68,6 @@ class AggregatorState(Struct):
         return reported
 
 
-_NO_PROVENANCE: Final = Provenance()
 _NO_SPEC: Final = Raw(b"{}")
 
 
@@ -76,7 +75,7 @@ def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterab
     """Apply one event and name the objects whose status may change by it."""
     match event:
         case WorkObserved():
-            kept = replace(event, digest="", member_uid="", operation="", drift=(), provenance=_NO_PROVENANCE)
+            kept = replace(event, digest="", member_uid="", operation="", drift=(), provenance=NO_PROVENANCE)
             state.of(event.key).observed[event.cluster] = (kept, seq)
             return (event.key,)
         case WorkRendered() | WorkWithdrawn():
@@ -91,13 +90,13 @@ def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterab
             # The template's status follows the sum once it is on the log.
             return (event.key,)
         case TemplateChanged():
-            state.of(event.key).template = replace(event, labels={}, annotations={}, provenance=_NO_PROVENANCE)
+            state.of(event.key).template = replace(event, labels={}, annotations={}, provenance=NO_PROVENANCE)
             return (event.key,)
         case TemplateDeleted():
             state.of(event.key).template = event
             return (event.key,)
         case BindingRequested():
-            state.of(event.key).binding = replace(event, spec=_NO_SPEC, provenance=_NO_PROVENANCE)
+            state.of(event.key).binding = replace(event, spec=_NO_SPEC, provenance=NO_PROVENANCE)
             return (event.key,)
         case BindingReleased():
             state.of(event.key).binding = event

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from services._kit.errors import Ambiguous, LogError, Refused
 from services._kit.log import Appended, Fence, Log, NewMessage
+from services._kit.memory_log import one_by_one
 
 
 class FaultyLog:
@@ -39,10 +40,4 @@ class FaultyLog:
         self, messages: Sequence[NewMessage], fence: Fence | None = None
     ) -> list[Appended | LogError]:
         """Append one by one, each with its own trouble."""
-        results: list[Appended | LogError] = []
-        for message in messages:
-            try:
-                results.append(await self.append([message], fence))
-            except LogError as error:
-                results.append(error)
-        return results
+        return await one_by_one(self, messages, fence)

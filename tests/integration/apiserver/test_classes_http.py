@@ -13,6 +13,12 @@ def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
 
 
+def box(**scheduling: Any) -> dict[str, Any]:
+    """A RuntimeClass that costs one CPU."""
+    overhead = {"podFixed": {"cpu": "1"}}
+    return {"metadata": {"name": "box"}, "handler": "h", "overhead": overhead, "scheduling": scheduling}
+
+
 async def test_a_pod_gets_the_priority_of_its_class(client: Any) -> None:
     body = {"metadata": {"name": "low"}, "value": 7, "preemptionPolicy": "Never"}
     assert (await client("POST", PRIORITIES, body))[0] == 201
@@ -47,14 +53,7 @@ async def test_there_is_one_default_priority_and_pods_get_it(client: Any) -> Non
     ],
 )
 async def test_what_no_class_allows_is_refused(client: Any, spec: dict[str, Any], text: str) -> None:
-    scheduling = {"nodeSelector": {"box": "yes"}}
-    box = {
-        "metadata": {"name": "box"},
-        "handler": "h",
-        "overhead": {"podFixed": {"cpu": "1"}},
-        "scheduling": scheduling,
-    }
-    assert (await client("POST", RUNTIMES, box))[0] == 201
+    assert (await client("POST", RUNTIMES, box(nodeSelector={"box": "yes"})))[0] == 201
     code, answer = await client("POST", PODS, pod(**spec))
     assert code == 403
     assert text in answer["message"]
@@ -62,14 +61,8 @@ async def test_what_no_class_allows_is_refused(client: Any, spec: dict[str, Any]
 
 async def test_a_pod_runs_as_its_runtime_class_says(client: Any) -> None:
     toleration = {"key": "box", "operator": "Exists"}
-    scheduling = {"nodeSelector": {"box": "yes"}, "tolerations": [toleration]}
-    box = {
-        "metadata": {"name": "box"},
-        "handler": "h",
-        "overhead": {"podFixed": {"cpu": "1"}},
-        "scheduling": scheduling,
-    }
-    assert (await client("POST", RUNTIMES, box))[0] == 201
+    made = box(nodeSelector={"box": "yes"}, tolerations=[toleration])
+    assert (await client("POST", RUNTIMES, made))[0] == 201
     _, made = await client("POST", PODS, pod(runtimeClassName="box", nodeSelector={"a": "b"}))
     spec = made["spec"]
     assert (spec["overhead"], spec["nodeSelector"]) == ({"cpu": "1"}, {"a": "b", "box": "yes"})

@@ -14,6 +14,7 @@ from services._kit.errors import FenceLost
 from services._kit.kube import KubeClient
 from services._rules.kube_events import Note
 from services.status_aggregator.telling import Telling
+from tests.support.endpoints import answering
 
 
 class Shut:
@@ -36,16 +37,8 @@ async def posted() -> AsyncIterator[tuple[list[str], KubeClient]]:
         seen.append((await request.json())["message"])
         return web.json_response({})
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    client = KubeClient(f"http://{host}:{port}", ssl_context=None, headers={})
-    yield seen, client
-    await client.close()
-    await runner.cleanup()
+    async with answering(answer) as client:
+        yield seen, client
 
 
 async def test_events_of_an_earlier_term_are_not_written_in_a_later_one(posted: tuple[list[str], KubeClient]) -> None:

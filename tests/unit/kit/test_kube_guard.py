@@ -10,6 +10,7 @@ from aiohttp import web
 
 from services._kit.errors import FenceLost
 from services._kit.kube import KubeClient, NotLeading, Unreachable
+from tests.support.endpoints import answering
 
 
 class Gate:
@@ -44,18 +45,9 @@ class Endpoint:
 @pytest.fixture
 async def endpoint() -> AsyncIterator[tuple[Endpoint, KubeClient, Gate]]:
     made, gate = Endpoint(), Gate()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", made.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    client = KubeClient(f"http://{host}:{port}", ssl_context=None, headers={})
-    client.guard = gate
-    yield made, client, gate
-    await client.close()
-    await runner.cleanup()
+    async with answering(made.answer) as client:
+        client.guard = gate
+        yield made, client, gate
 
 
 async def test_reads_need_no_leadership(endpoint: tuple[Endpoint, KubeClient, Gate]) -> None:

@@ -21,6 +21,7 @@ from services.detector.binding import Options, Unresolved, affinity_groups, bind
 from services.detector.complaining import Complaints
 from services.detector.decide import Tell, Verdict
 from services.detector.settings import DetectorSettings
+from tests.support.endpoints import answering
 from tests.support.facts import KEY, STATIC, deployment
 from tests.unit.pipeline.test_detector import World, policy
 
@@ -255,16 +256,8 @@ async def posted() -> AsyncIterator[tuple[list[tuple[str, str]], list[int], Kube
         status = answers.pop(0) if answers else 200
         return web.json_response({"kind": "Status", "reason": "x", "message": "m"}, status=status)
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    client = KubeClient(f"http://{host}:{port}", ssl_context=None, headers={})
-    yield seen, answers, client
-    await client.close()
-    await runner.cleanup()
+    async with answering(answer) as client:
+        yield seen, answers, client
 
 
 def note(message: str) -> Note:
