@@ -28,6 +28,7 @@ K = TypeVar("K", bound=Hashable)
 
 FACTS: Final = "FACTS"
 IDLE: Final = 1.0  # seconds between two looks at the clock when no deadline is near
+SOONEST: Final = 0.05  # seconds until a key is looked at again whose decision named a time that has passed
 ON_PURPOSE: Final = 1.0  # a decision put off for longer waits because a rule says so, not because we are slow
 
 
@@ -239,7 +240,9 @@ class Deciding(Generic[S, K]):
         groups: list[KeyedEvents[K]],
         effects: list[tuple[K, Sequence[object]]],
     ) -> None:
-        self.timers.set(key, decision.wake_at)
+        # A decision that is due at once would be taken without end, and nothing else beside it.
+        past = decision.wake_at is not None and decision.wake_at <= now
+        self.timers.set(key, now + SOONEST if past else decision.wake_at)
         if decision.also:
             self._projection.mark(decision.also)
         if decision.wake_at is not None and not decision.events:

@@ -92,7 +92,7 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     if mode == "Pull":
         status, wake_at = _heard_status(cluster, metadata, status, now, thresholds)
     elif cluster.probe is not None and mode == "Push":
-        status, wake_at = _status(cluster, status, thresholds)
+        status = _status(cluster, status, thresholds)
     if status is not manifest.get("status"):
         patch = merge_difference(manifest.get("status") or {}, status)
         if patch:
@@ -112,12 +112,12 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     return Verdict(events=_facts(cluster, metadata, spec, status, deleting), effects=tuple(effects), wake_at=wake_at)
 
 
-def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds) -> tuple[Manifest, float | None]:
+def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds) -> Manifest:
     probe = cluster.probe
     assert probe is not None
     conditions = list(status.get("conditions") or [])
     published = find_condition(conditions, "Ready")
-    wanted, wake_at = filter_ready(
+    wanted = filter_ready(
         published, probe, cluster.memory, success_seconds=thresholds.success, failure_seconds=thresholds.failure
     )
     now = _time(probe.at)
@@ -130,7 +130,7 @@ def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds) -> 
         fresh["CompleteAPIEnablements"] = condition("CompleteAPIEnablements", apis, previous, now)
     kept = [fresh.pop(entry["type"], entry) for entry in conditions]
     result["conditions"] = [*kept, *fresh.values()]
-    return result, wake_at
+    return result
 
 
 def _heard_status(
@@ -148,8 +148,7 @@ def _heard_status(
         if published is not None and published.get("status") == "Unknown":
             # An agent that is back is believed at once.
             thresholds = replace(thresholds, success=0.0)
-        status, wake_at = _status(cluster, status, thresholds)
-        return status, min(ends, wake_at or ends)
+        return _status(cluster, status, thresholds), ends
     wanted = silence(published)
     if wanted is None:
         return status, None

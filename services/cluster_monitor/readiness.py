@@ -45,29 +45,27 @@ def filter_ready(
     *,
     success_seconds: float,
     failure_seconds: float,
-) -> tuple[Observed, float | None]:
-    """The condition to publish, and when to look again if a change is being held back.
+) -> Observed:
+    """The condition to publish.
 
-    A flip between True and not-True is published only after it was observed for the whole window; a cluster without
-    the condition publishes at once. What was published counts as observed before, so that a restart opens a window
-    instead of flipping clusters that start together with it. Updates `memory`.
+    A flip between True and not-True is published by the first probe after a window during which all others said the
+    same; a cluster without the condition publishes at once. What was published counts as observed before, so that a
+    restart opens a window instead of flipping clusters that start together with it. Updates `memory`.
     """
     observed = observe(probe)
     if memory.observed != observed.status:
         memory.observed = observed.status
         memory.window_start = probe.at
     if published is None:
-        return observed, None
+        return observed
     if (published.get("status") == "True") == (observed.status == "True"):
-        return observed, None
+        return observed
     window = success_seconds if observed.status == "True" else failure_seconds
-    ends = memory.window_start + window
-    if probe.at < ends:
-        kept = Observed(
+    if probe.at < memory.window_start + window:
+        return Observed(
             str(published.get("status", "Unknown")), str(published.get("reason", "")), str(published.get("message", ""))
         )
-        return kept, ends
-    return observed, None
+    return observed
 
 
 def condition(kind: str, wanted: Observed, previous: Manifest | None, now: str) -> Manifest:

@@ -204,6 +204,25 @@ async def test_a_deadline_decides_a_key_again(backend):
         await toy.until(lambda: len(service.decided) == before + 1)
 
 
+async def test_a_deadline_that_has_passed_is_not_looked_at_without_end(backend):
+    service = Toy()
+    clock = ManualClock()
+    service.wake_at = clock.now() - 50
+    async with running(service, backend, clock=clock) as toy:
+        await backend.facts.append([wanted("a")])
+        await toy.until(lambda: placed_on(toy.state, "a"))
+        await toy.until_idle(backend.facts)
+        before = len(service.decided)
+        for number in range(100):
+            await backend.facts.append([wanted(f"b{number}")])
+        await toy.until(lambda: placed_on(toy.state, "b99"))
+        await toy.until_idle(backend.facts)
+        assert service.decided[before:].count("a") == 0
+        clock.advance(1)
+        toy.runner.deciding.wake()
+        await toy.until(lambda: "a" in service.decided[before:])
+
+
 async def test_effects_follow_the_stored_events(backend):
     service = Toy()
     service.effect_for = {"a"}
