@@ -36,6 +36,7 @@ _LONGEST_FIRST: Final = (
     "tests/integration/cli/test_cli_demo.py",
     "tests/integration/history/test_history_installation.py",
     "tests/integration/blobs/test_blobs_installation.py",
+    "tests/integration/agent/test_agent_admission.py",
     "tests/integration/agent/test_agent_hostile.py",
     "tests/log/test_serve.py",
     "tests/unit/rules/test_scheduling_properties.py",

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import nkeys
 import pytest
 from msgspec import Raw
 
+from schemas.agent import Hello, HelloAnswer
 from schemas.codec import decode, encode, subject_of
 from schemas.events.cluster import ClusterChanged
 from schemas.events.observed import WorkObserved
+from schemas.events.policy import PolicyChanged
 from schemas.events.work import WorkRendered, WorkWithdrawn
-from schemas.keys import ObjectKey
+from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import observed
 from services._kit import topology
 from services._kit.blobs import Blobs, digest_of
@@ -28,12 +26,10 @@ from services._kit.jetstream_log import JetStreamLog
 from services._kit.kube import ApiError, KubeClient, resource_path
 from services._kit.log import NewMessage
 from services._kit.main import serve
-from services._kit.private_files import private_text
 from services._kit.settings import credentials
 from services._rules import constants as const
-from services._rules.account_tokens import creds_text, user_token
-from services._rules.accounts import AgentIdentity, accounts_config
 from services._rules.identities import work_id
+from services._rules.interpreter.configured import CUSTOMIZATION
 from services.agent.app import Agent
 from services.agent.settings import AgentSettings
 from services.apiserver.call import Identity
@@ -41,16 +37,14 @@ from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings as ApiSettings
 from services.apiserver.store_memory import MemoryStore
-from services.cli import claims
-from services.cli.authority import CONFIG, create, new_key
 from services.registrar.app import Registrar
 from services.registrar.settings import RegistrarSettings
-from tests.natsserver import ProcessServer, find_binary
+from tests.integration.agent.hostile_agent import FOR_ALL, POLICY, SECRET, THEIR_UID, THEIRS, HostileAgent
+from tests.integration.agent.hub_servers import HubServer, Users, new_user
+from tests.natsserver import find_binary
 
 Manifest = dict[str, Any]
-Users = dict[str, tuple[str, str]]
 PATIENCE = 60.0
-PASSWORD = 'a "quoted" $word'
 KEY = ObjectKey("", "configmaps", "default", "web")
 
 
@@ -65,111 +59,6 @@ async def until(condition: Callable[[], Any], what: str = "the condition") -> An
             return value
         assert asyncio.get_running_loop().time() < deadline, f"{what} never came true"
         await asyncio.sleep(0.01)
-
-
-def new_user() -> tuple[str, str]:
-    """Seed and public key of a new user."""
-    seed = bytes(nkeys.encode_seed(secrets.token_bytes(32), nkeys.PREFIX_BYTE_USER))
-    return seed.decode(), nkeys.from_seed(bytearray(seed)).public_key.decode()
-
-
-class HubServer(ProcessServer):
-    """A nats-server whose configuration has an account for the hub and one per agent."""
-
-    hub_settings: Mapping[str, str] = {"nats_user": "hub", "nats_password": PASSWORD}
-    """How services log in."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(str(find_binary()), directory)
-        self._plain = self._config.read_text()
-        self.agents: dict[str, AgentIdentity] = {}
-        self.allow()
-
-    def allow(self, *agents: AgentIdentity) -> None:
-        """Write a configuration with these agents and no others."""
-        self.agents = {agent.cluster: agent for agent in agents}
-        self._config.write_text(self._plain + accounts_config("hub", PASSWORD, agents))
-
-    def reload(self) -> None:
-        """Make the running server read its configuration."""
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGHUP)
-
-    async def prepare(self, users: Users) -> None:
-        """Let agents in, before or after the start."""
-        self.allow(*(AgentIdentity(name, public) for name, (_, public) in users.items()))
-
-    async def admitted(self, users: Users) -> None:
-        """Let agents in after the start, where that is not done before."""
-
-    def agent_settings(self, cluster: str, users: Users) -> dict[str, str]:
-        """How an agent logs in."""
-        path = self._directory / f"{cluster}.nk"
-        path.write_text(users[cluster][0])
-        return {"nats_nkey_file": str(path)}
-
-    async def revoke(self, cluster: str) -> None:
-        """Take an agent's identity back."""
-        self.allow(*(agent for name, agent in self.agents.items() if name != cluster))
-        self.reload()
-
-    async def allow_again(self, cluster: str, users: Users, returned: Callable[[], Awaitable[Any]]) -> None:
-        """Let an agent in that was revoked."""
-        self.allow(*self.agents.values(), AgentIdentity(cluster, users[cluster][1]))
-        self.reload()
-        await returned()
-        # The server connects the imports of a new account with the reload after the one it came with.
-        self.reload()
-
-    def stranger(self) -> dict[str, str]:
-        """The identity of somebody whom nobody let in."""
-        path = self._directory / "stranger.nk"
-        path.write_text(new_user()[0])
-        return {"nats_nkey_file": str(path)}
-
-
-class JwtHubServer(HubServer):
-    """A nats-server that asks for accounts which an operator signed."""
-
-    def __init__(self, directory: Path) -> None:
-        ProcessServer.__init__(self, str(find_binary()), directory)
-        self.authority = create(directory / "auth", self.url, directory / "resolver")
-        self._config.write_text(self._config.read_text() + (directory / "auth" / CONFIG).read_text())
-        self.hub_settings = {"nats_creds": str(self.authority.hub_creds)}
-
-    async def prepare(self, users: Users) -> None:
-        """Nobody can be let in before the start."""
-
-    async def admitted(self, users: Users) -> None:
-        """Hand over signed accounts."""
-        for cluster, (seed, public) in users.items():
-            await self._admit(cluster, seed, public)
-
-    async def _admit(self, cluster: str, seed: str, public: str) -> None:
-        token = await claims.admit(self.authority, self.url, cluster, public)
-        private_text(self._creds(cluster), creds_text(token, seed))
-
-    def _creds(self, cluster: str) -> Path:
-        return self._directory / f"{cluster}.creds"
-
-    def agent_settings(self, cluster: str, users: Users) -> dict[str, str]:
-        """How an agent logs in."""
-        return {"nats_creds": str(self._creds(cluster))}
-
-    async def revoke(self, cluster: str) -> None:
-        """Revoke, and delete the account."""
-        assert await claims.expel(self.authority, self.url, cluster)
-
-    async def allow_again(self, cluster: str, users: Users, returned: Callable[[], Awaitable[Any]]) -> None:
-        """Sign another account, and put the new credentials where the old ones were."""
-        await self._admit(cluster, *users[cluster])
-        await returned()
-
-    def stranger(self) -> dict[str, str]:
-        """A user of an account that no operator signed."""
-        (seed, public), account = new_user(), new_key("account")
-        private_text(self._creds("stranger"), creds_text(user_token(account, public, "me", at=1), seed))
-        return {"nats_creds": str(self._creds("stranger"))}
 
 
 class Hub:
@@ -383,3 +272,44 @@ async def agents(tmp_path: Path, hub: Hub, member: Member, users: Users) -> Asyn
     made = Agents(tmp_path, hub, member, "m1", hub.server.agent_settings("m1", users))
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def open_agent(hub: Hub, users: Users) -> AsyncIterator[Callable[[str], Any]]:
+    """Opens a raw connection with the key of a cluster's agent."""
+    opened: list[Connection] = []
+
+    async def connect(cluster: str) -> HostileAgent:
+        connection = await Connection.open(
+            hub.server.url, **hub.server.identity(hub.server.agent_settings(cluster, users))
+        )
+        opened.append(connection)
+        return HostileAgent(connection)
+
+    yield connect
+    for connection in opened:
+        await connection.close()
+
+
+@pytest.fixture
+async def story(hub: Hub, open_agent: Any) -> str:
+    """Two clusters with works, and a consumer of the second one's agent; the digest of its manifest."""
+    await hub.join("m1")
+    await hub.join("m2", uid=THEIR_UID)
+    await hub.render("m1", "ours")
+    await hub.render("m2", SECRET, key=THEIRS)
+    stored = await hub.render("m2", SECRET, inline=False)
+    interpreter = PolicyKey(CUSTOMIZATION, "", "widgets")
+    others = [PolicyKey(kind, "default", "p") for kind in ("PropagationPolicy", "OverridePolicy")]
+    for key in (interpreter, *others):
+        told = Raw(msgspec.json.encode({"spec": {"told": FOR_ALL if key == interpreter else POLICY}}))
+        await hub.say(PolicyChanged(key=key, uid="p", manifest=told))
+    hello = Hello(cluster="m2", instance="m2", at=1.0, fresh=True)
+
+    async def greeted() -> bool:
+        other = await open_agent("m2")
+        answer = await other.ask("hello.m2", msgspec.json.encode(hello))
+        return bool(answer) and not msgspec.json.decode(answer, type=HelloAnswer).problem
+
+    await until(greeted, "the consumer of m2")
+    return stored.digest

@@ -1,125 +1,24 @@
-"""What an agent that turned against the hub can do: nothing to any stream, and nothing it learns of another cluster.
-
-Over 400 lines: every way to ask for something is tried in one scene, and is read beside what it must not change.
-"""
+"""What an agent that turned against the hub can do: nothing to any stream, and nothing it learns of another cluster."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
-from msgspec import Raw
 from msgspec.structs import replace
-from nats.aio.msg import Msg
 
 from schemas.agent import BLOB_DIGEST, BLOB_PROBLEM, BlobsWanted, Hello, HelloAnswer, Reported, ReportedAnswer
 from schemas.events.observed import WorkObserved
-from schemas.events.policy import PolicyChanged
-from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import lease, observed, work
-from services._kit.connection import Connection
 from services._kit.errors import LogError
-from services._kit.settings import credentials
-from services._rules.account_tokens import (
-    DELETE_SUBJECT,
-    UPDATE_SUBJECT,
-    activations,
-    agent_token,
-    agent_user_token,
-    creds_text,
-    deletion_token,
-    public,
-)
 from services._rules.accounts import agent_consumer, agent_exports
 from services._rules.interpreter.configured import CUSTOMIZATION
-from services.cli import claims
-from services.cli.authority import new_key, read_key
-from services.registrar.settings import RegistrarSettings
-from tests.integration.agent.conftest import KEY, Agents, Hub, HubServer, JwtHubServer, Member, new_user, until
+from tests.integration.agent.conftest import KEY, Hub, until
+from tests.integration.agent.hostile_agent import FOR_ALL, POLICY, SECRET, THEIR_UID, THEIRS, HostileAgent
+from tests.integration.agent.hub_servers import CONFIGURED_AND_SIGNED
 
-SECRET = "known-only-to-m2"
-FOR_ALL = "how-objects-are-interpreted"
-POLICY = "a-policy-of-the-hub"
-THEIR_UID = "0b9c6f4e-the-second"
-THEIRS = ObjectKey("", "configmaps", "default", "theirs")
-
-
-class Hostile:
-    """A connection with an agent's key that keeps everything it is sent."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.heard: list[Msg] = []
-
-    async def hear(self, message: Msg) -> None:
-        """Keep a message."""
-        self.heard.append(message)
-
-    async def ask(self, subject: str, body: bytes) -> bytes:
-        """The answer to a request, empty without one."""
-        try:
-            return bytes((await self.connection.request(subject, body, timeout=2.0)).data)
-        except LogError:
-            return b""
-
-    def learnt(self, what: str) -> bool:
-        """Whether something was in any message it got."""
-        return any(what.encode() in message.data for message in self.heard)
-
-
-@pytest.fixture(params=[HubServer, JwtHubServer], ids=["configured", "signed"])
-def accounts(request: pytest.FixtureRequest) -> type[HubServer]:
-    """Accounts in the server's configuration, and accounts that an operator signs."""
-    kind: type[HubServer] = request.param
-    return kind
-
-
-def identity(hub: Hub, settings: dict[str, str]) -> dict[str, Any]:
-    """What the client takes for an identity in an agent's settings."""
-    return credentials(RegistrarSettings(nats_url=hub.server.url, **settings))
-
-
-@pytest.fixture
-async def open_agent(hub: Hub, users: dict[str, tuple[str, str]]) -> AsyncIterator[Callable[[str], Any]]:
-    """Opens a raw connection with the key of a cluster's agent."""
-    opened: list[Connection] = []
-
-    async def connect(cluster: str) -> Hostile:
-        connection = await Connection.open(hub.server.url, **identity(hub, hub.server.agent_settings(cluster, users)))
-        opened.append(connection)
-        return Hostile(connection)
-
-    yield connect
-    for connection in opened:
-        await connection.close()
-
-
-@pytest.fixture
-async def story(hub: Hub, open_agent: Any) -> str:
-    """Two clusters with works, and a consumer of the second one's agent; the digest of its manifest."""
-    await hub.join("m1")
-    await hub.join("m2", uid=THEIR_UID)
-    await hub.render("m1", "ours")
-    await hub.render("m2", SECRET, key=THEIRS)
-    stored = await hub.render("m2", SECRET, inline=False)
-    interpreter = PolicyKey(CUSTOMIZATION, "", "widgets")
-    others = [PolicyKey(kind, "default", "p") for kind in ("PropagationPolicy", "OverridePolicy")]
-    for key in (interpreter, *others):
-        told = Raw(msgspec.json.encode({"spec": {"told": FOR_ALL if key == interpreter else POLICY}}))
-        await hub.say(PolicyChanged(key=key, uid="p", manifest=told))
-    hello = Hello(cluster="m2", instance="m2", at=1.0, fresh=True)
-
-    async def greeted() -> bool:
-        other = await open_agent("m2")
-        answer = await other.ask("hello.m2", msgspec.json.encode(hello))
-        return bool(answer) and not msgspec.json.decode(answer, type=HelloAnswer).problem
-
-    await until(greeted, "the consumer of m2")
-    return stored.digest
+pytestmark = CONFIGURED_AND_SIGNED
 
 
 async def consumers(hub: Hub) -> dict[str, str]:
@@ -252,7 +151,7 @@ async def test_nothing_it_sends_changes_a_stream_and_nothing_it_gets_is_of_anoth
         assert not hostile.learnt(what), what
 
 
-async def _quick(hostile: Hostile, subject: str) -> bytes:
+async def _quick(hostile: HostileAgent, subject: str) -> bytes:
     """The answer to a request that is refused at once, or never answered."""
     try:
         return bytes((await hostile.connection.request(subject, b"", timeout=0.05)).data)
@@ -351,113 +250,3 @@ async def test_a_flood_from_one_agent_leaves_the_others_served(hub: Hub, open_ag
     finally:
         enough.set()
         await flooding
-
-
-async def test_a_revoked_agent_is_cut_off_and_stays_out_until_it_is_allowed_again(
-    hub: Hub, member: Member, agents: Agents, users: dict[str, tuple[str, str]], open_agent: Any
-) -> None:
-    await hub.join("m1")
-    await hub.render("m1", "before")
-    agent = agents.start()
-
-    async def delivered() -> bool:
-        return await member.text() == "before"
-
-    await until(delivered)
-    other = await open_agent("m2")
-    old = identity(hub, hub.server.agent_settings("m1", users))
-    async with asyncio.timeout(60):
-        await hub.server.revoke("m1")
-        await until(lambda: not agent.link.is_connected, "the end of the connection")
-    refused = asyncio.Event()
-    intruder = asyncio.create_task(Connection.open(hub.server.url, on_error=lambda _: refused.set(), **old))
-    await asyncio.wait_for(refused.wait(), 60)
-    assert not intruder.done()
-    intruder.cancel()
-    await asyncio.gather(intruder, return_exceptions=True)
-    await hub.render("m1", "after")
-    assert (hub.connection.generation, other.connection.generation) == (0, 0), "nobody else was disconnected"
-    assert await member.text() == "before"
-
-    async def returned() -> None:
-        await until(lambda: agent.link.is_connected, "the return")
-
-    await hub.server.allow_again("m1", users, returned)
-
-    async def after() -> bool:
-        return await member.text() == "after"
-
-    await until(after)
-
-
-async def test_a_key_nobody_knows_does_not_connect(hub: Hub) -> None:
-    errors: list[Exception] = []
-    stranger = identity(hub, hub.server.stranger())
-    opening = asyncio.create_task(Connection.open(hub.server.url, on_error=errors.append, **stranger))
-    await until(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
-    assert not opening.done()
-    opening.cancel()
-    await asyncio.gather(opening, return_exceptions=True)
-
-
-async def test_a_restart_of_the_server_changes_nothing_about_who_is_in_and_who_is_out(
-    hub: Hub, users: dict[str, tuple[str, str]], open_agent: Any, story: str
-) -> None:
-    old = identity(hub, hub.server.agent_settings("m1", users))
-    other = await open_agent("m2")
-    await hub.server.revoke("m1")
-    hub.server.stop()
-    hub.server.start()
-    errors: list[Exception] = []
-    opening = asyncio.create_task(Connection.open(hub.server.url, on_error=errors.append, **old))
-
-    async def served() -> bool:
-        return bool(await other.ask("hello.m2", msgspec.json.encode(Hello(cluster="m2", instance="y", at=1.0))))
-
-    await until(served, "an answer to the other agent")
-    await until(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
-    assert not opening.done()
-    opening.cancel()
-    await asyncio.gather(opening, return_exceptions=True)
-
-
-async def test_accounts_that_the_operator_did_not_sign_let_nobody_in_and_delete_nothing(
-    hub: Hub, open_agent: Any, story: str, tmp_path: Path
-) -> None:
-    if not isinstance(hub.server, JwtHubServer):
-        pytest.skip("a configured server takes no claims")
-    authority = hub.server.authority
-    account, stranger, (seed, user) = new_key("account"), new_key("operator"), new_user()
-    allowed = activations(account, public(account), "m2", at=1)
-    forged = agent_token(stranger, public(account), "m2", authority.book().hub, allowed, at=1)
-    creds = tmp_path / "forged.creds"
-    creds.write_text(creds_text(agent_user_token(account, user, "m2", at=1), seed))
-    async with claims.opened(hub.server.url, authority.system_creds) as system:
-        # A server keeps what it is handed; whom it trusts is asked when somebody comes with it.
-        await system.request(UPDATE_SUBJECT, forged.encode())
-        assert "uthorization" in str(await claims.connect(hub.server.url, creds))
-        deletion = deletion_token(stranger, [authority.book().agents["m2"].account], at=1)
-        answer = msgspec.json.decode((await system.request(DELETE_SUBJECT, deletion.encode())).data)
-        assert "error" in answer, answer
-    other = await open_agent("m2")
-    assert await other.ask("hello.m2", msgspec.json.encode(Hello(cluster="m2", instance="y", at=1.0)))
-
-
-async def test_an_account_that_signs_its_own_leave_reaches_nobody(hub: Hub, tmp_path: Path) -> None:
-    if not isinstance(hub.server, JwtHubServer):
-        pytest.skip("a configured server takes no claims")
-    authority = hub.server.authority
-    signing, account, (seed, user) = read_key(authority.directory / "signing.nk"), new_key("account"), new_user()
-    allowed = activations(account, public(account), "m2", at=1)
-    token = agent_token(signing, public(account), "m2", authority.book().hub, allowed, at=1)
-    creds = tmp_path / "own.creds"
-    creds.write_text(creds_text(agent_user_token(account, user, "m2", at=1), seed))
-    before = hub.registrar.stats.refused  # type: ignore[attr-defined]  # set by the fixture
-    async with claims.opened(hub.server.url, authority.system_creds) as system:
-        await system.request(UPDATE_SUBJECT, token.encode())
-    answer = await claims.connect(hub.server.url, creds)
-    if isinstance(answer, Connection):
-        with pytest.raises(LogError):
-            await answer.request("hello.m2", b"", timeout=0.5)
-        await answer.close()
-    assert hub.registrar.stats.refused == before  # type: ignore[attr-defined]  # set by the fixture

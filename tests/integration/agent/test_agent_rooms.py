@@ -13,7 +13,8 @@ from services._kit.errors import LogError
 from services._kit.kube import resource_path
 from services._kit.settings import credentials
 from services.registrar.settings import RegistrarSettings
-from tests.integration.agent.conftest import PATIENCE, Agents, Hub, Member, Users, until
+from tests.integration.agent.conftest import PATIENCE, Agents, Hub, Member, until
+from tests.integration.agent.hub_servers import Users
 
 Manifest = dict[str, Any]
 CLAIM = {"tolerations": [{"operator": "Exists"}]}
