@@ -139,7 +139,13 @@ class JetStreamLog:
         """What a conflict of fenced messages means: the lease was taken, an expectation failed, or it will pass."""
         if error.err_code == DUPLICATE:
             return error
-        current = await self.last(fence.subject)
+        try:
+            current = await self.last(fence.subject)
+        except Refused as refused:
+            return refused
+        except LogError as problem:
+            # What was refused is not stored; the next attempt tells why.
+            return Unavailable(f"{error.description}; why is not known yet: {problem}")
         seq = current.seq if current else 0
         if seq > fence.seq or (seq < fence.seq and not self.replicated):
             return FenceLost(error.err_code, error.description)

@@ -3,7 +3,8 @@
 A pull consumer (no acknowledgements, kept in the server's memory) feeds one inbox. Requests are sized so that no more
 than a window of messages is on the way or waiting: a slow reader slows the server down and nothing is dropped. The
 consumer's own numbering is checked for gaps. After a gap, missed heartbeats or a reconnect a new consumer starts behind
-the last message handed over, and before that the stream's identity is compared with the one first seen.
+the last message handed over. Before that the stream's identity is compared with the one first seen, and that message
+with what the stream holds in its place: a server whose disk failed may have lost it and taken another one.
 
 The consumer lives on one of the servers that keep the stream, and that one may be behind the others or cut off from
 them: only the stream's leader knows where the log ends. It is asked before the end is said to be reached, and now and
@@ -42,6 +43,7 @@ LONGEST_RETRY: Final = 2.0
 SHORT: Final = 30.0
 ASKED_AGAIN: Final = 10  # ticks without a message after which the leader is asked for a sign of life
 NANOSECOND: Final = 1_000_000_000
+SAME_TIME: Final = 1e-5  # two forms in which the server tells one time differ by less
 
 _ids = Ids()
 
@@ -85,6 +87,7 @@ class JetStreamPump:
         self._start = start
         self._window = max(2, window)
         self._position = start - 1 if start else 0
+        self._handed: tuple[int, str, float] | None = None  # sequence, subject and time of the last message handed over
         self._resumed = start is not None
         self._buffer: deque[Message] = deque()
         self._door = Door(patience, self._window // 2)
@@ -137,7 +140,9 @@ class JetStreamPump:
         self._buffer.clear()
         self._door.close()
         if messages:
-            self._position = messages[-1].seq
+            last = messages[-1]
+            self._position = last.seq
+            self._handed = (last.seq, last.subject, last.time)
             self.stats.messages += len(messages)
         self._told_caught_up = self._caught_up
         return Delivery(messages, self._caught_up, self._position)
@@ -194,6 +199,7 @@ class JetStreamPump:
             try:
                 await self._drop()
                 await self._look()
+                await self._compare()
                 await self._create()
                 await self._ask()
             except LogReplaced:
@@ -226,6 +232,18 @@ class JetStreamPump:
             self._wanted = await self._log.last_of(self._filters)
         else:
             self._wanted = 0
+
+    async def _compare(self) -> None:
+        """Ask the leader whether the last message handed over is still the one in its place; raises LogReplaced."""
+        if self._handed is None:
+            return
+        seq, subject, stored = self._handed
+        present = await self._log.get(seq)
+        # One that is gone was trimmed.
+        if present is not None and (present.subject != subject or abs(present.time - stored) > SAME_TIME):
+            raise LogReplaced(
+                f"stream {self._log.name} lost message {seq} on {subject}; {present.subject} has its place"
+            )
 
     def _short_for_long(self) -> bool:
         """Whether the log has ended before what was read of it for longer than a new leader needs."""

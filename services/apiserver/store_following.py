@@ -54,17 +54,8 @@ class Following(Folding):
     async def _catch_up(self, until: int | None = None) -> None:
         """Apply messages after our revision that we did not see acknowledged; raises StoreUnavailable."""
         if until is None:
-            info = await self._settled()
-            if (
-                "error" in info
-                or info["created"] != self._stream.created
-                or info["state"]["last_seq"] < self._state.revision
-            ):
-                self._lost = f"stream {self._name} is not the one that was loaded; restart to rebuild"
-                self._gone.set()
-                log.error("the log was replaced", stream=self._name)
-                return
-            if info["state"]["last_seq"] == self._state.revision:
+            last = await self._same()
+            if last is None or last == self._state.revision:
                 return
             until = await self._barrier()
         for sequence in range(self._state.revision + 1, until + 1):
@@ -74,6 +65,24 @@ class Following(Folding):
                 data = base64.b64decode(message.get("data", ""))
                 self._fold(message["subject"], sequence, headers_of(message), data)
         self._state.revision = max(self._state.revision, until)
+
+    async def _same(self) -> int | None:
+        """Last sequence of the stream; None, and this store is lost, where it is not the one that was loaded."""
+        info = await self._settled()
+        if (
+            "error" not in info
+            and info["created"] == self._stream.created
+            and info["state"]["last_seq"] >= self._state.revision
+        ):
+            return int(info["state"]["last_seq"])
+        self._lose(f"stream {self._name} is not the one that was loaded; restart to rebuild")
+        return None
+
+    def _lose(self, reason: str) -> None:
+        """Nothing here can be trusted any more."""
+        self._lost = reason
+        self._gone.set()
+        log.error("the log was replaced", stream=self._name, reason=reason)
 
     async def _barrier(self) -> int:
         """Append a message that says nothing; its sequence: what is read before it will not vanish any more.
@@ -86,7 +95,14 @@ class Following(Folding):
             raise StoreUnavailable("the log does not confirm writes") from e
         if "error" in ack:
             raise StoreUnavailable(f"the log takes no writes: {ack['error'].get('description')}")
+        self._beyond(ack["seq"])
         return int(ack["seq"])
+
+    def _beyond(self, sequence: int) -> None:
+        """Raises StoreUnavailable, and this store is lost, where a new message got the place of one that was known."""
+        if sequence <= self._state.revision:
+            self._lose(f"stream {self._name} lost what it had confirmed; restart to rebuild")
+            raise StoreUnavailable(self._lost)
 
     async def _settled(self) -> dict[str, Any]:
         """What the stream says of itself once its servers have agreed."""
@@ -139,6 +155,7 @@ class Following(Folding):
         ack = await self._stream.request(floor_subject(self._prefix), msgspec.json.encode(floors))
         if "error" in ack:
             raise StoreUnavailable(str(ack["error"].get("description")))
+        self._beyond(ack["seq"])
         if ack["seq"] != self._state.revision + 1:
             await self._catch_up(ack["seq"] - 1)
         self._state.revision = ack["seq"]

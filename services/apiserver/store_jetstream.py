@@ -18,6 +18,7 @@ import structlog
 
 from services._kit.errors import LogError
 from services._kit.settings import SettingsError
+from services._kit.tasks import end
 from services.apiserver.sealing import Sealing
 from services.apiserver.store import (
     Conflict,
@@ -31,7 +32,7 @@ from services.apiserver.store import (
 from services.apiserver.store_following import Following
 from services.apiserver.store_names import DELETED, EXPECTED, PREV, WRITE, forget_subject, headers_of
 from services.apiserver.store_secrets import Secrets
-from services.apiserver.store_stream import NO_MESSAGE, NO_STREAM, ObjectStream
+from services.apiserver.store_stream import NO_MESSAGE, ObjectStream
 
 log = structlog.get_logger(__name__)
 
@@ -99,6 +100,7 @@ class JetStreamStore(Following):
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
+        self._looks: set[asyncio.Task[None]] = set()
         self._closing = False
         self._ids = itertools.count(1)
         self._single_seconds = _BATCH_SECONDS / 16
@@ -106,7 +108,7 @@ class JetStreamStore(Following):
 
     async def start(self) -> None:
         stream = self._stream
-        await stream.open()
+        await stream.open(self._regained)
         if self._sealing is not None:
             try:
                 await self._sealing.start(stream.servers, stream.name, stream.prefix, stream.replicas, stream.options)
@@ -124,9 +126,24 @@ class JetStreamStore(Following):
         self._wake.set()
         if self._writer is not None:
             await self._writer
+        await end(*self._looks)
         if self._sealing is not None:
             await self._sealing.stop()
         await self._stream.close()
+
+    async def _regained(self) -> None:
+        """Connected again, perhaps to a server that was started anew."""
+        task = asyncio.create_task(self._look())
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+
+    async def _look(self) -> None:
+        """See whether the server lost what it had confirmed, before anybody builds on it."""
+        try:
+            async with self._committing:
+                await self._catch_up()
+        except Exception as e:  # noqa: BLE001 - the next write or connection looks again
+            log.warning("the log does not answer", stream=self._name, error=type(e).__name__)
 
     async def put(self, key: Key, obj: Manifest, expected: int) -> Entry:
         if self._secrets is not None:
@@ -208,6 +225,8 @@ class JetStreamStore(Following):
                 batch = self._collect()
                 if batch:
                     try:
+                        if self._lost:
+                            raise StoreUnavailable(self._lost)
                         await self._commit(batch)
                     except Exception as e:  # noqa: BLE001 - the writers are told, the loop goes on
                         log.error("store write failed", stream=self._name, error=str(e), writes=len(batch))
@@ -233,14 +252,17 @@ class JetStreamStore(Following):
         ids = [f"{self._boot}-{next(self._ids)}" for _ in batch]
         acks = await asyncio.gather(*(self._append([w], i) for w, i in zip(batch, ids, strict=True)))
         self._single_seconds += 0.1 * ((loop.time() - started) / len(batch) - self._single_seconds)
-        # Sequences rise with the order of sending, but a write without an answer may have taken one in between.
-        answered = [(a["seq"], w) for a, w in zip(acks, batch, strict=True) if a is not None and "error" not in a]
-        for sequence, write in sorted(answered, key=lambda item: item[0]):
-            await self._acknowledged([write], sequence)
-        for ack, write, write_id in zip(acks, batch, ids, strict=True):
-            if ack is None:
-                await self._resolve([write], write_id)
-            elif "error" in ack:
+        sent = list(zip(batch, ids, acks, strict=True))
+        if None in acks:
+            # A disk that fails can take a message, say that it is safe, and lose it: silence makes the answers beside
+            # it doubtful, too.
+            await self._resolve([([w], i) for w, i, ack in sent if ack is None or "error" not in ack])
+        else:
+            answered = [(ack["seq"], w) for w, _, ack in sent if ack is not None and "error" not in ack]
+            for sequence, write in sorted(answered, key=lambda item: item[0]):
+                await self._acknowledged([write], sequence)
+        for write, _, ack in sent:
+            if ack is not None and "error" in ack:
                 await self._refused([write], ack["error"])
 
     async def _commit_batch(self, batch: Writes) -> None:
@@ -248,7 +270,7 @@ class JetStreamStore(Following):
         write_id = f"{self._boot}-{next(self._ids)}"
         ack = await self._append(batch, write_id)
         if ack is None:
-            await self._resolve(batch, write_id)
+            await self._resolve([(batch, write_id)])
             return
         if "error" in ack:
             await self._refused(batch, ack["error"])
@@ -299,6 +321,11 @@ class JetStreamStore(Following):
             # Catching up met these messages before their answer was found.
             for number, write in enumerate(batch):
                 known = self._state.get(write.key)
+                held = known.revision if known is not None else self._tombs.get(write.key, 0)
+                if held < first + number:
+                    self._lose(f"stream {self._name} lost what it had confirmed; restart to rebuild")
+                    write.fail(StoreUnavailable(self._lost))
+                    continue
                 if known is None or known.revision != first + number:
                     known = Entry(write.key, write.value, first + number, write.obj)
                 if not write.done.done():
@@ -312,28 +339,24 @@ class JetStreamStore(Following):
             if not write.done.done():
                 write.done.set_result(entry)
 
-    async def _resolve(self, batch: Writes, write_id: str) -> None:
-        """Find out what became of a batch whose acknowledgement never came, for up to 30 seconds."""
+    async def _resolve(self, unsure: list[tuple[Writes, str]]) -> None:
+        """Find out what became of batches that were not confirmed, or not so that one can rely on it; up to 30 seconds.
+
+        What the stream shows of them counts once the server confirmed a later message.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 30
         move_at = loop.time() + _MOVE_AFTER
-        subject = self._subject(batch[-1].key)
         while not self._lost:
             try:
                 await self._stream.nc.flush(timeout=2)
-                found = await self._stream.api("STREAM.MSG.GET", {"last_by_subj": subject})
-                if _written_by(write_id, found):
-                    await self._barrier()
-                    found = await self._stream.api("STREAM.MSG.GET", {"last_by_subj": subject})
-                message = found.get("message")
-                if message is not None and _written_by(write_id, found):
-                    await self._acknowledged(batch, message["seq"])
-                    return
-                if found.get("error", {}).get("err_code") == NO_STREAM:
-                    await self._catch_up()
-                if message is not None or found.get("error", {}).get("err_code") == NO_MESSAGE:
-                    await self._catch_up()
+                if await self._same() is None:
                     break
+                until = await self._barrier() if await self._places(unsure) else None
+                for sequence, batch in await self._places(unsure) if until else ():
+                    await self._acknowledged(batch, sequence)
+                await self._catch_up(until)
+                break
             except Exception as e:  # noqa: BLE001 - the client's errors share no base class
                 log.warning("the log does not answer", stream=self._name, error=type(e).__name__)
             if loop.time() > deadline:
@@ -343,11 +366,18 @@ class JetStreamStore(Following):
                 log.warning("trying another server of the log", stream=self._name)
                 await self._stream.nc.force_reconnect()
             await asyncio.sleep(0.25)
-        for write in batch:
-            write.fail(StoreUnavailable(self._lost or "the log did not confirm the write"))
+        for batch, _ in unsure:
+            for write in batch:
+                write.fail(StoreUnavailable(self._lost or "the log did not confirm the write"))
 
-
-def _written_by(write_id: str, found: dict[str, Any]) -> bool:
-    """Whether an answer holds the message of a write."""
-    message = found.get("message")
-    return message is not None and headers_of(message).get(WRITE) == write_id
+    async def _places(self, unsure: list[tuple[Writes, str]]) -> list[tuple[int, Writes]]:
+        """Batches that the stream shows, by the sequence of their last message; raises StoreUnavailable."""
+        places: list[tuple[int, Writes]] = []
+        for batch, write_id in unsure:
+            found = await self._stream.api("STREAM.MSG.GET", {"last_by_subj": self._subject(batch[-1].key)})
+            message = found.get("message")
+            if message is None and found.get("error", {}).get("err_code") != NO_MESSAGE:
+                raise StoreUnavailable(f"the log does not tell what it holds: {found.get('error')}")
+            if message is not None and headers_of(message).get(WRITE) == write_id:
+                places.append((int(message["seq"]), batch))
+        return sorted(places, key=lambda place: place[0])

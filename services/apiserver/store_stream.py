@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -52,11 +52,12 @@ class ObjectStream:
         """Whether a server can be reached now."""
         return self.nc is not None and bool(self.nc.is_connected)
 
-    async def open(self) -> None:
-        """Connect, and make the stream if need be; raises StoreUnavailable."""
+    async def open(self, regained: Callable[[], Awaitable[None]]) -> None:
+        """Connect, and make the stream if need be; raises StoreUnavailable. `regained` is called after a reconnect."""
         import nats
 
         options = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.25, "error_cb": _quiet} | self.options
+        options["reconnected_cb"] = regained
         servers = random.sample(self.servers, len(self.servers))
         # In turn: shuffled at every loss, the one that was left might come first again.
         self.nc = await nats.connect(servers, **({"dont_randomize": True} | options))

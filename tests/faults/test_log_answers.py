@@ -11,9 +11,9 @@ from schemas.codec import decode
 from schemas.topology import FACTS
 from services._kit import topology
 from services._kit.append import Appender
-from services._kit.errors import Ambiguous, LogReplaced
+from services._kit.errors import Ambiguous, LogReplaced, Unavailable
 from services._kit.jetstream_log import JetStreamLog
-from services._kit.log import NewMessage
+from services._kit.log import Fence, NewMessage
 from services._kit.outbox import KeyedEvents
 from tests.faults.proxy import Proxy
 from tests.log.running import eventually
@@ -67,6 +67,22 @@ async def test_a_swallowed_answer_stores_nothing_twice(proxy, behind, connection
     assert outcome.stored == {f"d{i}": {"FACTS": i + 2} for i in range(count)}
     assert appender.stats.ambiguous >= 1
     assert len(await bindings(log)) == 1 + count
+
+
+async def test_a_refusal_that_nobody_can_explain_yet_is_worth_another_attempt(connection, monkeypatch):
+    """Servers that elect a leader refuse to say who holds the lease."""
+    log = JetStreamLog(connection, "FACTS")
+    lease = await log.append([wanted("lease")])
+    stale = Fence(wanted("lease").subject, lease.last - 1)
+
+    async def silent(subject):
+        raise Unavailable("no leader")
+
+    monkeypatch.setattr(log, "last", silent)
+    results = await log.append_each([wanted("a"), wanted("b")], stale)
+    assert [type(result) for result in results] == [Unavailable, Unavailable]
+    with pytest.raises(Unavailable, match="no leader"):
+        await log.append([wanted("a")], stale)
 
 
 async def test_a_broken_connection_fails_requests_at_once(proxy, behind):
@@ -156,8 +172,9 @@ async def test_a_stream_made_anew_behind_a_reader_ends_it(proxy, behind, connect
         await drain()
 
 
-async def test_a_shorter_log_ends_the_reader(nats_server, proxy, behind, connection):
-    """Restored from an older backup under the same identity."""
+@pytest.mark.parametrize(("after", "said"), [(1, "ends at 1"), (5, "lost message 5"), (9, "lost message 5")])
+async def test_a_log_that_lost_its_end_ends_the_reader(proxy, behind, connection, after, said):
+    """Restored from an older backup under the same identity, or a disk that failed; since then it grew again."""
     log = JetStreamLog(connection, "FACTS")
     identity = (await log.identity()).id
     await log.append([wanted(f"d{i}") for i in range(5)])
@@ -171,14 +188,14 @@ async def test_a_shorter_log_ends_the_reader(nats_server, proxy, behind, connect
     config = msgspec.json.decode(info.data)["config"]
     config["metadata"]["fleetlog-id"] = identity
     await connection.request("$JS.API.STREAM.UPDATE.FACTS", msgspec.json.encode(config))
-    await log.append([wanted("x")])
+    await log.append([wanted(f"d{i}") for i in range(after)])
     proxy.cut()
 
     async def drain():
         async for _ in deliveries:
             pass
 
-    with pytest.raises(LogReplaced, match="ends at 1"):
+    with pytest.raises(LogReplaced, match=said):
         await drain()
 
 

@@ -1,0 +1,274 @@
+"""What holds of a store on a stream alone: restarts, what was trimmed, other writers, what a server loses or hides."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.apiserver.store import Compacted, Conflict, Key, Manifest, StoreTooLarge, StoreUnavailable
+from services.apiserver.store_jetstream import JetStreamStore
+from services.apiserver.store_names import barrier_subject
+from tests.natsserver import ProcessServer, Server
+
+Make = Callable[..., JetStreamStore]
+LostOne = tuple[JetStreamStore, Callable[[], None]]
+
+
+@pytest.fixture
+def make(nats_server: Server) -> Make:
+    """Builds stores on one stream."""
+
+    def build(**options: Any) -> JetStreamStore:
+        return JetStreamStore(nats_server.url, **options)
+
+    return build
+
+
+@pytest.fixture
+async def store(make: Make) -> AsyncIterator[JetStreamStore]:
+    made = make()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def key(name: str) -> Key:
+    return Key("", "configmaps", "ns", name)
+
+
+def obj(name: str, **data: str) -> Manifest:
+    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "namespace": "ns"}, "data": data}
+
+
+async def test_a_restart_finds_everything_again(make: Make) -> None:
+    store = make()
+    await store.start()
+    for i in range(300):
+        await store.put(key(f"n{i}"), obj(f"n{i}"), 0)
+    first = store.get(key("n5"))
+    assert first is not None
+    changed = await store.put(key("n5"), obj("n5", x="1"), first.revision)
+    six = store.get(key("n6"))
+    assert six is not None
+    gone = await store.delete(key("n6"), six.obj, six.revision)
+    await store.stop()
+
+    again = make()
+    await again.start()
+    try:
+        assert again.revision == gone.revision
+        assert len(list(again.list("", "configmaps"))) == 299
+        found = again.get(key("n5"))
+        assert found is not None
+        assert found.raw == changed.raw
+        events = await again.watch("", "configmaps", changed.revision - 1).next(5)
+        assert [(e.deleted, e.revision) for e in events] == [(False, changed.revision), (True, gone.revision)]
+        assert events[0].prev is not None
+        assert events[0].prev.revision == first.revision
+        recreated = await again.put(key("n6"), obj("n6"), 0)
+        assert recreated.revision == gone.revision + 1
+    finally:
+        await again.stop()
+
+
+async def test_history_trimmed_by_the_stream_is_refused_after_a_restart(make: Make) -> None:
+    store = make(keep=3)
+    await store.start()
+    entry = await store.put(key("a"), obj("a"), 0)
+    first = entry.revision
+    for i in range(10):
+        entry = await store.put(key("a"), obj("a", x=str(i)), entry.revision)
+    await store.stop()
+    again = make(keep=3)
+    await again.start()
+    try:
+        with pytest.raises(Compacted):
+            again.watch("", "configmaps", first)
+        floor = again.floor("", "configmaps")
+        assert floor == entry.revision - 2
+        assert len(await again.watch("", "configmaps", floor).next(5)) == 2
+    finally:
+        await again.stop()
+
+
+async def test_old_deletions_are_forgotten_and_stay_forgotten(make: Make) -> None:
+    store = make(tombstones=20)
+    await store.start()
+    start = store.revision
+    for i in range(30):
+        entry = await store.put(key(f"n{i}"), obj(f"n{i}"), 0)
+        await store.delete(key(f"n{i}"), entry.obj, entry.revision)
+    kept = await store.put(key("kept"), obj("kept"), 0)
+    for _ in range(200):
+        if store.floor("", "configmaps") > start:
+            break
+        await asyncio.sleep(0.01)
+    floor = store.floor("", "configmaps")
+    assert floor > start
+    again_a = await store.put(key("n0"), obj("n0"), 0)
+    await store.stop()
+    again = make(tombstones=20)
+    await again.start()
+    try:
+        assert again.floor("", "configmaps") >= floor
+        assert {e.key.name for e in again.list("", "configmaps")} == {"kept", "n0"}
+        assert again.get(key("kept")).revision == kept.revision  # type: ignore[union-attr]
+        await again.put(key("n0"), obj("n0", x="1"), again_a.revision)
+    finally:
+        await again.stop()
+
+
+async def test_a_foreign_write_is_noticed_and_applied_in_order(make: Make) -> None:
+    one, two = make(), make()
+    await one.start()
+    await two.start()
+    try:
+        first = await one.put(key("a"), obj("a"), 0)
+        with pytest.raises(Conflict):
+            await two.put(key("a"), obj("a", by="two"), 0)
+        assert two.get(key("a")).revision == first.revision  # type: ignore[union-attr]
+        later = await two.put(key("b"), obj("b"), 0)
+        mine = await one.put(key("c"), obj("c"), 0)
+        assert one.get(key("b")).revision == later.revision  # type: ignore[union-attr]
+        assert mine.revision == later.revision + 1
+    finally:
+        await one.stop()
+        await two.stop()
+
+
+async def test_an_object_larger_than_a_message_is_refused(store: JetStreamStore) -> None:
+    with pytest.raises(StoreTooLarge):
+        await store.put(key("big"), obj("big", x="y" * store._stream.nc.max_payload), 0)
+    await store.put(key("small"), obj("small"), 0)
+
+
+async def test_an_answer_beside_silence_counts_once_a_later_one_came(store: JetStreamStore) -> None:
+    stream, ask = store._stream, store._stream.request
+    refused, takes_again = asyncio.Event(), asyncio.Event()
+    silent = store._subject(key("b"))
+
+    async def failing(subject: str, data: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+        """A disk fails between two messages; the server answers that the first is safe."""
+        if subject == silent:
+            raise TimeoutError
+        if subject == barrier_subject("obj") and not takes_again.is_set():
+            refused.set()
+            raise TimeoutError
+        return await ask(subject, data, headers)
+
+    stream.request = failing  # type: ignore[method-assign]
+    first, second = (asyncio.ensure_future(store.put(key(name), obj(name), 0)) for name in "ab")
+    await refused.wait()
+    assert not first.done()
+    assert store.get(key("a")) is None
+    takes_again.set()
+    assert (await first) is store.get(key("a"))
+    with pytest.raises(StoreUnavailable, match="did not confirm"):
+        await second
+
+
+@pytest.fixture
+async def lost_one(nats_server: Server, make: Make, tmp_path: Path) -> AsyncIterator[LostOne]:
+    """A store whose server is about to lose the last write that it confirmed."""
+    if not isinstance(nats_server, ProcessServer):
+        pytest.skip("the files of the server are in a container")
+    files, copy = tmp_path / "store", tmp_path / "copy"
+    before = make()
+    await before.start()
+    await before.put(key("a"), obj("a"), 0)
+    await before.stop()
+    nats_server.stop()
+    shutil.copytree(files, copy)
+    nats_server.start()
+    store = make()
+    await store.start()
+    await store.put(key("b"), obj("b"), 0)
+
+    def lose() -> None:
+        nats_server.kill9()
+        shutil.rmtree(files)
+        copy.rename(files)
+        nats_server.start()
+
+    yield store, lose
+    await store.stop()
+
+
+async def test_what_a_server_lost_is_noticed_without_a_write(lost_one: LostOne) -> None:
+    store, lose = lost_one
+    lose()
+    assert "restart" in await asyncio.wait_for(store.lost(), 60)
+    assert not store.ready
+    with pytest.raises(StoreUnavailable):
+        await store.put(key("c"), obj("c"), 0)
+
+
+async def test_a_message_in_the_place_of_a_lost_one_is_noticed(
+    lost_one: LostOne, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, lose = lost_one
+    connected = asyncio.Event()
+
+    async def look() -> None:
+        connected.set()
+
+    monkeypatch.setattr(store, "_look", look)
+    lose()
+    await connected.wait()
+    with pytest.raises(StoreUnavailable, match="restart"):
+        await store.put(key("c"), obj("c"), 0)
+    assert "restart" in await asyncio.wait_for(store.lost(), 60)
+
+
+async def test_a_write_that_is_seen_is_not_confirmed_while_the_server_confirms_nothing(make: Make) -> None:
+    store = make()
+    await store.start()
+    stream, ask = store._stream, store._stream.request
+    tried = 0
+
+    async def unanswered(subject: str, data: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+        """The server shows what it was sent, and answers from the third message on."""
+        nonlocal tried
+        if subject.startswith("$JS.API."):
+            return await ask(subject, data, headers)
+        tried += 1
+        if tried == 1:
+            await ask(subject, data, headers)
+        if tried < 3:
+            raise TimeoutError
+        assert tried > 3 or not written.done()
+        return await ask(subject, data, headers)
+
+    try:
+        stream.request = unanswered  # type: ignore[method-assign]
+        written = asyncio.ensure_future(store.put(key("a"), obj("a"), 0))
+        entry = await written
+        assert store.get(key("a")) is entry
+        assert tried == 3, "what is seen was not enough"
+        later = await store.put(key("b"), obj("b"), 0)
+        assert later.revision > entry.revision + 1
+        assert [event.revision for event in await store.watch("", "configmaps", 0).next(1)] == [
+            entry.revision,
+            later.revision,
+        ]
+    finally:
+        await store.stop()
+
+
+async def test_a_stream_that_vanished_is_not_trusted(make: Make) -> None:
+    store = make()
+    await store.start()
+    try:
+        await store.put(key("a"), obj("a"), 0)
+        await store._stream.api("STREAM.DELETE")
+        with pytest.raises(StoreUnavailable):
+            await store.put(key("b"), obj("b"), 0)
+        assert not store.ready
+        assert "restart" in await asyncio.wait_for(store.lost(), 60)
+    finally:
+        await store.stop()
