@@ -8,15 +8,16 @@ that were taken back stay so until any later placement (reference 02 §6).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from schemas.events.binding import BindingEvent, BindingRequested
 from schemas.events.descheduling import DeschedulingEvent
-from schemas.events.eviction import EvictionEvent, EvictionRequested
+from schemas.events.eviction import EvictionEvent, EvictionRequested, EvictionTask
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, TargetCluster
 
+Manifest = dict[str, Any]
 REMOVED_AT_ONCE: Final = frozenset({"Directly", "Immediately"})
 """Purge modes that let go of a copy before its replacement is there."""
 
@@ -115,6 +116,19 @@ def lowered(
 def lowers(descheduling: DeschedulingEvent | None, uid: str, placement_seq: int) -> bool:
     """Whether a descheduling is in force: it speaks of this uid and of the placement at this position."""
     return descheduling is not None and descheduling.uid == uid and descheduling.placement == placement_seq > 0
+
+
+def tasks_of(eviction: EvictionEvent | None, uid: str) -> tuple[EvictionTask, ...]:
+    """The tasks under way of the object with this uid."""
+    return eviction.tasks if isinstance(eviction, EvictionRequested) and eviction.uid == uid else ()
+
+
+def spec_now(spec: Manifest, targets: Iterable[TargetCluster], tasks: tuple[EvictionTask, ...]) -> Manifest:
+    """A binding's spec with the clusters that run the object and those it is leaving."""
+    now = {**spec, "clusters": [{"name": target.name, "replicas": target.replicas or 0} for target in targets]}
+    if tasks:
+        now["gracefulEvictionTasks"] = [{"fromCluster": task.from_cluster} for task in tasks]
+    return now
 
 
 def leaving(eviction: EvictionEvent) -> frozenset[str]:

@@ -179,10 +179,7 @@ def _evict(world: World, name: str) -> None:
 
 def _tasks(scheduled: Scheduled, name: str) -> tuple[EvictionTask, ...]:
     """Evictions that are under way already, from other clusters."""
-    eviction = scheduled.eviction
-    if not isinstance(eviction, EvictionRequested) or eviction.uid != scheduled.uid:
-        return ()
-    return tuple(task for task in eviction.tasks if task.from_cluster != name)
+    return tuple(task for task in scheduled.tasks if task.from_cluster != name)
 
 
 def _scale(world: World, key: ObjectKey, replicas: int) -> None:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from schemas.envelope import Provenance
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
-from schemas.events.eviction import EvictionRequested
 from schemas.keys import ObjectKey
+from services._rules.effective import spec_now, tasks_of
 from services._rules.estimation_answers import NO_OPINION, Requirements, requirements_of
 from services._rules.estimation_asking import candidates
 from services._rules.quantity import QuantityError
@@ -70,10 +70,8 @@ def decide(
 
 
 def _candidates(state: EstimatorState, asked: Asked, spec: Manifest) -> list[str]:
-    full = {**spec, "clusters": [{"name": item.name, "replicas": item.replicas or 0} for item in asked.targets]}
-    if isinstance(asked.eviction, EvictionRequested) and asked.eviction.uid == asked.uid:
-        full["gracefulEvictionTasks"] = [{"fromCluster": task.from_cluster} for task in asked.eviction.tasks]
-    return candidates(state.clusters, binding_view(full))
+    spec = spec_now(spec, asked.targets, tasks_of(asked.eviction, asked.uid))
+    return candidates(state.clusters, binding_view(spec))
 
 
 def _asked_of_agents(

@@ -17,6 +17,7 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import eviction as eviction_subject
+from services._rules.effective import tasks_of
 from services._rules.end_of_life import over
 from services._rules.failover.application import UNHEALTHY
 from services._rules.failover.tainted import no_execute
@@ -42,10 +43,7 @@ class Moving(Struct):
     @property
     def tasks(self) -> tuple[EvictionTask, ...]:
         """Evictions under way for the present uid."""
-        eviction, binding = self.eviction, self.binding
-        if isinstance(eviction, EvictionRequested) and binding is not None and eviction.uid == binding.uid:
-            return eviction.tasks
-        return ()
+        return tasks_of(self.eviction, self.binding.uid) if self.binding is not None else ()
 
     @property
     def placed(self) -> PlacementDecided | PlacementFailed | None:

@@ -11,12 +11,12 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from schemas.events.binding import BindingRequested
-from schemas.events.eviction import EvictionRequested, EvictionTask
+from schemas.events.eviction import EvictionTask
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
 from services._rules import constants as const
-from services._rules.effective import effective
+from services._rules.effective import effective, tasks_of
 from services._rules.identities import binding_id, binding_uid
 from services._rules.names import binding_name
 from services._rules.quantity import QuantityError
@@ -142,9 +142,9 @@ def _spec(bound: Bound) -> Manifest:
     targets = targets_of(bound)
     if targets:
         spec["clusters"] = [_target(target) for target in targets]
-    eviction = bound.eviction
-    if isinstance(eviction, EvictionRequested) and eviction.uid == binding.uid and eviction.tasks:
-        spec["gracefulEvictionTasks"] = [_task(task) for task in eviction.tasks]
+    tasks = tasks_of(bound.eviction, binding.uid)
+    if tasks:
+        spec["gracefulEvictionTasks"] = [_task(task) for task in tasks]
     return spec
 
 

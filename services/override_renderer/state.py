@@ -22,6 +22,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import work
 from services._rules.cluster_affinity import ClusterFacts, facts_of
 from services._rules.cluster_works import remembered
+from services._rules.effective import tasks_of
 from services._rules.end_of_life import over
 from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configured import KINDS as INTERPRETERS
@@ -54,10 +55,7 @@ class Bound(Struct):
     @property
     def tasks(self) -> tuple[EvictionTask, ...]:
         """Evictions under way for the present uid."""
-        eviction, binding = self.eviction, self.binding
-        if isinstance(eviction, EvictionRequested) and binding is not None and eviction.uid == binding.uid:
-            return eviction.tasks
-        return ()
+        return tasks_of(self.eviction, self.binding.uid) if self.binding is not None else ()
 
     @property
     def live(self) -> bool:

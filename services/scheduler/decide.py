@@ -20,6 +20,7 @@ from schemas.events.placement import (
 )
 from schemas.keys import ObjectKey
 from services._rules.division_usage import reschedule_requested
+from services._rules.effective import spec_now
 from services._rules.estimation import Component
 from services._rules.estimation_taken import displaced
 from services._rules.quantity import QuantityError
@@ -29,7 +30,6 @@ from services._rules.scheduling.outcome import outcome
 from services._rules.scheduling.read import binding_view
 from services._rules.scheduling.schedule import GroupAttempt, Stepped, schedule_groups
 from services.scheduler.explain import Considered
-from services.scheduler.queue_interest import full_spec
 from services.scheduler.state import Scheduled, SchedulerState, scheduler_of
 
 Manifest = dict[str, Any]
@@ -88,7 +88,7 @@ def decide_and_tell(
     estimates: tuple[ClusterEstimate, ...] = ()
     considered, anew = None, False
     try:
-        view = binding_view(full_spec(spec, scheduled, targets))
+        view = binding_view(spec_now(spec, targets, scheduled.tasks))
         why = _why(state, view, status, placed, targets, rules.options)
         if why is None:
             return None, None
@@ -136,7 +136,7 @@ def waits_until(
         return None
     targets = scheduled.targets
     try:
-        view = binding_view(full_spec(spec, scheduled, targets))
+        view = binding_view(spec_now(spec, targets, scheduled.tasks))
         return deadline if _why(state, view, _status(placed), placed, targets, rules.options) is not None else None
     except (msgspec.ValidationError, QuantityError, ValueError):
         return None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from schemas.events.binding import BindingRequested
-from schemas.events.eviction import EvictionRequested
-from schemas.events.placement import PlacementFailed, TargetCluster
+from schemas.events.placement import PlacementFailed
+from services._rules.effective import spec_now
 from services._rules.estimation import NO_DEMAND
 from services._rules.quantity import QuantityError
 from services._rules.scheduling.model import BindingView
@@ -49,7 +49,7 @@ def _lacks(
 ) -> Interest | None:
     targets = scheduled.targets
     try:
-        view = binding_view(full_spec(spec, scheduled, targets))
+        view = binding_view(spec_now(spec, targets, scheduled.tasks))
     except (msgspec.ValidationError, QuantityError, ValueError):
         # Nothing that a cluster does makes it readable.
         return None
@@ -87,12 +87,3 @@ def _outline(spec: Manifest, compiled: CompiledPlacement) -> BindingView:
         evicting=frozenset(),
         reschedule_triggered_at=None,
     )
-
-
-def full_spec(spec: Manifest, scheduled: Scheduled, targets: tuple[TargetCluster, ...]) -> Manifest:
-    """The binding's spec with its present targets and the clusters it is leaving."""
-    full = {**spec, "clusters": [{"name": target.name, "replicas": target.replicas or 0} for target in targets]}
-    eviction = scheduled.eviction
-    if isinstance(eviction, EvictionRequested) and eviction.uid == scheduled.uid:
-        full["gracefulEvictionTasks"] = [{"fromCluster": task.from_cluster} for task in eviction.tasks]
-    return full

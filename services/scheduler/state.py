@@ -13,14 +13,14 @@ from schemas.events.binding import BindingEvent, BindingReleased, BindingRequest
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated
-from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased, TargetCluster
 from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import placement as placement_subject
-from services._rules.effective import lowers, standing
+from services._rules.effective import lowers, standing, tasks_of
 from services._rules.end_of_life import over
 from services._rules.estimation_asking import answers, asked_at, divides_by_room
 from services._rules.estimation_taken import Needs, needs_of
@@ -69,6 +69,11 @@ class Scheduled(Struct):
         if isinstance(placement, PlacementDecided | PlacementFailed) and placement.uid == self.uid:
             return placement
         return None
+
+    @property
+    def tasks(self) -> tuple[EvictionTask, ...]:
+        """Evictions under way for the present uid."""
+        return tasks_of(self.eviction, self.uid)
 
     @property
     def uid(self) -> str:

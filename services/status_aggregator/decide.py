@@ -5,10 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from schemas.events.binding import BindingRequested
-from schemas.events.eviction import EvictionRequested
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
-from services._rules.effective import REMOVED_AT_ONCE, effective
+from services._rules.effective import REMOVED_AT_ONCE, effective, tasks_of
 from services._rules.observations import not_looked_at
 from services._rules.status_rules import NOT_YET
 from services.status_aggregator.state import AggregatorState, Copy, Reported
@@ -110,10 +109,10 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
 
 def _cleared(state: AggregatorState, reported: Reported) -> tuple[Cleared, ...]:
     """Clusters under direct eviction whose copy is gone: never written, seen to be absent since, or no member."""
-    eviction, binding = reported.eviction, reported.binding
-    if not isinstance(eviction, EvictionRequested) or binding is None or eviction.uid != binding.uid:
+    if reported.binding is None:
         return ()
-    direct = (task for task in eviction.tasks if task.purge_mode in REMOVED_AT_ONCE and not task.removed)
+    tasks = tasks_of(reported.eviction, reported.binding.uid)
+    direct = (task for task in tasks if task.purge_mode in REMOVED_AT_ONCE and not task.removed)
     return tuple(
         Cleared(task.from_cluster, task.created_at) for task in direct if _is_clear(state, reported, task.from_cluster)
     )
