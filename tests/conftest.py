@@ -17,8 +17,11 @@ from tests.natsserver import Server, make_server
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests first; all others stay in their random order."""
+    """Long tests first; all others stay in their random order. Tests that kill processes wait for new ones."""
     in_order(items)
+    for item in items:
+        if item.get_closest_marker("faults") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.hookimpl(optionalhook=True)

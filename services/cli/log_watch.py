@@ -23,6 +23,7 @@ from msgspec import Struct
 
 LOOK_SECONDS: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
+ANSWER_SECONDS: Final = 0.5
 _ROOM: Final = 4 << 20
 _SIGNS: Final = ("write error", "JetStream not enabled")
 
@@ -42,11 +43,12 @@ def complaint(url: str) -> str:
     Raises _Gone where nobody listens.
     """
     try:
-        with urlopen(url, timeout=0.5):
+        with urlopen(url, timeout=ANSWER_SECONDS):
             return ""
     except HTTPError as answer:
         try:
-            error = msgspec.json.decode(answer.read(), type=_Health).error
+            with answer:
+                error = msgspec.json.decode(answer.read(), type=_Health).error
         except (msgspec.MsgspecError, OSError):
             return ""
         return error if any(sign in error for sign in _SIGNS) else ""

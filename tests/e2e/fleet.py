@@ -23,7 +23,9 @@ T = TypeVar("T")
 Manifest = dict[str, Any]
 MANIFESTS = Path(__file__).parent / "manifests"
 EXAMPLES = Path(services.cli.__file__).parent / "examples"
-START_SECONDS = 60.0
+START_SECONDS = 120.0
+PATIENCE = 90.0
+"""Seconds until something has to be so; only a failure takes that long."""
 _COMMAND = "from services.cli.fleetlog import main; main()"
 
 
@@ -31,7 +33,7 @@ class Failed(AssertionError):
     """A command ended with an error, or something did not come true in time."""
 
 
-def until(what: str, look: Callable[[], T], seconds: float = 60.0) -> T:
+def until(what: str, look: Callable[[], T], seconds: float = PATIENCE) -> T:
     """The first true answer; raises Failed with the last untrue one (or the last failure) when time is up."""
     deadline = time.monotonic() + seconds
     pause = 0.02
@@ -50,7 +52,7 @@ def until(what: str, look: Callable[[], T], seconds: float = 60.0) -> T:
         pause = min(pause * 1.5, 0.15)
 
 
-def until_equal(what: str, look: Callable[[], object], wanted: object, seconds: float = 60.0) -> None:
+def until_equal(what: str, look: Callable[[], object], wanted: object, seconds: float = PATIENCE) -> None:
     """Wait until `look` answers `wanted`; raises Failed with the last answer when time is up."""
     seen: list[object] = [None]
 
@@ -83,7 +85,7 @@ class Kubectl:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             env=environment,
             check=False,
         )
@@ -194,7 +196,7 @@ class Fleet:
             return
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(60)
+            process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -210,11 +212,24 @@ class Fleet:
         except (FileNotFoundError, ValueError):
             return 0
 
+    def signal(self, name: str, number: signal.Signals) -> int:
+        """Send a signal to one process, as soon as it runs; the id it has."""
+
+        def sent() -> int:
+            pid = self.pid(name)
+            try:
+                # Number 0 would be everybody here.
+                if pid:
+                    os.kill(pid, number)
+            except ProcessLookupError:
+                return 0
+            return pid
+
+        return until(f"a process of {name}", sent)
+
     def kill(self, name: str) -> int:
         """kill -9 of one process; the id it had. The supervisor starts it again."""
-        pid = self.pid(name)
-        os.kill(pid, signal.SIGKILL)
-        return pid
+        return self.signal(name, signal.SIGKILL)
 
     def kubectl(self, cluster: str = CONTROL, program: str = "") -> Kubectl:
         """kubectl of the control plane or of a member."""

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -113,8 +114,11 @@ def history(space: Space, fleet: Fleet, name: str) -> str:
 def metric(fleet: Fleet, service: str, beginning: str, label: str = "") -> float:
     """Sum of a service's metrics whose name begins so, with a label."""
     try:
-        with urlopen(f"http://127.0.0.1:{fleet.installation.port(service)}/metrics", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{fleet.installation.port(service)}/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
+    except HTTPError as error:
+        with error:
+            raise Failed(f"{service}: {error}") from None
     except OSError as error:
         raise Failed(f"{service}: {error}") from None
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(beginning) and label in line)
@@ -135,8 +139,7 @@ def missed(fleet: Fleet) -> float:
 @contextmanager
 def paused(fleet: Fleet, service: str) -> Iterator[None]:
     """A service that does not move."""
-    pid = fleet.pid(service)
-    os.kill(pid, signal.SIGSTOP)
+    pid = fleet.signal(service, signal.SIGSTOP)
     try:
         yield
     finally:

@@ -37,6 +37,15 @@ class Walk:
         }
         return {name: number for name, number in count.items() if number}
 
+    def left(self) -> list[str]:
+        """Objects of nginx in members, those that end included."""
+        kinds = "deployments,replicasets,pods"
+        return [
+            f"{name}/{item}"
+            for name, kubectl in self.member.items()
+            for item in kubectl.names(kinds, selector="app=nginx")
+        ]
+
     def images(self) -> set[str]:
         """Images of nginx's pods in all members."""
         return {
@@ -76,7 +85,7 @@ def walk(fleet: Fleet, program: str) -> Iterator[Walk]:
     made = Walk(fleet, program)
     yield made
     made.control.run("delete", "deployment/nginx", "propagationpolicy/nginx-propagation", "--ignore-not-found")
-    until_equal("running pods after the walk", made.running, {})
+    until_equal("objects of nginx in members after the walk", made.left, [])
 
 
 @pytest.fixture
@@ -185,12 +194,7 @@ def test_members_keep_running_without_the_policy(started: Walk) -> None:
 
 def test_a_deleted_deployment_leaves_nothing_behind(started: Walk) -> None:
     started.control.delete("deployment", "nginx")
-
-    def left() -> list[str]:
-        kinds = "deployments,replicasets,pods"
-        return [f"{name}/{item}" for name, k in started.member.items() for item in k.names(kinds, selector="app=nginx")]
-
-    until_equal("objects of nginx in members", left, [])
+    until_equal("objects of nginx in members", started.left, [])
 
 
 def test_bindings_and_works_end_with_the_deployment(started: Walk) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import subprocess
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ import yaml
 
 from services.cli.scraping import config_file
 from services.cli.up import services_of
-from tests.e2e.fleet import EXAMPLES, Fleet, until, until_equal
+from tests.e2e.fleet import EXAMPLES, Failed, Fleet, until, until_equal
 from tests.e2e.kubectls import current_kubectl
 from tests.natsserver import free_port
 
@@ -43,9 +44,15 @@ class Prometheus:
         self.url = url
 
     def get(self, path: str, **parameters: str) -> Any:
-        """The data of an answer."""
-        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as answer:
-            return json.load(answer)["data"]
+        """The data of an answer; raises Failed without one."""
+        try:
+            with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(parameters)}", timeout=30) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Failed(f"Prometheus: {error}") from None
+        except OSError as error:
+            raise Failed(f"Prometheus: {error}") from None
 
     def values(self, query: str) -> list[float]:
         """The present values of a query that are numbers."""
@@ -91,18 +98,11 @@ def prometheus(fleet: Fleet) -> Iterator[Prometheus]:
         )
     try:
         server = Prometheus(f"http://127.0.0.1:{port}")
-
-        def answers() -> bool:
-            try:
-                return bool(server.get("/api/v1/status/buildinfo"))
-            except OSError:
-                return False
-
-        until("an answer of Prometheus", answers)
+        until("an answer of Prometheus", lambda: server.get("/api/v1/status/buildinfo"))
         yield server
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def test_every_process_is_scraped(fleet: Fleet, prometheus: Prometheus) -> None:

@@ -93,5 +93,5 @@ class Ground:
         """Set a fault of a simulated member's API: mode, delayMs, status."""
         url = (self.fleet.layout.data(member) / "admin.url").read_text().strip()
         headers = {"Authorization": f"Bearer {self.fleet.installation.token}", "Content-Type": "application/json"}
-        with urlopen(Request(f"{url}/faults", msgspec.json.encode(fault), headers), timeout=10):
+        with urlopen(Request(f"{url}/faults", msgspec.json.encode(fault), headers), timeout=60):
             return

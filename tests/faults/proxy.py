@@ -76,6 +76,12 @@ class Proxy:
             self._writers.discard(writer)
             writer.transport.abort()
             return
+        if not self.accept:
+            # Shut meanwhile.
+            self._writers.discard(writer)
+            for one in (writer, far_writer):
+                one.transport.abort()
+            return
         self._writers.add(far_writer)
         for task in (
             asyncio.create_task(self._copy(reader, far_writer, answers=False)),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
@@ -27,6 +27,7 @@ from tests.e2e.fleet import Fleet
 from tests.faults.checker import check_objects
 from tests.faults.rounds_load import Load
 
+T = TypeVar("T")
 SETTLE_SECONDS = 90.0
 _READINGS = 3
 _BUSY = (
@@ -75,16 +76,24 @@ class Eyes:
         return client
 
     async def messages(self, stream: str, filters: Sequence[str] = (">",)) -> list[Message]:
-        """What a stream holds of some subjects.
+        """What a stream holds of some subjects."""
+
+        async def read() -> list[Message]:
+            return [message async for message in JetStreamLog(self._connection, stream).read(filters)]
+
+        return await self._asked(read)
+
+    async def _asked(self, read: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a question, asked again where there is none.
 
         While this process folds the log it reads nothing, so that the server may have let go of it: it comes back.
         """
         for _ in range(_READINGS - 1):
             await self._connection.wait_connected()
             with suppress(LogError):
-                return [message async for message in JetStreamLog(self._connection, stream).read(filters)]
+                return await read()
         await self._connection.wait_connected()
-        return [message async for message in JetStreamLog(self._connection, stream).read(filters)]
+        return await read()
 
     async def leases(self, services: Iterable[str]) -> dict[str, tuple[str, float]]:
         """Who leads each service, and since when (seconds since 1970, by the log's server)."""
@@ -108,11 +117,11 @@ class Eyes:
 
     async def end_of(self, stream: str) -> int:
         """Position of the newest message of a stream."""
-        return (await JetStreamLog(self._connection, stream).identity()).last_seq
+        return (await self._asked(JetStreamLog(self._connection, stream).identity)).last_seq
 
     async def last(self, stream: str, subject: str) -> Message:
         """The newest message of a subject; there must be one."""
-        found = await JetStreamLog(self._connection, stream).last(subject)
+        found = await self._asked(lambda: JetStreamLog(self._connection, stream).last(subject))
         assert found is not None, subject
         return found
 

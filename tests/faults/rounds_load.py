@@ -14,7 +14,7 @@ from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 Manifest = dict[str, Any]
 MEMBERS = ("member1", "member2", "member3")
 MIRROR = "mirror.example"
-_TRIES = 400
+_TRIES = 800
 _PAUSE = 0.1
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 

@@ -18,7 +18,7 @@ from services._kit.log import Message
 from tests.faults.checker import Audits, check_log
 from tests.faults.checker_writes import identities, single_writers, state_hashes, still_there, writes
 from tests.faults.ground import Ground
-from tests.faults.rounds import Eyes, settle, settled
+from tests.faults.rounds import SETTLE_SECONDS, Eyes, settle, settled
 from tests.faults.rounds_load import Load, Step
 
 Inject = Callable[[], Awaitable[None]]
@@ -157,7 +157,7 @@ class Scene:
         name = self.chance.choice([name for name, wanted in self.load.wanted.items() if wanted.replicas])
         await self.load.step(name, Step("scale", self.chance.randint(1, 3), ""))
 
-    async def wait(self, what: str, look: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
+    async def wait(self, what: str, look: Callable[[], Awaitable[bool]], seconds: float = SETTLE_SECONDS) -> None:
         """Return once something is so; a complaint when it does not become so."""
 
         async def complaint() -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gzip
 import json
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -76,12 +77,13 @@ def holders(directory: Path) -> list[Path]:
     inner = (base64.b64encode(b"x" * shift + raw)[4 * bool(shift) : -4] for shift in range(3))
     wanted = (raw, *inner)
     found = []
-    for path in directory.rglob("*"):
-        # What runs here writes and removes files meanwhile.
-        with suppress(FileNotFoundError):
-            text = content(path) if path.is_file() else b""
-            if any(form in text for form in wanted):
-                found.append(path)
+    # What runs here writes and removes files and directories meanwhile.
+    for place, _, names in os.walk(directory):
+        for path in (Path(place, name) for name in names):
+            with suppress(FileNotFoundError):
+                text = content(path) if path.is_file() else b""
+                if any(form in text for form in wanted):
+                    found.append(path)
     return found
 
 
