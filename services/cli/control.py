@@ -12,13 +12,13 @@ from typing import Any, Final
 from msgspec import Struct
 
 from services._kit.kube import KubeClient
+from services.cli.installation_options import DEFAULT_DIRECTORY
 from services.cli.layout import CONTROL, Layout
 from services.cli.running import Failed
 
 Manifest = dict[str, Any]
 
 DEFAULT_NAMESPACE: Final = "default"
-LAPTOP: Final = Path(".fleetlog")
 
 
 class Target(Struct, frozen=True):
@@ -48,7 +48,7 @@ def kubeconfig_path(chosen: str) -> Path:
             raise Failed(f"kubeconfig {path} {why}; give another one with --kubeconfig")
         return path
     named = [Path(item).expanduser() for item in os.environ.get("KUBECONFIG", "").split(os.pathsep) if item]
-    usual = named or [Path("~/.kube/config").expanduser(), Layout(LAPTOP).kubeconfig(CONTROL)]
+    usual = named or [Path("~/.kube/config").expanduser(), Layout(DEFAULT_DIRECTORY).kubeconfig(CONTROL)]
     for path in usual:
         if path.is_file():
             return path

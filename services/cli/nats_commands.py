@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from services.cli.installation_options import DEFAULT_DIRECTORY, Directory
+
 app = typer.Typer(
     name="nats",
     help="The log's server in production: accounts signed by an operator's keys (docs/joining.md).",
@@ -18,7 +20,6 @@ _AUTH = Annotated[
     Path | None,
     typer.Option("--out", help="Directory of the keys; nats-auth below --dir if empty.", envvar="FLEETLOG_NATS_AUTH"),
 ]
-_DIR = Annotated[Path, typer.Option("--dir", help="Directory of the installation.", envvar="FLEETLOG_DIR")]
 
 
 def _place(out: Path | None, directory: Path) -> Path:
@@ -41,7 +42,7 @@ FLEETLOG_NATS_CREDS=nats-auth/hub.creds python -m services.scheduler
 def init(
     nats: Annotated[str, typer.Option("--nats", help="URLs of the servers, for services, commands and agents.")],
     out: _AUTH = None,
-    directory: _DIR = Path(".fleetlog"),
+    directory: Directory = DEFAULT_DIRECTORY,
     resolver_dir: Annotated[
         Path | None, typer.Option("--resolver-dir", help="Where servers keep accounts; below --out if empty.")
     ] = None,
@@ -65,7 +66,7 @@ From now on `karmadactl join NAME --mode pull --nats-auth {place}` lets agents i
 
 
 @app.command("agents", epilog="Example:\n\nfleetlog nats agents --out /etc/fleetlog/nats-auth")
-def agents(out: _AUTH = None, directory: _DIR = Path(".fleetlog")) -> None:
+def agents(out: _AUTH = None, directory: Directory = DEFAULT_DIRECTORY) -> None:
     """List the agents that were let in: cluster, account, user, and when."""
     from services.cli.authority import Authority
     from services.cli.log_times import stamp
@@ -93,7 +94,7 @@ def revoke(
     cluster: Annotated[str, typer.Argument(metavar="NAME", help="Cluster whose agent is to be shut out.")],
     nats: Annotated[str, typer.Option("--nats", help="URLs of the servers; those of `init` if empty.")] = "",
     out: _AUTH = None,
-    directory: _DIR = Path(".fleetlog"),
+    directory: Directory = DEFAULT_DIRECTORY,
 ) -> None:
     """End the identity of a cluster's agent: it is disconnected at once, and does not come back with it."""
     from services.cli.authority import Authority
@@ -129,7 +130,7 @@ def sign(
     nats: Annotated[str, typer.Option("--nats", help="URLs of the servers; those of `init` if empty.")] = "",
     once: Annotated[bool, typer.Option("--once", help="Answer those that wait now, and end.")] = False,
     out: _AUTH = None,
-    directory: _DIR = Path(".fleetlog"),
+    directory: Directory = DEFAULT_DIRECTORY,
 ) -> None:
     """Give agents that `karmadactl register` asks for their identity, and enter their clusters."""
     from services.cli.authority import Authority

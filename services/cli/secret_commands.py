@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from services.cli.installation_options import DEFAULT_DIRECTORY, Directory, Nats, access
+
 app = typer.Typer(
     name="secrets",
     help="The keys that Secrets are encrypted with on the log.",
@@ -14,17 +16,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Directory = Annotated[Path, typer.Option("--dir", help="Directory of the installation.", envvar="FLEETLOG_DIR")]
-Nats = Annotated[
-    str,
-    typer.Option("--nats", help="URL of the log's server, instead of the installation's.", envvar="FLEETLOG_NATS_URL"),
-]
 KeyFile = Annotated[Path | None, typer.Option("--key-file", help="The master keys, instead of the installation's.")]
-_DEFAULT = Path(".fleetlog")
 
 
 @app.command("init", epilog="Example:\n\nfleetlog secrets init --key-file keys.json")
-def init(key_file: KeyFile = None, directory: Directory = _DEFAULT) -> None:
+def init(key_file: KeyFile = None, directory: Directory = DEFAULT_DIRECTORY) -> None:
     """Make a file with a first master key; `fleetlog up` has done that for its own installation."""
     from services.cli.running import Failed, fail
     from services.cli.secret_keys import create
@@ -39,38 +35,28 @@ def init(key_file: KeyFile = None, directory: Directory = _DEFAULT) -> None:
 def rotate(
     drop_old: Annotated[bool, typer.Option("--drop-old", help="Drop all master keys but the current one.")] = False,
     key_file: KeyFile = None,
-    directory: Directory = _DEFAULT,
+    directory: Directory = DEFAULT_DIRECTORY,
     nats: Nats = "",
 ) -> None:
     """Make a new master key and wrap the key of every namespace with it; no Secret is written anew."""
-    from services.cli.logbook import log_access
-    from services.cli.running import Failed, fail, run
+    from services.cli.running import run
     from services.cli.secret_keys import rotate as carry_out
 
-    try:
-        access = log_access(directory, nats)
-    except (Failed, ValueError, OSError) as error:
-        fail(str(error))
-    run(carry_out(access, _file(directory, key_file), drop_old=drop_old))
+    run(carry_out(access(directory, nats), _file(directory, key_file), drop_old=drop_old))
 
 
 @app.command("forget", epilog="Example:\n\nfleetlog secrets forget shop")
 def forget(
     namespace: Annotated[str, typer.Argument(help="The namespace whose Secrets of the past shall be unreadable.")],
     key_file: KeyFile = None,
-    directory: Directory = _DEFAULT,
+    directory: Directory = DEFAULT_DIRECTORY,
     nats: Nats = "",
 ) -> None:
     """Drop the key of a namespace: its Secrets of the past are erased, those of the present stored anew."""
-    from services.cli.logbook import log_access
-    from services.cli.running import Failed, fail, run
+    from services.cli.running import run
     from services.cli.secret_keys import forget as carry_out
 
-    try:
-        access = log_access(directory, nats)
-    except (Failed, ValueError, OSError) as error:
-        fail(str(error))
-    run(carry_out(access, _file(directory, key_file), namespace))
+    run(carry_out(access(directory, nats), _file(directory, key_file), namespace))
 
 
 def _file(directory: Path, given: Path | None) -> Path:

@@ -65,26 +65,27 @@ def _source(name: str, value: Manifest, field: str) -> list[FieldError]:
         if name == "containerResource" and not value.get("container"):
             found.append(required(f"{field}.container", "must specify a container"))
     found += _target(target, place)
-    total, average, used = (target.get(one) is not None for one in ("value", "averageValue", "averageUtilization"))
+    total, average = (target.get(one) is not None for one in ("value", "averageValue"))
     if name == "object" and not (total or average):
         found.append(required(f"{place}.averageValue", "must set either a target value or averageValue"))
     elif name == "external":
-        if not (total or average):
-            text = "must set either a target value for metric or a per-pod target"
-            found.append(required(f"{place}.averageValue", text))
-        elif total and average:
-            text = "may not set both a target value for metric and a per-pod target"
-            found.append(forbidden(f"{place}.value", text))
+        found += _one_of(target, place, ("value", "a target value for metric"), ("averageValue", "a per-pod target"))
     elif name == "pods" and not (average and quantity.value_of(target["averageValue"]) > 0):
         found.append(required(f"{place}.averageValue", "must specify a positive target averageValue"))
     elif name in ("resource", "containerResource"):
-        if not (used or average):
-            text = "must set either a target raw value or a target utilization"
-            found.append(required(f"{place}.averageUtilization", text))
-        elif used and average:
-            text = "may not set both a target raw value and a target utilization"
-            found.append(forbidden(f"{place}.averageValue", text))
+        raw, used = ("averageValue", "a target raw value"), ("averageUtilization", "a target utilization")
+        found += _one_of(target, place, raw, used)
     return found
+
+
+def _one_of(target: Manifest, place: str, other: tuple[str, str], usual: tuple[str, str]) -> list[FieldError]:
+    """What is wrong unless one of two fields, each with its meaning, is set; where both lack, `usual` is named."""
+    given = sum(target.get(name) is not None for name, _ in (other, usual))
+    if not given:
+        return [required(f"{place}.{usual[0]}", f"must set either {other[1]} or {usual[1]}")]
+    if given > 1:
+        return [forbidden(f"{place}.{other[0]}", f"may not set both {other[1]} and {usual[1]}")]
+    return []
 
 
 def _identifier(value: Manifest, field: str) -> list[FieldError]:
