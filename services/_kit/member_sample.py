@@ -19,6 +19,8 @@ log = structlog.get_logger("member_sample")
 
 Manifest = dict[str, Any]
 _PAGE: Final = "1000"
+SETTLED_SECONDS: Final = 3.0
+"""How long after a change of its definitions a member is asked at every look what it serves."""
 
 
 class _Version(Struct, rename="camel"):
@@ -26,14 +28,29 @@ class _Version(Struct, rename="camel"):
 
 
 class Served:
-    """What a member served when it was last asked for all of it, which takes a request for every group and version."""
+    """What a member served when it was last asked for all of it, which takes a request for every group and version.
+
+    Times are those of the event loop.
+    """
 
     def __init__(self) -> None:
         self._resources: list[ApiResource] | None = None
+        self._asked_at = self._unsettled_until = 0.0
 
     def forget(self) -> None:
         """Ask again at the next look."""
         self._resources = None
+
+    def definitions_changed(self, now: float) -> None:
+        """Ask at the next look, and at every one for a while: what was just defined may be served a moment later."""
+        self.forget()
+        self._unsettled_until = now + SETTLED_SECONDS
+
+    def grow_old(self, now: float, interval: float) -> None:
+        """Before a look: ask again where the last answer is older than an interval, or definitions have changed."""
+        if now - self._asked_at >= interval or now < self._unsettled_until:
+            self.forget()
+            self._asked_at = now
 
     async def of(self, client: KubeClient) -> list[ApiResource]:
         """Kinds that the member serves."""

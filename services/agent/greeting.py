@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 import structlog
 
 from schemas.agent import HEARTBEAT_SECONDS, Hello, HelloAnswer, Sample
 from schemas.events.policy import PolicyDeleted
+from schemas.keys import ObjectKey
 from services._kit.clock import Clock
 from services._kit.errors import LogError
 from services._kit.kube import KubeClient
-from services._kit.member_sample import look
+from services._kit.member_sample import Served, look
 from services._kit.restless import Restless
 from services._rules.accounts import hello_subject
 from services.agent.link import Hub
 from services.agent.state import AgentState, not_configured, take_answer
 
 log = structlog.get_logger("agent.greeting")
+
+_DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class Greeter:
@@ -51,6 +55,7 @@ class Greeter:
         self._interval = HEARTBEAT_SECONDS
         self._models: tuple[dict[str, object], ...] = ()
         self._sample: Sample | None = None
+        self._served = Served()
         self._early = asyncio.Event()
         self._restless = Restless(self._early.set)
 
@@ -67,11 +72,14 @@ class Greeter:
             log.warning("joined_anew", cluster=self._state.cluster, uid=answer.uid)
         return answer
 
-    def something_changed(self) -> None:
+    def something_changed(self, key: ObjectKey) -> None:
         """Say how the member is doing once it has been quiet for a moment, or was restless for long.
 
-        A look lists all nodes and pods: in a rush it would take the member's time from what it is busy with.
+        A look lists all nodes and pods: in a rush it would take the member's time from what it is busy with. What the
+        member serves is asked for at the interval, and when a definition changed.
         """
+        if (key.group, key.resource) == _DEFINITIONS:
+            self._served.definitions_changed(asyncio.get_running_loop().time())
         self._restless.changed()
 
     async def run(self) -> None:
@@ -102,7 +110,8 @@ class Greeter:
 
     async def _look(self) -> None:
         now = self._clock.now()
-        self._sample = await look(self._member, self._state.cluster, list(self._models), now)
+        self._served.grow_old(asyncio.get_running_loop().time(), self._interval)
+        self._sample = await look(self._member, self._state.cluster, list(self._models), now, self._served)
 
     async def _say(self, *, fresh: bool) -> HelloAnswer:
         state = self._state

@@ -32,6 +32,8 @@ class Manifests:
     def __init__(self, hub: Hub, cluster: str, directory: Path, position: Callable[[], int]) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.fetched = 0
+        self.kept = {entry.name for entry in os.scandir(directory)}
+        """Digests whose bytes are on disk."""
         self._hub = hub
         self._subject = blobs_subject(cluster)
         self._directory = directory
@@ -54,9 +56,9 @@ class Manifests:
 
     def keep_only(self, digests: set[str]) -> None:
         """Forget the bytes of every other digest."""
-        for entry in list(os.scandir(self._directory)):
-            if entry.name not in digests and entry.name not in self._wanted:
-                Path(entry.path).unlink(missing_ok=True)
+        for digest in [digest for digest in self.kept if digest not in digests and digest not in self._wanted]:
+            (self._directory / digest).unlink(missing_ok=True)
+            self.kept.discard(digest)
 
     async def run(self) -> None:
         """Fetch what is wanted until cancelled."""
@@ -133,6 +135,7 @@ class Manifests:
         return data if digest_of(data) == digest else None
 
     def _write(self, digest: str, data: bytes) -> None:
+        self.kept.add(digest)
         try:
             descriptor = os.open(self._directory / digest, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:

@@ -1,10 +1,9 @@
-"""What an agent knows: its cluster's works, how far it read, what it said of each, how to interpret; all is saved."""
+"""What an agent knows: its cluster's works, how far it read, what it said of each, and how to interpret objects."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
 
-import msgspec
 from msgspec import Struct, field
 
 from schemas.agent import HelloAnswer
@@ -15,7 +14,18 @@ from schemas.keys import ObjectKey, PolicyKey
 from services._rules.cluster_works import ClusterWorks
 from services._rules.interpreter.configured import KINDS
 
-FORMAT: Final = 1
+
+class Changes(Struct):
+    """What changed since it was last saved: these objects, or (`whole`) more than objects."""
+
+    keys: set[ObjectKey] = field(default_factory=set)
+    whole: bool = False
+
+    def taken(self) -> Changes:
+        """What there is, which counts as saved from now on."""
+        taken = Changes(self.keys, self.whole)
+        self.keys, self.whole = set(), False
+        return taken
 
 
 class AgentState(Struct, kw_only=True):
@@ -32,6 +42,7 @@ class AgentState(Struct, kw_only=True):
     works: ClusterWorks = field(default_factory=ClusterWorks)
     configured: dict[PolicyKey, tuple[PolicyChanged, int]] = field(default_factory=dict)
     settled: int = 0
+    changes: Changes = field(default_factory=Changes)
 
     def fold(self, event: WorkEvent, seq: int) -> ObjectKey | None:
         """Apply one work; its object, None when it is of another cluster or asks for nothing."""
@@ -41,26 +52,35 @@ class AgentState(Struct, kw_only=True):
         if isinstance(event, WorkWithdrawn) and seq <= self.settled and event.key not in self.works.works:
             return None
         self.works.take_work(event, seq)
+        self.changes.keys.add(event.key)
         return event.key
+
+    def observe(self, event: WorkObserved) -> None:
+        """Take in the newest report on an object."""
+        self.works.take_observation(event)
+        self.changes.keys.add(event.key)
 
     def configure(self, event: PolicyEvent, seq: int) -> bool:
         """Apply a fact about interpretation; false when it is about something else."""
         self.position = max(self.position, seq)
         if event.key.kind not in KINDS:
             return False
+        self.changes.whole = True
         if isinstance(event, PolicyChanged):
             self.configured[event.key] = (event, seq)
         else:
             self.configured.pop(event.key, None)
         return True
 
-    def forget_ended(self) -> None:
-        """Drop withdrawn works whose end the hub knows of: nothing is left to be done about them."""
+    def forget_ended(self, keys: Iterable[ObjectKey]) -> None:
+        """Drop those withdrawn works whose end the hub knows of: nothing is left to be done about them."""
         works = self.works
-        for key, (work, position) in list(works.works.items()):
+        for key in keys:
+            work, position = works.works.get(key, (None, 0))
             seen = works.observed.get(key)
             if isinstance(work, WorkWithdrawn) and seen is not None and seen.absent and seen.uid == work.uid:
                 works.forget(key, position)
+                self.changes.keys.add(key)
 
     def digests(self) -> set[str]:
         """Digests of all manifests that are in force, and of those that objects were made from before."""
@@ -92,67 +112,7 @@ def take_answer(state: AgentState, answer: HelloAnswer) -> bool:
     rejoined = bool(state.uid) and state.uid != answer.uid
     if rejoined:
         state.works = ClusterWorks()
+        state.changes.whole = True
     state.position = answer.start - 1 if answer.start else 0
     state.uid, state.log, state.settled = answer.uid, answer.log, answer.settled
     return rejoined
-
-
-class _Saved(Struct, kw_only=True):
-    format: int
-    cluster: str
-    uid: str
-    log: str
-    position: int
-    works: list[tuple[int, WorkEvent]]
-    observed: list[WorkObserved]
-    applied: list[WorkRendered]
-    configured: list[tuple[int, PolicyChanged]] | None = None
-
-
-class NotOurs(ValueError):
-    """Saved bytes of another cluster or of a version this one cannot read."""
-
-
-_decoder = msgspec.json.Decoder(_Saved)
-
-
-def save(state: AgentState) -> bytes:
-    """The state as it is kept on disk."""
-    works = state.works
-    return msgspec.json.encode(
-        _Saved(
-            format=FORMAT,
-            cluster=state.cluster,
-            uid=state.uid,
-            log=state.log,
-            position=state.position,
-            works=[(seq, work) for work, seq in works.works.values()],
-            observed=list(works.observed.values()),
-            applied=list(works.applied.values()),
-            configured=[(seq, event) for event, seq in state.configured.values()],
-        )
-    )
-
-
-def load(cluster: str, data: bytes) -> AgentState:
-    """The state from disk; raises NotOurs."""
-    try:
-        saved = _decoder.decode(data)
-    except msgspec.MsgspecError as error:
-        raise NotOurs(f"it cannot be read: {error}") from None
-    if saved.format != FORMAT or saved.cluster != cluster:
-        raise NotOurs(f"it was written for cluster {saved.cluster} in format {saved.format}")
-    works = ClusterWorks(
-        works={work.key: (work, seq) for seq, work in saved.works},
-        observed={event.key: event for event in saved.observed},
-        applied={work.key: work for work in saved.applied},
-    )
-    return AgentState(
-        cluster=cluster,
-        uid=saved.uid,
-        log=saved.log,
-        # A version that knew nothing of interpretation passed the facts about it by: all are read anew.
-        position=saved.position if saved.configured is not None else 0,
-        works=works,
-        configured={event.key: (event, seq) for seq, event in saved.configured or ()},
-    )

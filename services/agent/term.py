@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from msgspec import UnsetType
@@ -89,13 +89,14 @@ class Term:
 
     def _stored(self, event: WorkObserved) -> None:
         """The hub has an observation: it counts as said."""
-        self.state.works.take_observation(event)
+        self.state.observe(event)
         self.reports.folded(event)
         self.storage.changed()
 
-    def _saved(self) -> None:
-        self.state.forget_ended()
-        self.manifests.keep_only(self.state.digests())
+    def _saved(self, keys: Collection[ObjectKey]) -> None:
+        self.state.forget_ended(keys)
+        if self.manifests.kept:
+            self.manifests.keep_only(self.state.digests())
 
     def _other_log(self) -> None:
         self.follower.restart("the hub speaks of another log or membership")
@@ -123,7 +124,7 @@ class Term:
 
         def report(event: WorkObserved) -> None:
             self.reports.report(event)
-            self.greeter.something_changed()
+            self.greeter.something_changed(event.key)
 
         return WorkSource(
             work=work, observed=observed, blob=self.manifests.get, previous=previous, report=report, now=clock.now

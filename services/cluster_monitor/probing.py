@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from services._kit.clock import Clock
 from services._kit.kube import ApiError, KubeClient, Unreachable
@@ -14,8 +14,6 @@ from services._kit.restless import Restless
 from services.cluster_monitor.state import Probe
 
 Manifest = dict[str, Any]
-SETTLED_SECONDS: Final = 3.0
-"""How long after a change of its definitions a member is asked at every look what it serves."""
 
 
 class Prober:
@@ -39,7 +37,6 @@ class Prober:
         self._clock = clock
         self._client: KubeClient | None = None
         self._served = Served()
-        self._served_at = self._unsettled_until = 0.0
         self._early = asyncio.Event()
         self._restless = Restless(self._early.set)
         self._task = asyncio.create_task(self._run())
@@ -55,8 +52,7 @@ class Prober:
 
     def look_soon(self) -> None:
         """Probe now instead of at the end of the interval: what the member serves has changed."""
-        # A definition that was just written may be served a moment later.
-        self._unsettled_until = asyncio.get_running_loop().time() + SETTLED_SECONDS
+        self._served.definitions_changed(asyncio.get_running_loop().time())
         self._early.set()
 
     def look_when_quiet(self) -> None:
@@ -90,10 +86,7 @@ class Prober:
             client = await self._open()
         except (ApiError, Unreachable, ValueError, OSError) as error:
             return Probe(at=now, error=str(error))
-        elapsed = asyncio.get_running_loop().time()
-        if elapsed - self._served_at >= self._interval or elapsed < self._unsettled_until:
-            self._served.forget()
-            self._served_at = elapsed
+        self._served.grow_old(asyncio.get_running_loop().time(), self._interval)
         return await look(client, self._name, self._spec.get("resourceModels") or [], now, self._served)
 
     async def _open(self) -> KubeClient:

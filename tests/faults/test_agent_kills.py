@@ -13,13 +13,18 @@ from typing import Any
 import pytest
 
 from schemas.keys import ObjectKey
-from services.agent.state import load
+from services.agent.storage import stored
 from tests.integration.agent.conftest import KEY, Hub, Member, accounts, hub, member, until, users
 
 __all__ = ["accounts", "hub", "member", "users"]
 
 pytestmark = pytest.mark.faults
 OTHER = ObjectKey("", "configmaps", "default", "other")
+
+
+def noted(directory: Path, key: ObjectKey) -> bool:
+    """Whether an agent saved that it told of an object; it saves before there is any work, too."""
+    return (directory / "works.json").exists() and key in stored(directory, "m1").works.observed
 
 
 class Processes:
@@ -88,12 +93,7 @@ async def test_killed_again_and_again_it_applies_everything_and_says_nothing_twi
         return seen is not None and seen.applied
 
     await until(last, "the report of the last work")
-    saved = tmp_path / "data" / "works.json"
-
-    def noted() -> bool:
-        return saved.exists() and OTHER in load("m1", saved.read_bytes()).works.observed
-
-    await until(noted, "the note that it was told")
+    await until(lambda: noted(tmp_path / "data", OTHER), "the note that it was told")
     process.terminate()
     assert await process.wait() == 0
     ends = (await hub.ends())["OBSERVED"]
@@ -120,9 +120,7 @@ async def test_killed_while_the_hub_is_away_it_restores_what_it_knew(
         return await member.text() == "kept"
 
     await until(there)
-    saved = tmp_path / "data" / "works.json"
-    # It is written more than once: before there was any work, too.
-    await until(lambda: saved.exists() and KEY in load("m1", saved.read_bytes()).works.observed, "the saved state")
+    await until(lambda: noted(tmp_path / "data", KEY), "the saved state")
     hub.server.kill9()
     process.send_signal(signal.SIGKILL)
     await process.wait()

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from schemas.keys import ObjectKey
 from services._kit.clock import ManualClock
+from services._kit.kube import ApiResource
 from services._kit.restless import Restless
 from services.agent.greeting import Greeter
 from services.agent.state import AgentState
@@ -49,7 +51,7 @@ async def test_after_a_look_the_time_of_the_next_counts_anew() -> None:
 async def test_a_change_of_an_agent_s_member_is_not_looked_at_at_once() -> None:
     nobody = cast("Any", None)
     agent = Greeter(nobody, AgentState(cluster="m"), "agent-0", nobody, ManualClock(), lambda: None, lambda _: None)
-    agent.something_changed()
+    agent.something_changed(ObjectKey("", "configmaps", "default", "a"))
     assert agent._restless.due > 0
     assert not agent._early.is_set()
     agent._restless.close()
@@ -59,3 +61,33 @@ def test_a_state_that_takes_long_to_save_is_saved_more_rarely() -> None:
     assert pause_after(0.001) == PAUSE
     assert PAUSE < pause_after(0.2) < pause_after(0.5) < LONGEST_PAUSE
     assert pause_after(60.0) == LONGEST_PAUSE
+
+
+class Member:
+    """A member's client that counts how often it is asked for all that it serves."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def request(self, method: str, path: str, **_: object) -> bytes:
+        return b'{"gitVersion":"v1.30.0"}' if path == "/version" else b'{"items":[]}'
+
+    async def discover(self, *, preferred: bool) -> list[ApiResource]:
+        self.asked += 1
+        return []
+
+
+async def test_an_agent_asks_what_its_member_serves_when_a_definition_changed_and_not_at_every_look() -> None:
+    member, nobody = Member(), cast("Any", None)
+    agent = Greeter(nobody, AgentState(cluster="m"), "a", cast("Any", member), ManualClock(), lambda: None, nobody)
+    await agent._look()
+    agent.something_changed(ObjectKey("", "configmaps", "default", "a"))
+    await agent._look()
+    assert member.asked == 1
+    agent.something_changed(ObjectKey("apiextensions.k8s.io", "customresourcedefinitions", "", "things.example.io"))
+    await agent._look()
+    assert member.asked == 2
+    agent._interval = 0.0
+    await agent._look()
+    assert member.asked == 3
+    agent._restless.close()

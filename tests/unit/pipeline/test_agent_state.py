@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-
 import msgspec
 import pytest
 from msgspec import Raw
@@ -15,8 +12,8 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules.interpreter.configured import CUSTOMIZATION
-from services.agent.state import AgentState, NotOurs, load, not_configured, save, take_answer
-from services.agent.storage import Storage
+from services.agent.saved import NotOurs, load, save
+from services.agent.state import AgentState, Changes, not_configured, take_answer
 
 A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
 
@@ -38,9 +35,10 @@ def seen(key: ObjectKey, digest: str = "d1", **fields: bool) -> WorkObserved:
 def filled() -> AgentState:
     state = AgentState(cluster="m1", uid="c1", log="l1")
     state.fold(rendered(A), 5)
-    state.works.take_observation(seen(A, applied=True))
+    state.observe(seen(A, applied=True))
     state.fold(rendered(A, "d2"), 7)
     state.fold(withdrawn(B), 8)
+    assert state.changes.taken() == Changes({A, B})
     return state
 
 
@@ -79,6 +77,7 @@ def test_a_work_of_another_cluster_is_not_taken() -> None:
 def test_only_another_membership_forgets_works(answer: HelloAnswer, position: int, works: int) -> None:
     state = filled()
     assert take_answer(state, answer) is (answer.uid != "c1")
+    assert state.changes.whole is (answer.uid != "c1")
     assert (state.position, len(state.works.works)) == (position, works)
 
 
@@ -93,31 +92,14 @@ def test_what_was_withdrawn_from_an_earlier_membership_asks_for_nothing() -> Non
 
 def test_an_ended_work_is_forgotten_once_its_end_was_told() -> None:
     state = filled()
-    state.forget_ended()
+    state.forget_ended([A, B])
     assert B in state.works.works
-    state.works.take_observation(seen(B, "", absent=True))
-    state.forget_ended()
+    state.observe(seen(B, "", absent=True))
+    state.changes.taken()
+    state.forget_ended([A, B])
     assert set(state.works.works) == {A}
+    assert state.changes == Changes({B}), "that it is forgotten is saved as well"
     assert state.position == 8
-
-
-async def test_a_file_that_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
-    (tmp_path / "works.json").write_bytes(save(filled())[:-1])
-    storage = Storage(tmp_path, "m1", lambda: None)
-    assert storage.state == AgentState(cluster="m1")
-    assert (tmp_path / "works.unusable").exists()
-
-
-async def test_changes_are_on_disk_when_the_agent_has_stopped_and_for_nobody_else_to_read(tmp_path: Path) -> None:
-    storage = Storage(tmp_path, "m1", lambda: None)
-    running = asyncio.create_task(storage.run())
-    await asyncio.sleep(0)
-    storage.state.fold(rendered(A), 3)
-    storage.changed()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    assert Storage(tmp_path, "m1", lambda: None).state == storage.state
-    assert (tmp_path / "works.json").stat().st_mode & 0o077 == 0
 
 
 def configured(name: str, kind: str = CUSTOMIZATION) -> PolicyChanged:
@@ -128,6 +110,7 @@ def test_what_says_how_to_interpret_is_kept_and_nothing_else_about_policies() ->
     state = filled()
     assert state.configure(configured("widgets"), 9)
     assert not state.configure(configured("p", "PropagationPolicy"), 10)
+    assert state.changes.taken() == Changes(whole=True)
     again = load("m1", save(state))
     assert again == state
     assert again.position == 10
