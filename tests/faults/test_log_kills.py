@@ -18,7 +18,7 @@ from services._kit.log import Delivery
 from services._kit.outbox import KeyedEvents
 from services._kit.project import Projection
 from tests.log.conftest import Backend
-from tests.log.running import eventually, running
+from tests.log.running import eventually, insist, running
 from tests.log.toy import Toy, key, wanted
 
 pytestmark = pytest.mark.faults
@@ -33,7 +33,10 @@ def backend_on(connection):
 
 
 async def all_messages(log):
-    return [message async for message in log.read(["binding.>", "placement.>", "lease.*"])]
+    async def read():
+        return [message async for message in log.read(["binding.>", "placement.>", "lease.*"])]
+
+    return await insist(read)
 
 
 class Load:

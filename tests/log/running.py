@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from services._kit.deciding import Options
+from services._kit.errors import Ambiguous, Unavailable
 from services._kit.runner import Runner
 
 PATIENCE = 60.0
@@ -18,6 +19,18 @@ async def eventually(condition, what="the condition"):
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, f"{what} never came true"
         await asyncio.sleep(0.005)
+
+
+async def insist(ask):
+    """The log's answer to a question, asked again while it has none: servers elect a leader, or were just started."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        try:
+            return await ask()
+        except (Ambiguous, Unavailable):
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(0.05)
 
 
 class Running:
@@ -46,11 +59,11 @@ class Running:
     async def until_idle(self, log):
         """Wait until everything on the log was folded and nothing is left to decide."""
         await self.until(lambda: self.runner.active and self.runner.deciding is not None)
-        last = (await log.identity()).last_seq
+        last = (await insist(log.identity)).last_seq
         while True:
             deciding, projection = self.runner.deciding, self.runner.projection
             idle = deciding is not None and not projection.dirty and not deciding.in_flight
-            newest = (await log.identity()).last_seq
+            newest = (await insist(log.identity)).last_seq
             if idle and newest == last:
                 return
             last = newest
