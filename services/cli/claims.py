@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from schemas.agent import Reported
 from services._kit.connection import Connection
 from services._kit.errors import LogError
 from services._kit.private_files import private_text
 from services._rules.account_tokens import DELETE_SUBJECT, UPDATE_SUBJECT, creds_text
-from services._rules.accounts import reports_subject
+from services.cli import letting_in
 from services.cli.authority import Authority, new_seed
+from services.cli.letting_in import log_in
 from services.cli.running import Failed
 
-PATIENCE: Final = 15.0
 _TRY_SECONDS: Final = 4.0
 """Longer than a server looks for an account that it does not know."""
-_GONE: Final = "authorization"
 
 
 class _Error(msgspec.Struct):
@@ -41,18 +38,7 @@ class _Answer(msgspec.Struct):
 
 async def connect(url: str, creds: Path) -> Connection | str:
     """A connection with the identity of a credentials file, or why there is none."""
-    said: list[Exception] = []
-    try:
-        async with asyncio.timeout(_TRY_SECONDS):
-            return await Connection.open(
-                url,
-                name="fleetlog/claims",
-                on_error=said.append,
-                user_credentials=str(creds),
-                allow_reconnect=False,
-            )
-    except Exception as error:  # noqa: BLE001  # the client raises many kinds; the first one it told of says why
-        return str(said[0] if said else error) or type(error).__name__
+    return await log_in(url, "fleetlog/claims", _TRY_SECONDS, user_credentials=str(creds))
 
 
 @asynccontextmanager
@@ -126,7 +112,7 @@ async def _expel(authority: Authority, system: Connection, cluster: str) -> None
 
 async def _hand(system: Connection, subject: str, token: str) -> None:
     try:
-        message = await system.request(subject, token.encode(), timeout=PATIENCE)
+        message = await system.request(subject, token.encode(), timeout=letting_in.PATIENCE)
         answer = msgspec.json.decode(message.data, type=_Answer)
     except LogError as error:
         raise Failed(f"the log's server did not take the accounts over: {error}") from None
@@ -138,52 +124,18 @@ async def _hand(system: Connection, subject: str, token: str) -> None:
 
 async def until_heard(authority: Authority, url: str, cluster: str, creds: Path) -> None:
     """Return once a message of the agent's account arrives at the hub through every server; raises Failed."""
-    for one in [part.strip() for part in url.split(",") if part.strip()]:
-        await _heard_through(authority, one, cluster, creds)
-
-
-async def _heard_through(authority: Authority, url: str, cluster: str, creds: Path) -> None:
-    heard = asyncio.Event()
-
-    async def arrived(_: Any) -> None:
-        heard.set()
-
-    subject, deadline, why = reports_subject(cluster), time.monotonic() + PATIENCE, "its messages do not arrive"
-    agent: Connection | None = None
-    async with opened(url, authority.hub_creds) as hub:
-        try:
-            await hub.subscribe(subject, arrived)
-            await hub.nc.flush()
-            while not heard.is_set():
-                if time.monotonic() > deadline:
-                    raise Failed(f"the log's server at {url} does not let the agent of {cluster} in: {why}")
-                if agent is None:
-                    answer = await connect(url, creds)
-                    agent, why = (answer, why) if isinstance(answer, Connection) else (None, answer)
-                    continue
-                try:
-                    await agent.publish(subject, msgspec.json.encode(Reported(events=())), reply=agent.inbox())
-                    async with asyncio.timeout(0.25):
-                        await heard.wait()
-                except TimeoutError:
-                    continue
-                except LogError:
-                    await agent.close()
-                    agent = None
-        finally:
-            if agent is not None:
-                await agent.close()
+    for one in _servers(url):
+        problem = f"the log's server at {one} does not let the agent of {cluster} in: "
+        async with opened(one, authority.hub_creds) as hub:
+            await letting_in.until_heard(hub, cluster, partial(connect, one, creds), problem.__add__)
 
 
 async def until_refused(url: str, cluster: str, creds: Path) -> None:
     """Return once every server refuses the identity of a credentials file; raises Failed."""
-    deadline = time.monotonic() + PATIENCE
-    for one in [part.strip() for part in url.split(",") if part.strip()]:
-        while True:
-            answer = await connect(one, creds)
-            if isinstance(answer, Connection):
-                await answer.close()
-            elif _GONE in answer.lower():
-                break
-            if time.monotonic() > deadline:
-                raise Failed(f"the log's server at {one} does not refuse the agent of {cluster}")
+    for one in _servers(url):
+        problem = f"the log's server at {one} does not refuse the agent of {cluster}"
+        await letting_in.until_refused(partial(connect, one, creds), problem)
+
+
+def _servers(urls: str) -> list[str]:
+    return [part.strip() for part in urls.split(",") if part.strip()]

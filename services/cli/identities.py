@@ -6,28 +6,23 @@ arrives at the hub, and a withdrawn one is gone once the server refuses its key.
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import secrets
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from schemas.agent import Reported
 from services._kit.connection import Connection
-from services._kit.errors import LogError
 from services._kit.private_files import private_text
-from services._rules.accounts import HUB, AgentIdentity, accounts_config, reports_subject
+from services._rules.accounts import HUB, AgentIdentity, accounts_config
 from services.cli.layout import HUB_USER, Installation, Layout, agent_process
+from services.cli.letting_in import log_in, until_heard, until_refused
 from services.cli.running import Failed
 
-PATIENCE: Final = 15.0
 _TRY_SECONDS: Final = 1.0
 _GLOBAL: Final = "$G"
 
@@ -168,14 +163,7 @@ def _end(path: Path) -> None:
 
 async def connect_agent(url: str, seed: str) -> Connection | str:
     """A connection with an agent's identity, or why there is none."""
-    said: list[Exception] = []
-    try:
-        async with asyncio.timeout(_TRY_SECONDS):
-            return await Connection.open(
-                url, name="fleetlog/identity", on_error=said.append, nkeys_seed_str=seed, allow_reconnect=False
-            )
-    except Exception as error:  # noqa: BLE001  # the client raises many kinds; the first one it told of says why
-        return str(said[0] if said else error) or type(error).__name__
+    return await log_in(url, "fleetlog/identity", _TRY_SECONDS, nkeys_seed_str=seed)
 
 
 async def _until_heard(layout: Layout, installation: Installation, cluster: str, seed: str) -> None:
@@ -183,48 +171,15 @@ async def _until_heard(layout: Layout, installation: Installation, cluster: str,
 
     The server connects a new account's imports at the reload after the one that brought the account.
     """
-    heard = asyncio.Event()
-
-    async def arrived(_: Any) -> None:
-        heard.set()
-
-    subject = reports_subject(cluster)
+    problem = f"the log's server does not let the agent of {cluster} in; see {layout.log('nats')}"
+    login = partial(connect_agent, installation.log_url, seed)
     hub = await Connection.open(installation.log_access, name="fleetlog/identity", **installation.log_options)
-    agent: Connection | None = None
-    deadline = time.monotonic() + PATIENCE
     try:
-        await hub.subscribe(subject, arrived)
-        await hub.nc.flush()
-        reload_server(layout)
-        while not heard.is_set():
-            if time.monotonic() > deadline:
-                raise Failed(f"the log's server does not let the agent of {cluster} in; see {layout.log('nats')}")
-            if agent is None:
-                answer = await connect_agent(installation.log_url, seed)
-                agent = answer if isinstance(answer, Connection) else None
-                continue
-            try:
-                await agent.publish(subject, msgspec.json.encode(Reported(events=())), reply=agent.inbox())
-                async with asyncio.timeout(0.25):
-                    await heard.wait()
-            except TimeoutError:
-                reload_server(layout)
-            except LogError:
-                await agent.close()
-                agent = None
+        await until_heard(hub, cluster, login, lambda _: problem, partial(reload_server, layout))
     finally:
-        if agent is not None:
-            await agent.close()
         await hub.close()
 
 
 async def _until_refused(layout: Layout, installation: Installation, cluster: str, seed: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        answer = await connect_agent(installation.log_url, seed)
-        if isinstance(answer, Connection):
-            await answer.close()
-        elif "authorization" in answer.lower():
-            return
-        if time.monotonic() > deadline:
-            raise Failed(f"the log's server does not refuse the agent of {cluster}; see {layout.log('nats')}")
+    problem = f"the log's server does not refuse the agent of {cluster}; see {layout.log('nats')}"
+    await until_refused(partial(connect_agent, installation.log_url, seed), problem)
