@@ -29,7 +29,7 @@ class HostileAgent:
     async def ask(self, subject: str, body: bytes) -> bytes:
         """The answer to a request, empty without one."""
         try:
-            return bytes((await self.connection.request(subject, body, timeout=2.0)).data)
+            return bytes((await self.connection.request(subject, body, timeout=10.0)).data)
         except LogError:
             return b""
 

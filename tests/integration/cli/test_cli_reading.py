@@ -149,5 +149,5 @@ def test_following_shows_what_comes_and_ends_with_the_interrupt(commands: Comman
         assert after["position"] > before["position"]
         assert "followed" in json.dumps(after["data"])
         following.send_signal(signal.SIGINT)
-        assert following.wait(20) in (0, 130)
+        assert following.wait(60) in (0, 130)
     assert commands.karmadactl("taint", "clusters", "member1", "followed-").returncode == 0

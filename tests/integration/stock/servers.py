@@ -21,7 +21,7 @@ from tests.natsserver import free_port
 
 CONTROL = "FLEETLOG_STOCK_CONTROL"
 MEMBERS = "FLEETLOG_STOCK_MEMBERS"
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 
 
 class Servers(Struct, frozen=True):
@@ -78,7 +78,7 @@ def _embedded(directory: Path) -> Iterator[Path]:
         yield kubeconfig
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
         assert process.stdout is not None
         process.stdout.close()
 
@@ -109,12 +109,12 @@ def gate(port: int) -> Iterator[Gate]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(proxy.__aenter__(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(proxy.__aenter__(), loop).result(60)
         yield Gate(proxy, loop)
     finally:
-        asyncio.run_coroutine_threadsafe(proxy.__aexit__(None, None, None), loop).result(10)
+        asyncio.run_coroutine_threadsafe(proxy.__aexit__(None, None, None), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
         loop.close()
 
 

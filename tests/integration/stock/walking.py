@@ -19,7 +19,7 @@ CLUSTER_POLICIES = ("policy.karmada.io", "v1alpha1", "clusterpropagationpolicies
 CLUSTERS = ("cluster.karmada.io", "v1alpha1", "clusters")
 DEFINITIONS = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 NAMESPACES = ("", "v1", "namespaces")
-PATIENCE = 60.0
+PATIENCE = 90.0
 
 Kind = tuple[str, str, str]
 

@@ -89,7 +89,7 @@ class Ground:
         self.asking.submit(Ask(key, missing.value.questions))
 
     async def until_marked(self, key: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await self.marked.get() == key
 
 

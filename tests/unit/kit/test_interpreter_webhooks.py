@@ -19,7 +19,7 @@ from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_REPLICA, Int
 from services._rules.interpreter.configured import WEBHOOKS
 from tests.support.webhook_server import Request, WebhookServer, webhook_server
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def obj(name: str = "w", kind: str = "Widget", **spec: Any) -> dict[str, Any]:

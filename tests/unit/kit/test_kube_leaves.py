@@ -17,7 +17,7 @@ from services._kit import kube
 from services._kit.kube import KubeClient
 from services.apiserver.certs import Authority
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Open:

@@ -48,7 +48,7 @@ class Looks:
         await self.until(lambda: self.done.count(key) == times)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20), self._moved:
+        async with asyncio.timeout(60), self._moved:
             await self._moved.wait_for(condition)
 
 

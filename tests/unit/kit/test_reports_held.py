@@ -31,7 +31,7 @@ class Sent:
         return True
 
     async def some(self, number: int) -> list[WorkObserved]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(found := [event for batch in self.batches for event in batch]) < number:
                 self._news.clear()
                 await self._news.wait()

@@ -92,7 +92,7 @@ class FakeApi:
 
     async def until(self, holds: Callable[[], Any]) -> None:
         """Wait until something holds after some write."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not holds():  # noqa: ASYNC110 - what holds is not told by an event
                 await asyncio.sleep(0.005)
 

@@ -64,7 +64,7 @@ class Ground:
 
     async def until_decided(self) -> None:
         self.watching.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.key not in self.marked:
                 self.changed.clear()
                 await self.changed.wait()
@@ -94,7 +94,7 @@ async def test_a_kind_that_is_served_later_is_listed_then() -> None:
     key = PolicyKey(CUSTOMIZATION, "", "widgets")
     ground.state.policy_facts[key] = None  # type: ignore[assignment] # only that there is one counts
     plane.resources.append(served("config.karmada.io", CUSTOMIZATION, PLURAL[CUSTOMIZATION]))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while key not in ground.marked:
             ground.changed.clear()
             await ground.changed.wait()

@@ -60,7 +60,7 @@ class Looks:
 
     async def next(self) -> int:
         """How many kinds the next look finds."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             summary = (await self.probes.get()).summary
         assert summary is not None
         return sum(len(group["resources"]) for group in summary["apiEnablements"])

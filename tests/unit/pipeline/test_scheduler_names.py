@@ -28,7 +28,7 @@ from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, binding, cluster
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 ANYWHERE: dict[str, Any] = {"clusterAffinity": {}}
 OTHER = "other"
 QUICK = Options(heartbeat=0.02, takeover_after=0.2)

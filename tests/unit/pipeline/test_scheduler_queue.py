@@ -54,7 +54,7 @@ async def placed_in_order(gates: tuple[str, ...], *requests: Known) -> list[str]
     runner.clock = runner._clock  # type: ignore[attr-defined]
     task = asyncio.create_task(runner.run())
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(found := facts.since(0, ["placement.>"], 1000)) < len(requests):
                 await facts.grown((await facts.identity()).last_seq)
     finally:
