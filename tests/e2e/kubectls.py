@@ -27,9 +27,12 @@ def debian_kubectl() -> str:
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         return ""
     with tempfile.TemporaryDirectory(prefix="fleetlog-kubectl-", dir=tempfile.gettempdir()) as scratch:
-        fetched = subprocess.run(
-            ["apt-get", "download", "kubernetes-client"], cwd=scratch, capture_output=True, timeout=120, check=False
-        )
+        try:
+            fetched = subprocess.run(
+                ["apt-get", "download", "kubernetes-client"], cwd=scratch, capture_output=True, timeout=120, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return ""
         packages = list(Path(scratch).glob("kubernetes-client_*.deb"))
         if fetched.returncode != 0 or not packages:
             return ""
