@@ -4,10 +4,10 @@ from functools import lru_cache
 
 import msgspec
 
+from services._rules.accept import JSON, clauses, view_of
 from services.apiserver.status import ApiError
 
 _ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
-_VIEWS = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -24,30 +24,16 @@ def not_acceptable(accepted: tuple[str, ...] = _ACCEPTED) -> ApiError:
 
 
 @lru_cache(maxsize=512)
-def negotiate(accept: str, *, views: bool = True) -> Form | None:
-    """The best form for an Accept header; None when nothing fits.
-
-    Protobuf is taken as a wish that JSON fulfils, since every client that sends it reads JSON too.
-    """
+def negotiate(accept: str) -> Form | None:
+    """The best form for an Accept header; None when nothing fits."""
     if not accept:
         return Form()
-    clauses: list[tuple[float, int, str, dict[str, str]]] = []
-    for position, clause in enumerate(accept.split(",")):
-        media, *rest = (p.strip() for p in clause.split(";"))
-        params = dict(p.partition("=")[::2] for p in rest)
-        try:
-            quality = float(params.pop("q", "1"))
-        except ValueError:
-            quality = 1.0
-        clauses.append((-quality, position, media, params))
-    for _, _, media, params in sorted(clauses, key=lambda c: (c[0], c[1])):
-        view = params.get("as", "")
-        if view and (not views or view not in _VIEWS or params.get("g", "meta.k8s.io") != "meta.k8s.io"):
+    for media, parameters in clauses(accept):
+        asked = view_of(parameters)
+        if asked is None:
             continue
-        version = params.get("v", "v1")
-        if view and version not in ("v1", "v1beta1"):
-            continue
-        if media in ("application/json", "*/*", "application/*", "application/vnd.kubernetes.protobuf"):
+        view, version = asked
+        if media in JSON:
             return Form(view=view, version=version)
         if media in ("application/yaml", "application/x-yaml"):
             return Form(yaml=True, view=view, version=version)

@@ -7,11 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from services._rules.accept import JSON, clauses, view_of
 from services.gateway.resources import GROUP, Resource
 from services.gateway.shapes import Manifest, encode
-
-_VIEWS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
-_JSON = frozenset({"application/json", "*/*", "application/*", "application/vnd.kubernetes.protobuf"})
 
 
 class Failure(Exception):
@@ -105,42 +103,22 @@ class Form(Struct, frozen=True):
 
 
 @lru_cache(maxsize=256)
-def _clauses(accept: str) -> tuple[tuple[str, dict[str, str]], ...]:
-    """Media types of an Accept header with their parameters, the preferred first."""
-    found: list[tuple[float, int, str, dict[str, str]]] = []
-    for position, clause in enumerate(accept.split(",")):
-        media, *rest = (part.strip() for part in clause.split(";"))
-        parameters = dict(part.partition("=")[::2] for part in rest)
-        try:
-            quality = float(parameters.pop("q", "1"))
-        except ValueError:
-            quality = 1.0
-        found.append((-quality, position, media, parameters))
-    return tuple((media, parameters) for _, _, media, parameters in sorted(found, key=lambda item: item[:2]))
-
-
-@lru_cache(maxsize=256)
 def form_of(accept: str) -> Form:
     """The form an Accept header asks for; a wish for protobuf is fulfilled with JSON. Raises Failure 406."""
     if not accept:
         return Form()
-    for media, parameters in _clauses(accept):
-        view = parameters.get("as", "")
-        version = parameters.get("v", "v1")
-        if view and (view not in _VIEWS or parameters.get("g", "meta.k8s.io") != "meta.k8s.io"):
-            continue
-        if view and version not in ("v1", "v1beta1"):
-            continue
-        if media in _JSON:
-            return Form(view, version)
+    for media, parameters in clauses(accept):
+        asked = view_of(parameters)
+        if asked is not None and media in JSON:
+            return Form(*asked)
     raise Failure(406, "NotAcceptable", "only the following media types are accepted: application/json")
 
 
 @lru_cache(maxsize=64)
 def discovery_version(accept: str) -> str:
     """Version of apidiscovery.k8s.io that an Accept header asks for; empty when it wants the plain documents."""
-    for media, parameters in _clauses(accept):
-        if media not in _JSON:
+    for media, parameters in clauses(accept):
+        if media not in JSON:
             continue
         wanted: Any = parameters.get("as", "")
         if wanted == "APIGroupDiscoveryList" and parameters.get("g") == "apidiscovery.k8s.io":
