@@ -30,6 +30,11 @@ class Result:
         self.errors: list[FieldError] = []
         self.matched = 0
 
+    def take(self, other: "Result") -> None:
+        """Add the result of a schema within this one."""
+        self.errors += other.errors
+        self.matched += other.matched
+
 
 Check = Callable[[Any, str, Result], None]
 
@@ -167,8 +172,7 @@ def _any_of(alternatives: list[Check]) -> Check:
                 best = tried
         result.errors.append(_composed(path, "must validate at least one schema (anyOf)"))
         if best is not None:
-            result.errors += best.errors
-            result.matched += best.matched
+            result.take(best)
 
     return check
 
@@ -189,8 +193,7 @@ def _one_of(alternatives: list[Check]) -> Check:
         found = f"Found {valid} valid alternatives" if valid else "Found none valid"
         result.errors.append(_composed(path, f"must validate one and only one schema (oneOf). {found}"))
         if best is not None:
-            result.errors += best.errors
-            result.matched += best.matched
+            result.take(best)
 
     return check
 
@@ -201,8 +204,7 @@ def _all_of(parts: list[Check]) -> Check:
         for part in parts:
             tried = _try(part, value, path)
             valid += not tried.errors
-            result.errors += tried.errors
-            result.matched += tried.matched
+            result.take(tried)
         if valid < len(parts):
             none = "" if valid else ". None validated"
             result.errors.append(_composed(path, f"must validate all the schemas (allOf){none}"))
