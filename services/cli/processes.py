@@ -202,7 +202,11 @@ class Supervisor:
         process.pid = process.start()
         process.started_at = time.monotonic()
         for name in (process.name, *process.parts):
-            self._layout.pid(name).write_text(f"{process.pid}\n")
+            # Whoever reads it meanwhile finds the former id, and never an empty file.
+            file = self._layout.pid(name)
+            fresh = file.with_name(f"{file.name}.new")
+            fresh.write_text(f"{process.pid}\n")
+            fresh.replace(file)
 
     def _fork(self, name: str, body: Callable[[], int]) -> int:
         sys.stdout.flush()

@@ -53,3 +53,22 @@ def test_one_process_gets_the_settings_of_all_and_is_found_under_every_name(
     finally:
         supervisor.stop()
     assert not [name for name in ("both", "one", "other") if layout.pid(name).exists()]
+
+
+def test_whoever_reads_the_id_of_a_process_meanwhile_sees_all_of_the_former_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ends_at_once.py").write_text("def main():\n    return 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    layout = Layout(tmp_path / "installation")
+    layout.save(new_installation([]))
+    layout.pid("one").write_text("12345\n")
+    supervisor = Supervisor(layout)
+    try:
+        with layout.pid("one").open() as reading:
+            supervisor.add_service("one", Rank.SERVICE, "ends_at_once", {})
+            assert reading.read() == "12345\n"
+        assert int(layout.pid("one").read_text()) not in (0, 12345)
+    finally:
+        supervisor.stop()
+    assert list(layout.pid("one").parent.iterdir()) == []
