@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from services._kit import topology
 from services._kit.connection import Connection
 from tests.distribution import Units, in_order
 from tests.natsserver import Server, make_server
+
+
+def pytest_configure() -> None:
+    """Processes that tests interrupt must not inherit that interrupts are ignored, as a shell's background jobs do."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

@@ -114,10 +114,11 @@ class Scene:
         complaints += writes(facts, ours, self.namespace, self.by_hand)
         complaints += single_writers(facts)
         again, observed_again = await self._read()
-        end = facts[-1].seq if facts else 0
-        complaints += still_there(facts, [message for message in again if message.seq <= end])
+        # What members tell late is no other past.
+        again, observed_again = _up_to(facts, again), _up_to(observed, observed_again)
+        complaints += still_there(facts, again)
         first = state_hashes(facts, observed)
-        second = state_hashes([message for message in again if message.seq <= end], observed_again)
+        second = state_hashes(again, observed_again)
         complaints += [
             f"{name}: state {first[name]} after one fold of the log, {second[name]} after another"
             for name in first
@@ -168,3 +169,9 @@ class Scene:
     async def member(self, name: str, **fault: Any) -> None:
         """Set a fault of a simulated member's API."""
         await asyncio.to_thread(self.ground.member_fault, name, **fault)
+
+
+def _up_to(before: list[Message], messages: list[Message]) -> list[Message]:
+    """What was read again, up to where the first reading ended."""
+    end = before[-1].seq if before else 0
+    return [message for message in messages if message.seq <= end]
