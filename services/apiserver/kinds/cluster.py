@@ -71,8 +71,9 @@ class Namespace(BuiltinKind):
             return [invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")]
         return []
 
-    def check_finalize(self, new: Manifest) -> list[FieldError]:
-        """Return what is wrong with the finalizers given to the finalize subresource."""
+    def validate_finalize(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Finalizers are names of the standard ones, or qualified."""
+        del old
         found: list[FieldError] = []
         for name in (new.get("spec") or {}).get("finalizers") or ():
             found += [invalid("spec.finalizers", name, text) for text in names.qualified(name)]

@@ -51,6 +51,16 @@ async def test_a_namespace_is_found_by_a_label_with_its_name(client: Any) -> Non
     assert new["metadata"]["labels"] == {"a": "b", "kubernetes.io/metadata.name": name}
 
 
+async def test_a_namespace_is_finalized_by_names_that_could_be_finalizers(client: Any) -> None:
+    path = "/api/v1/namespaces/held"
+    _, made = await client("POST", "/api/v1/namespaces", {"metadata": {"name": "held"}})
+    for name, text in (("a b", "name part must consist of"), ("mine", "neither a standard finalizer name nor")):
+        code, answer = await client("PUT", f"{path}/finalize", {**made, "spec": {"finalizers": [name]}})
+        assert (code, text in answer["message"]) == (422, True)
+    code, new = await client("PUT", f"{path}/finalize", {**made, "spec": {"finalizers": ["kubernetes", "x.io/f"]}})
+    assert (code, new["spec"]["finalizers"]) == (200, ["kubernetes", "x.io/f"])
+
+
 async def test_services_get_distinct_addresses_and_ports(client: Any) -> None:
     services = "/api/v1/namespaces/default/services"
     spec = {"type": "NodePort", "ports": [{"port": 80}], "selector": {"a": "b"}}
