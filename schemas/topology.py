@@ -9,7 +9,6 @@ from msgspec import Struct
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
 MIB: Final = 1 << 20
-MAX_PAYLOAD: Final = 8 * MIB
 
 
 class Stream(Struct, frozen=True, kw_only=True):

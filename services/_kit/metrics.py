@@ -169,8 +169,6 @@ class KitMetrics:
         """Record one decision."""
         self._decide_seconds.observe(seconds)
 
-    observe_decide = decided
-
     def stored(self, events: Sequence[object], seconds: float) -> None:
         """Record the events of one decision, stored so long after their cause; -1 when that is not known."""
         if seconds >= 0:

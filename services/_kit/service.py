@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -172,6 +172,5 @@ class BaseService(ABC, Generic[S, K]):
         """The last call: close connections."""
 
 
-Perform = Callable[[Sequence[object]], Awaitable[None]]
 AnyService = Any
 """A BaseService with whatever state and key it has."""

@@ -6,17 +6,11 @@ Each text is part of the protocol: users, members and other controllers read and
 from typing import Final
 
 # API groups and versions.
-GROUP_SUFFIX: Final = ".karmada.io"
 POLICY_API: Final = "policy.karmada.io/v1alpha1"
 WORK_API: Final = "work.karmada.io/v1alpha1"
 BINDING_API: Final = "work.karmada.io/v1alpha2"
 CLUSTER_API: Final = "cluster.karmada.io/v1alpha1"
-CONFIG_API: Final = "config.karmada.io/v1alpha1"
-SEARCH_API: Final = "search.karmada.io/v1alpha1"
 AUTOSCALING_API: Final = "autoscaling.karmada.io/v1alpha1"
-NETWORKING_API: Final = "networking.karmada.io/v1alpha1"
-APPS_API: Final = "apps.karmada.io/v1alpha1"
-REMEDY_API: Final = "remedy.karmada.io/v1alpha1"
 MULTICLUSTER_API: Final = "multicluster.x-k8s.io/v1alpha1"
 
 # Namespaces.
@@ -36,20 +30,11 @@ MULTI_CLUSTER_SERVICE_ID_LABEL: Final = "multiclusterservice.karmada.io/permanen
 MANAGED_LABEL: Final = "karmada.io/managed"
 SYSTEM_LABEL: Final = "karmada.io/system"
 LABEL_TRUE: Final = "true"
-BINDING_MANAGED_BY_LABEL: Final = "binding.karmada.io/managed-by"
 TEMPLATE_CLAIMED_BY_LABEL: Final = "resourcetemplate.karmada.io/claimed-by"
 RETAIN_REPLICAS_LABEL: Final = "resourcetemplate.karmada.io/retain-replicas"
 DELETION_PROTECTED_LABEL: Final = "resourcetemplate.karmada.io/deletion-protected"
 DELETION_PROTECTED_ALWAYS: Final = "Always"
-DEPENDED_BY_LABEL_PREFIX: Final = "resourcebinding.karmada.io/depended-by-"
 SKIP_AUTO_PROPAGATION_LABEL: Final = "namespace.karmada.io/skip-auto-propagation"
-QUOTA_NAMESPACE_LABEL: Final = "federatedresourcequota.karmada.io/namespace"
-QUOTA_NAME_LABEL: Final = "federatedresourcequota.karmada.io/name"
-MULTI_CLUSTER_SERVICE_NAMESPACE_LABEL: Final = "multiclusterservice.karmada.io/namespace"
-MULTI_CLUSTER_SERVICE_NAME_LABEL: Final = "multiclusterservice.karmada.io/name"
-ENDPOINT_SLICE_NAMESPACE_LABEL: Final = "endpointslice.karmada.io/namespace"
-ENDPOINT_SLICE_NAME_LABEL: Final = "endpointslice.karmada.io/name"
-ENDPOINT_SLICE_MANAGED_BY_LABEL: Final = "endpointslice.karmada.io/managed-by"
 
 # Annotations of claims.
 PROPAGATION_POLICY_NAMESPACE_ANNOTATION: Final = "propagationpolicy.karmada.io/namespace"
@@ -64,7 +49,6 @@ DEPENDENCIES_ANNOTATION: Final = "resourcebinding.karmada.io/dependencies"
 RESOURCE_BINDING_NAMESPACE_ANNOTATION: Final = "resourcebinding.karmada.io/namespace"
 RESOURCE_BINDING_NAME_ANNOTATION: Final = "resourcebinding.karmada.io/name"
 CLUSTER_RESOURCE_BINDING_NAME_ANNOTATION: Final = "clusterresourcebinding.karmada.io/name"
-PROVISION_CLUSTER_ANNOTATION: Final = "endpointslice.karmada.io/provision-cluster"
 
 # Annotations of manifests in members, and of what is read from them.
 WORK_NAMESPACE_ANNOTATION: Final = "work.karmada.io/namespace"
@@ -76,21 +60,14 @@ TEMPLATE_UID_ANNOTATION: Final = "resourcetemplate.karmada.io/uid"
 TEMPLATE_GENERATION_ANNOTATION: Final = "resourcetemplate.karmada.io/generation"
 MANAGED_ANNOTATIONS_ANNOTATION: Final = "resourcetemplate.karmada.io/managed-annotations"
 MANAGED_LABELS_ANNOTATION: Final = "resourcetemplate.karmada.io/managed-labels"
-CACHED_FROM_CLUSTER_ANNOTATION: Final = "resource.karmada.io/cached-from-cluster"
-QUERY_FROM_CLUSTER_ANNOTATION: Final = "resource.karmada.io/query-from-cluster"
 
 # Finalizers.
 CLUSTER_FINALIZER: Final = "karmada.io/cluster-controller"
 WORK_FINALIZER: Final = "karmada.io/execution-controller"
 RESOURCE_BINDING_FINALIZER: Final = "karmada.io/binding-controller"
 CLUSTER_RESOURCE_BINDING_FINALIZER: Final = "karmada.io/cluster-resource-binding-controller"
-BINDING_DEPENDENCIES_FINALIZER: Final = "karmada.io/binding-dependencies-distributor"
 PROPAGATION_POLICY_FINALIZER: Final = "karmada.io/propagation-policy-controller"
 CLUSTER_PROPAGATION_POLICY_FINALIZER: Final = "karmada.io/cluster-propagation-policy-controller"
-MULTI_CLUSTER_SERVICE_FINALIZER: Final = "karmada.io/multiclusterservice-controller"
-ENDPOINT_SLICE_FINALIZER: Final = "karmada.io/endpointslice-controller"
-ENDPOINT_SLICE_COLLECT_FINALIZER: Final = "karmada.io/mcs-endpointslice-collect-controller"
-ENDPOINT_SLICE_DISPATCH_FINALIZER: Final = "karmada.io/mcs-endpointslice-dispatch-controller"
 
 # Taint keys of clusters.
 TAINT_CLUSTER_NOT_READY: Final = "cluster.karmada.io/not-ready"

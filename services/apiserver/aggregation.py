@@ -1,6 +1,5 @@
 """APIServices: following them, checking whether their backends answer, and what discovery shows of them."""
 
-import asyncio
 import base64
 import ssl
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from services.apiserver.call import LOOPBACK, Call, now, timestamp
 from services.apiserver.http import Answer, Request
 from services.apiserver.objects import Objects
 from services.apiserver.proxying import Backend, proxy
-from services.apiserver.status import ApiError, unavailable
+from services.apiserver.status import unavailable
 from services.apiserver.store import Conflict, Entry, Event, Key, Manifest
 
 log = structlog.get_logger(__name__)
@@ -223,13 +222,3 @@ class Aggregator:
             self._queue.add(entry.key.name)
             return
         self._objects.audit.write(Call(LOOPBACK, manager="apiservices"), "update", written, entry, "status")
-
-
-async def wait_available(aggregator: Aggregator, group: str, version: str, timeout: float) -> None:
-    """Wait until a group version is proxied; raises ApiError after `timeout` seconds."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
-    while not any((b.spec["group"], b.spec["version"]) == (group, version) for b in aggregator.extra_groups()):
-        if loop.time() > deadline:
-            raise ApiError(504, "Timeout", f"{group}/{version} did not become available")
-        await asyncio.sleep(0.02)

@@ -4,8 +4,6 @@ from services.apiserver import status
 from services.apiserver.admission import Attributes
 from services.apiserver.store import Key, Store
 
-_ALWAYS = {"default", "kube-system", "kube-public", "kube-node-lease"}
-
 
 class NamespaceLifecycle:
     """The first plugin of the chain."""

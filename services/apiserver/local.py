@@ -98,12 +98,6 @@ class LocalClient:
         )
         return self._shown(kind, outcome)
 
-    async def patch_status(
-        self, api_version: str, plural: str, namespace: str, name: str, status: Manifest
-    ) -> Manifest:
-        """Merge into the status; fields that are absent stay."""
-        return await self.patch(api_version, plural, namespace, name, {"status": status}, subresource="status")
-
     async def delete(self, api_version: str, plural: str, namespace: str, name: str, **options: Any) -> bool:
         """Delete an object with fields of DeleteOptions; returns whether it is gone (False: it is terminating)."""
         kind = self.kind(api_version, plural)

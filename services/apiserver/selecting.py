@@ -8,8 +8,6 @@ from services.apiserver.kinds.model import Kind
 from services.apiserver.status import ApiError, bad_request
 from services.apiserver.store import Manifest
 
-Test = Callable[[Manifest], bool]
-
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^=!(),<>\s]+|$)")
 _VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")

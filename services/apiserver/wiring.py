@@ -1,6 +1,6 @@
 """What a server is assembled from besides its core: admission plugins, controllers, tables and OpenAPI documents."""
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from services.apiserver import aggregation, definitions
 from services.apiserver.admission import Plugin
@@ -47,9 +47,9 @@ def builtin_plugins(server: "ApiServer") -> list[Plugin]:
     return [LimitRanger(server.store), Classes(server.store), CertificateRequests(), AgentRequests(), server.webhooks]
 
 
-def builtin_controllers(server: "ApiServer") -> list[Any]:
+def builtin_controllers(server: "ApiServer") -> list[Controller]:
     """Controllers in start order."""
-    found: list[Any] = []
+    found: list[Controller] = []
     if server.registry.find(definitions.GROUP, "v1", definitions.PLURAL) is not None:
         definitions.own_kind(server.registry)
         found.append(definitions.Definitions(server.objects, server.deleter))

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -19,7 +19,6 @@ from services.cli.running import Failed, complain, patience
 from services.cli.tables import TABLE, Look, Part, merged
 
 Manifest = dict[str, Any]
-Scope = Literal["", "karmada", "members", "all"]
 
 SCOPES: Final = ("karmada", "members", "all")
 OUTPUTS: Final = ("", "wide", "json", "yaml", "name")

@@ -58,11 +58,6 @@ class Checker:
         """Subjects seen so far."""
         return len(self._subjects)
 
-    @property
-    def leases(self) -> int:
-        """Services whose leader is known."""
-        return len(self._leaders)
-
     def take(self, place: Place) -> Iterator[Problem]:
         """Check the next position."""
         message = place.message

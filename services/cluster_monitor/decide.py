@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
+from services._rules import constants as const
 from services._rules.failover.taint_policies import apply_policies
 from services._rules.patch import merge_difference
 from services._rules.quantity import parse
@@ -19,8 +20,7 @@ from services.cluster_monitor.state import ClusterState, MonitorState
 
 Manifest = dict[str, Any]
 
-FINALIZER: Final = "karmada.io/cluster-controller"
-EXECUTION_PREFIX: Final = "karmada-es-"
+FINALIZER: Final = const.CLUSTER_FINALIZER
 _CAPACITY_STEP = 0.05
 
 
@@ -164,7 +164,7 @@ def _facts(
     uid = str(metadata.get("uid", ""))
     known = msgspec.json.decode(fact.manifest) if fact is not None and fact.uid == uid else None
     view = {
-        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "apiVersion": const.CLUSTER_API,
         "kind": "Cluster",
         "metadata": {
             "name": cluster.name,

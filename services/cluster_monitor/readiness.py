@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from services._rules import constants as const
 from services.cluster_monitor.state import Probe, ReadyMemory
 
 Manifest = dict[str, Any]
 
-NOT_READY_TAINT: Final = "cluster.karmada.io/not-ready"
-UNREACHABLE_TAINT: Final = "cluster.karmada.io/unreachable"
+NOT_READY_TAINT: Final = const.TAINT_CLUSTER_NOT_READY
+UNREACHABLE_TAINT: Final = const.TAINT_CLUSTER_UNREACHABLE
 
 
 class Observed(Struct, frozen=True):

@@ -31,7 +31,6 @@ class ClusterState(Struct, kw_only=True):
     probe: Probe | None = None
     memory: ReadyMemory = field(default_factory=ReadyMemory)
     fact: ClusterChanged | None = None
-    fact_seq: int = 0
     subject_seq: int = 0
     empty: bool = False
     heard_at: float = 0.0

@@ -54,7 +54,7 @@ class Watching:
     async def _frames(self, watch: Watch) -> AsyncIterator[bytes]:
         collection, options = self._reader.collection(watch.resource), watch.options
         loop = asyncio.get_running_loop()
-        end = loop.time() + (options.timeout or random.uniform(1800, 3600))
+        end = loop.time() + (options.timeout or random.uniform(*LIFETIME))
         cursor = await self._begin(watch, collection)
         first = True
         if watch.initial:

@@ -38,11 +38,6 @@ def outcome(decision: Decision) -> Outcome:
             return Outcome(False, "SchedulerError", decision.message, retry=True, replaces_targets=False)
 
 
-def quota_exceeded(message: str) -> Outcome:
-    """Condition when the new targets would exceed a federated quota."""
-    return Outcome(False, "QuotaExceeded", message, retry=True, replaces_targets=False)
-
-
 def success_event(targets: Sequence[TargetCluster], cluster_scoped: bool = False) -> str:
     """Text of the event about a success; the cluster-scoped kind has no colon before the result."""
     result = ", ".join(f"{item.name}:{item.replicas}" for item in targets)

@@ -33,7 +33,6 @@ USAGES = (
     "signing",
     "timestamping",
 )
-IDENTITY = ("username", "uid", "groups", "extra")
 
 
 class SigningRequest(BuiltinKind):
@@ -50,32 +49,10 @@ class SigningRequest(BuiltinKind):
             spec["usages"] = ["digital signature", "key encipherment"]
         spec.setdefault("signerName", "kubernetes.io/legacy-unknown")
 
-    def prepare_create(self, obj: Manifest) -> None:
-        """Identity fields are the server's; they stay only when it sets them (see `set_identity`)."""
-        super().prepare_create(obj)
-
-    @staticmethod
-    def set_identity(obj: Manifest, user: str, uid: str, groups: list[str], extra: dict[str, list[str]]) -> None:
-        """Write who asks into the spec; whatever the client wrote there is lost."""
-        spec = obj["spec"]
-        for name in IDENTITY:
-            spec.pop(name, None)
-        spec["username"] = user
-        if uid:
-            spec["uid"] = uid
-        if groups:
-            spec["groups"] = groups
-        if extra:
-            spec["extra"] = extra
-
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
         """Spec and status stay as they are."""
         new["spec"] = old["spec"]
         super().prepare_update(new, old)
-
-    def prepare_status(self, new: Manifest, old: Manifest) -> None:
-        """Approvals stay as they are; the spec too."""
-        super().prepare_status(new, old)
 
     def prepare_approval(self, new: Manifest, old: Manifest) -> None:
         """Of an approval write, only the conditions count."""

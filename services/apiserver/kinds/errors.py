@@ -19,7 +19,6 @@ class ErrorType(enum.Enum):
     FORBIDDEN = ("FieldValueForbidden", "Forbidden")
     TOO_LONG = ("FieldValueTooLong", "Too long")
     TOO_MANY = ("FieldValueTooMany", "Too many")
-    TYPE_INVALID = ("FieldValueTypeInvalid", "Invalid value")
     INTERNAL = ("InternalError", "Internal error")
 
 

@@ -21,7 +21,6 @@ _env = re.compile(_ENV).fullmatch
 _key = re.compile(_KEY).fullmatch
 _port = re.compile("[-a-z0-9]+").fullmatch
 _letter = re.compile("[a-z]").search
-_path_segment = re.compile("[/%]").search
 
 
 def _text(message: str, pattern: str, *examples: str) -> str:
