@@ -90,6 +90,7 @@ class FragileDisk(OwnDisk):
 
     device = ""
     frozen = False
+    broken = False
 
     def attach(self) -> None:
         """Make a filesystem in a file and mount it; raises Unavailable."""
@@ -101,19 +102,21 @@ class FragileDisk(OwnDisk):
         # One whose last user only read stays so.
         run("blockdev", "--setrw", self.device)
         self._mount()
-        if self.broken:
+        if os.statvfs(self.disk).f_flag & os.ST_RDONLY:
             raise Unavailable(f"{self.device} cannot be written")
         if not os.access(self._trigger, os.W_OK):
             raise Unavailable(f"{self._trigger} cannot be written: no error can be made here")
 
     def break_(self) -> None:
-        """Let the filesystem find an error: it takes no more writes, whoever has files open."""
-        self._trigger.write_text("found by a test")
+        """Let the filesystem find an error: from one instant on it takes no more writes, whoever has files open.
 
-    @property
-    def broken(self) -> bool:
-        """Whether the filesystem takes no writes."""
-        return bool(os.statvfs(self.disk).f_flag & os.ST_RDONLY)
+        It is frozen for that instant. Otherwise ext4 says of some writes of the last milliseconds that they are safe,
+        and loses them (docs/status.md): nobody who trusts a disk can pass that.
+        """
+        self.freeze()
+        self._trigger.write_text("found by a test")
+        self.broken = True
+        self.thaw()
 
     def mend(self) -> None:
         """Unmount, check and mount, as an operator does; the log's server is in the way, and dies for it."""
@@ -129,6 +132,7 @@ class FragileDisk(OwnDisk):
         if checked.returncode not in _FSCK_FINE:
             raise OSError(f"the disk of the log cannot be mended: {checked.stdout}{checked.stderr}")
         self._mount()
+        self.broken = False
 
     def freeze(self) -> None:
         """Let every write wait."""
