@@ -10,10 +10,9 @@ import os
 import signal
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 Point = Literal["before_append", "after_append", "before_act", "after_act"]
-POINTS: Final[tuple[Point, ...]] = ("before_append", "after_append", "before_act", "after_act")
 """Around storing events in the log; around a request to a cluster or to the control plane."""
 
 

@@ -1,4 +1,4 @@
-"""The words of `fleetlog secrets …` on the command line."""
+"""The commands `fleetlog secrets …` and their options; what they do stands in secret_keys.py."""
 
 from __future__ import annotations
 

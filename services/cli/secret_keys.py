@@ -1,4 +1,4 @@
-"""The commands `fleetlog secrets …`: make, rotate and drop the keys that Secrets are encrypted with."""
+"""Makes, rotates and drops the keys that Secrets are encrypted with: `fleetlog secrets …`."""
 
 from __future__ import annotations
 
