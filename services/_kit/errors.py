@@ -55,8 +55,8 @@ CONFLICTS = frozenset({10071, IN_PROCESS})
 DUPLICATE = 10201
 FULL = frozenset({10023, 10047, 10077, 10122})
 TOO_LARGE = frozenset({10054, 10097, 10199})
-# No leader, restarting, batch abandoned half-way or too many batches under way: nothing was stored.
-TRANSIENT = frozenset({10008, 10009, 10176, 10202, 10203, 10210, 10211})
+# Servers that have not joined yet, no leader, restarting, a batch abandoned half-way, too many under way: nothing stored.
+TRANSIENT = frozenset({10005, 10008, 10009, 10176, 10202, 10203, 10210, 10211})
 
 
 def from_api(code: int, err_code: int, description: str) -> LogError:
