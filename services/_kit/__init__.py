@@ -1,1 +1,1 @@
-"""The runtime of every service: log, leases, projections, the loop that decides, clients of Kubernetes. Knows no service."""
+"""The runtime of every service: log, leases, projections, the loop that decides, clients of Kubernetes."""
