@@ -122,6 +122,8 @@ async def test_leaders_change_under_load(opened):
 async def test_batches_behind_one_fence_take_turns(opened):
     """Several servers refuse the second of two batches that are under way with the same condition."""
     log = JetStreamLog(await opened(), "FACTS")
+    # Tells that several servers keep it; whoever reads the log before it leads has asked.
+    await insist(log.identity)
     lease = await insist(lambda: log.append([wanted("turns")]))
     fence = Fence(wanted("turns").subject, lease.last)
     appender = Appender({"FACTS": log}, "detector", lambda: fence)
