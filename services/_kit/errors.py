@@ -55,7 +55,7 @@ CONFLICTS = frozenset({10071, IN_PROCESS})
 DUPLICATE = 10201
 FULL = frozenset({10023, 10047, 10077, 10122})
 TOO_LARGE = frozenset({10054, 10097, 10199})
-# Servers that have not joined, no leader, restarting, a batch abandoned half-way, too many under way: nothing was stored.
+# Servers that have not joined, no leader, restarting, a batch abandoned half-way, too many under way: nothing stored.
 TRANSIENT = frozenset({10005, 10008, 10009, 10176, 10202, 10203, 10210, 10211})
 
 
