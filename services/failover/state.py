@@ -97,12 +97,15 @@ def fold(state: FailoverState, seq: int, subject: str, event: Known) -> Iterable
         case BindingRequested() | BindingReleased():
             moving = state.of(event.key)
             moving.binding, moving.binding_seq = event, seq
-            moving.cares_for_health = isinstance(event, BindingRequested) and _cares(event)
-            return (event.key,)
+            cared, moving.cares_for_health = (
+                moving.cares_for_health,
+                isinstance(event, BindingRequested) and _cares(event),
+            )
+            return (event.key,) if cared or _may_move(state, moving) else ()
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             moving = state.of(event.key)
             moving.placement, moving.placement_seq = event, seq
-            return (event.key,)
+            return (event.key,) if _may_move(state, moving) else ()
         case StatusRolledUp():
             return _rolled_up(state, seq, event)
         case EvictionRequested() | EvictionFinished():
@@ -122,6 +125,11 @@ def fold(state: FailoverState, seq: int, subject: str, event: Known) -> Iterable
             return _concerned(state, event.name)
         case _:
             return ()
+
+
+def _may_move(state: FailoverState, moving: Moving) -> bool:
+    """Whether a decision can come to anything: it was evicted before, its health counts, or some cluster is tainted."""
+    return moving.eviction is not None or moving.cares_for_health or any(state.clusters.values())
 
 
 def _cares(event: BindingRequested) -> bool:

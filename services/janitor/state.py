@@ -47,31 +47,36 @@ class JanitorState(Struct):
 
 
 def fold(state: JanitorState, seq: int, time: float, subject: str, event: Known) -> Iterable[Key]:
-    """Apply one event; what may have come to its end by it."""
+    """Apply one event; what may have come to its end by it, which nothing does by an event that is no end."""
     aggregate = subject.partition(".")[0]
     if isinstance(event, WorkObserved):
-        state.of(event.key).observed[event.cluster] = Sighting(seq, time, event.work_seq, event.absent)
+        remains = state.of(event.key)
+        remains.observed[event.cluster] = Sighting(seq, time, event.work_seq, event.absent)
         state.in_cluster.setdefault(event.cluster, set()).add(event.key)
-        return (event.key,)
+        # What is said of a copy that nobody asked for may be all that is left of its object.
+        return (event.key,) if event.absent or event.cluster not in remains.works else ()
     state.folded = max(state.folded, seq)
     known = Facet(seq, time, closes(event))
     touched: list[Key] = []
     if aggregate == "policy":
         policy = policy_key(subject)
         state.policies[policy] = known
-        touched.append(policy)
+        if known.closed:
+            touched.append(policy)
     elif aggregate == "cluster":
         touched.extend(_cluster(state, cluster_of(subject), known))
     elif isinstance(event, WorkRendered | WorkWithdrawn):
         key, cluster = event.key, event.cluster
         state.of(key).works[cluster] = known
         state.in_cluster.setdefault(cluster, set()).add(key)
-        touched.append(key)
+        if known.closed:
+            touched.append(key)
         if cluster not in state.members:
             touched.append(cluster)
     elif isinstance(named := getattr(event, "key", None), ObjectKey):
         state.of(named).facets[aggregate] = known
-        touched.append(named)
+        if known.closed:
+            touched.append(named)
     if event.prev:
         count = state.counts[subject] = state.counts.get(subject, 0) + 1
         # Looked at now and then, not with every event: each look reads the subject.

@@ -145,8 +145,8 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         if reported is None:
             return NOTHING
         due = due_at(reported, now, self._pace, self._patience(now))
-        if now < due and has_news(reported):
-            # Most reports come before the next sum is due: it is not worked out until then.
+        if now < due and (reported.rollup is None or has_news(reported)):
+            # Most works and reports come before the next sum is due: it is not worked out until then.
             return Decision(wake_at=due)
         rollup = decide(state, key)
         if rollup is not None:
@@ -155,9 +155,9 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
             self._summed.append(now)
             return Decision(events=(rollup,))
         template = reported.template
-        if isinstance(template, TemplateChanged) and offers_status(
-            self._interpreters.ask, template.api_version, template.kind
-        ):
+        if reported.rollup is None or not isinstance(template, TemplateChanged):
+            return NOTHING
+        if offers_status(self._interpreters.ask, template.api_version, template.kind):
             return Decision(effects=(WriteStatus(key),))
         return NOTHING
 

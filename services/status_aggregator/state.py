@@ -52,6 +52,11 @@ class Reported(Struct):
     rollup: StatusRolledUp | None = None
     rollup_seq: int = 0
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to sum: before the first work and without an eviction nothing follows."""
+        return bool(self.works or self.observed or self.rollup is not None or self.eviction is not None)
+
 
 class AggregatorState(Struct):
     """The projection, and the position of the last sum of every object by its subject."""
@@ -90,24 +95,24 @@ def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterab
             # The template's status follows the sum once it is on the log.
             return (event.key,)
         case TemplateChanged():
-            state.of(event.key).template = replace(event, labels={}, annotations={}, provenance=NO_PROVENANCE)
-            return (event.key,)
+            reported = state.of(event.key)
+            reported.template = replace(event, labels={}, annotations={}, provenance=NO_PROVENANCE)
         case TemplateDeleted():
-            state.of(event.key).template = event
-            return (event.key,)
+            reported = state.of(event.key)
+            reported.template = event
         case BindingRequested():
-            state.of(event.key).binding = replace(event, spec=_NO_SPEC, provenance=NO_PROVENANCE)
-            return (event.key,)
+            reported = state.of(event.key)
+            reported.binding = replace(event, spec=_NO_SPEC, provenance=NO_PROVENANCE)
         case BindingReleased():
-            state.of(event.key).binding = event
-            return (event.key,)
+            reported = state.of(event.key)
+            reported.binding = event
         case PlacementDecided() | PlacementFailed():
+            reported = state.of(event.key)
             as_of = Provenance(as_of=event.provenance.as_of)
-            state.of(event.key).placement = replace(event, placement=UNSET, estimates=(), provenance=as_of)
-            return (event.key,)
+            reported.placement = replace(event, placement=UNSET, estimates=(), provenance=as_of)
         case PlacementReleased():
-            state.of(event.key).placement = event
-            return (event.key,)
+            reported = state.of(event.key)
+            reported.placement = event
         case EvictionRequested() | EvictionFinished():
             reported = state.of(event.key)
             reported.eviction, reported.eviction_seq = event, seq
@@ -122,6 +127,7 @@ def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterab
             return _touching(state, event.name)
         case _:
             return ()
+    return (event.key,) if reported.begun else ()
 
 
 def of_kinds(state: AggregatorState, targets: frozenset[Target]) -> list[ObjectKey]:
