@@ -14,7 +14,8 @@ import pytest
 
 from schemas.keys import ObjectKey
 from services.agent.storage import stored
-from tests.integration.agent.conftest import KEY, Hub, Member, accounts, hub, member, until, users
+from tests.integration.agent.conftest import KEY, Hub, Member, accounts, hub, member, users
+from tests.support.waiting import eventually
 
 __all__ = ["accounts", "hub", "member", "users"]
 
@@ -81,7 +82,7 @@ async def test_killed_again_and_again_it_applies_everything_and_says_nothing_twi
             seen = await hub.last_seen("m1")
             return seen is not None and seen.applied and seen.digest == digest
 
-        await until(reported, f"the report of version {number}")
+        await eventually(reported, f"the report of version {number}")
         assert await member.text() == f"version {number}"
         process.send_signal(signal.SIGKILL)
         await process.wait()
@@ -92,8 +93,8 @@ async def test_killed_again_and_again_it_applies_everything_and_says_nothing_twi
         seen = await hub.last_seen("m1", OTHER)
         return seen is not None and seen.applied
 
-    await until(last, "the report of the last work")
-    await until(lambda: noted(tmp_path / "data", OTHER), "the note that it was told")
+    await eventually(last, "the report of the last work")
+    await eventually(lambda: noted(tmp_path / "data", OTHER), "the note that it was told")
     process.terminate()
     assert await process.wait() == 0
     ends = (await hub.ends())["OBSERVED"]
@@ -103,7 +104,7 @@ async def test_killed_again_and_again_it_applies_everything_and_says_nothing_twi
     async def more() -> bool:
         return await member.text(OTHER) == "more"
 
-    await until(more)
+    await eventually(more)
     again.terminate()
     assert await again.wait() == 0
     assert (await hub.ends())["OBSERVED"] <= ends + 1, "what was saved is not said anew"
@@ -119,14 +120,14 @@ async def test_killed_while_the_hub_is_away_it_restores_what_it_knew(
     async def there() -> bool:
         return await member.text() == "kept"
 
-    await until(there)
-    await until(lambda: noted(tmp_path / "data", KEY), "the saved state")
+    await eventually(there)
+    await eventually(lambda: noted(tmp_path / "data", KEY), "the saved state")
     hub.server.kill9()
     process.send_signal(signal.SIGKILL)
     await process.wait()
     await member.client.delete(member.path())
     await processes.start()
-    await until(there, "the restored object")
+    await eventually(there, "the restored object")
     hub.server.start()
     await hub.connection.wait_connected()
     await hub.withdraw("m1")
@@ -134,4 +135,4 @@ async def test_killed_while_the_hub_is_away_it_restores_what_it_knew(
     async def gone() -> bool:
         return await member.text() is None
 
-    await until(gone, "the end, once the hub said so")
+    await eventually(gone, "the end, once the hub said so")

@@ -8,17 +8,9 @@ from contextlib import asynccontextmanager
 from services._kit.deciding import Options
 from services._kit.errors import Ambiguous, Unavailable
 from services._kit.runner import Runner
+from tests.support.waiting import PATIENCE, eventually
 
-PATIENCE = 60.0
 QUICK = Options(heartbeat=0.02, takeover_after=0.2, backoff=0.01, longest_backoff=0.05)
-
-
-async def eventually(condition, what="the condition"):
-    """Return once a condition holds; raises AssertionError after a while."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"{what} never came true"
-        await asyncio.sleep(0.005)
 
 
 async def insist(ask):

@@ -42,23 +42,10 @@ from services.registrar.settings import RegistrarSettings
 from tests.integration.agent.hostile_agent import FOR_ALL, POLICY, SECRET, THEIR_UID, THEIRS, HostileAgent
 from tests.integration.agent.hub_servers import HubServer, Users, new_user
 from tests.natsserver import find_binary
+from tests.support.waiting import PATIENCE, eventually
 
 Manifest = dict[str, Any]
-PATIENCE = 60.0
 KEY = ObjectKey("", "configmaps", "default", "web")
-
-
-async def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
-    """The first true value of a condition, which may be a coroutine function; AssertionError after a while."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while True:
-        value = condition()
-        if asyncio.iscoroutine(value):
-            value = await value
-        if value:
-            return value
-        assert asyncio.get_running_loop().time() < deadline, f"{what} never came true"
-        await asyncio.sleep(0.01)
 
 
 class Hub:
@@ -229,7 +216,7 @@ async def hub(tmp_path: Path, users: Users, accounts: type[HubServer]) -> AsyncI
         if task.done():
             task.result()
         runner = ready.result()
-        await until(lambda: runner.active, "the registrar's lead")
+        await eventually(lambda: runner.active, "the registrar's lead")
         made.registrar = registrar  # type: ignore[attr-defined]  # for tests
         yield made
     finally:
@@ -311,5 +298,5 @@ async def story(hub: Hub, open_agent: Any) -> str:
         answer = await other.ask("hello.m2", msgspec.json.encode(hello))
         return bool(answer) and not msgspec.json.decode(answer, type=HelloAnswer).problem
 
-    await until(greeted, "the consumer of m2")
+    await eventually(greeted, "the consumer of m2")
     return stored.digest

@@ -36,3 +36,7 @@ class HostileAgent:
     def learnt(self, what: str) -> bool:
         """Whether something was in any message it got."""
         return any(what.encode() in message.data for message in self.heard)
+
+    def answered(self, status: str) -> bool:
+        """Whether the server ended a request with a status."""
+        return any((message.headers or {}).get("Status") == status for message in self.heard)

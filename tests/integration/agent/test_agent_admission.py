@@ -24,8 +24,9 @@ from services._rules.account_tokens import (
 )
 from services.cli import claims
 from services.cli.authority import new_key, read_key
-from tests.integration.agent.conftest import Agents, Hub, Member, until
+from tests.integration.agent.conftest import Agents, Hub, Member
 from tests.integration.agent.hub_servers import CONFIGURED_AND_SIGNED, SIGNED, JwtHubServer, Users, new_user
+from tests.support.waiting import eventually
 
 
 @CONFIGURED_AND_SIGNED
@@ -39,12 +40,12 @@ async def test_a_revoked_agent_is_cut_off_and_stays_out_until_it_is_allowed_agai
     async def delivered() -> bool:
         return await member.text() == "before"
 
-    await until(delivered)
+    await eventually(delivered)
     other = await open_agent("m2")
     old = hub.server.identity(hub.server.agent_settings("m1", users))
     async with asyncio.timeout(60):
         await hub.server.revoke("m1")
-        await until(lambda: not agent.link.is_connected, "the end of the connection")
+        await eventually(lambda: not agent.link.is_connected, "the end of the connection")
     refused = asyncio.Event()
     intruder = asyncio.create_task(Connection.open(hub.server.url, on_error=lambda _: refused.set(), **old))
     await asyncio.wait_for(refused.wait(), 60)
@@ -56,14 +57,14 @@ async def test_a_revoked_agent_is_cut_off_and_stays_out_until_it_is_allowed_agai
     assert await member.text() == "before"
 
     async def returned() -> None:
-        await until(lambda: agent.link.is_connected, "the return")
+        await eventually(lambda: agent.link.is_connected, "the return")
 
     await hub.server.allow_again("m1", users, returned)
 
     async def after() -> bool:
         return await member.text() == "after"
 
-    await until(after)
+    await eventually(after)
 
 
 @CONFIGURED_AND_SIGNED
@@ -71,7 +72,7 @@ async def test_a_key_nobody_knows_does_not_connect(hub: Hub) -> None:
     errors: list[Exception] = []
     stranger = hub.server.identity(hub.server.stranger())
     opening = asyncio.create_task(Connection.open(hub.server.url, on_error=errors.append, **stranger))
-    await until(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
+    await eventually(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
     assert not opening.done()
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
@@ -92,8 +93,8 @@ async def test_a_restart_of_the_server_changes_nothing_about_who_is_in_and_who_i
     async def served() -> bool:
         return bool(await other.ask("hello.m2", msgspec.json.encode(Hello(cluster="m2", instance="y", at=1.0))))
 
-    await until(served, "an answer to the other agent")
-    await until(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
+    await eventually(served, "an answer to the other agent")
+    await eventually(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
     assert not opening.done()
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)

@@ -11,8 +11,9 @@ import pytest
 from schemas.agent import Hello
 from schemas.keys import ObjectKey
 from services.registrar import desk
-from tests.integration.agent.conftest import KEY, Agents, Hub, Member, until
+from tests.integration.agent.conftest import KEY, Agents, Hub, Member
 from tests.natsserver import free_port
+from tests.support.waiting import eventually
 
 OTHER = ObjectKey("", "configmaps", "default", "other")
 
@@ -26,7 +27,7 @@ async def test_a_work_is_delivered_changed_and_withdrawn(hub: Hub, member: Membe
         seen = await hub.last_seen("m1")
         return seen is not None and seen.applied and seen.digest == first.digest
 
-    await until(applied, "the report of the first version")
+    await eventually(applied, "the report of the first version")
     assert await member.text() == "one"
     assert (await hub.last_seen("m1")).operation == "created"  # type: ignore[union-attr]
     await hub.render("m1", "two")
@@ -34,14 +35,14 @@ async def test_a_work_is_delivered_changed_and_withdrawn(hub: Hub, member: Membe
     async def two() -> bool:
         return await member.text() == "two"
 
-    await until(two, "the second version")
+    await eventually(two, "the second version")
     await hub.withdraw("m1")
 
     async def absent() -> Any:
         seen = await hub.last_seen("m1")
         return seen is not None and seen.absent
 
-    await until(absent, "the report of the end")
+    await eventually(absent, "the report of the end")
     assert await member.text() is None
 
 
@@ -57,7 +58,7 @@ async def test_manifests_that_are_not_inline_are_fetched_whatever_their_size(
     async def both() -> bool:
         return (await member.text(), await member.text(OTHER)) == ("large", "small")
 
-    await until(both, "both objects")
+    await eventually(both, "both objects")
     assert agent.term is not None
     assert agent.term.manifests.fetched == 2
 
@@ -72,7 +73,7 @@ async def test_works_of_another_cluster_are_not_seen(hub: Hub, member: Member, a
     async def ours() -> bool:
         return await member.text() == "ours"
 
-    await until(ours)
+    await eventually(ours)
     assert agent.term is not None
     assert set(agent.term.state.works.works) == {KEY}
     assert await member.text(OTHER) is None
@@ -81,17 +82,19 @@ async def test_works_of_another_cluster_are_not_seen(hub: Hub, member: Member, a
 async def test_an_agent_waits_for_its_cluster_to_be_joined(hub: Hub, member: Member, agents: Agents) -> None:
     agent = agents.start()
     await hub.render("m1", "early")
-    await until(lambda: agent.term is not None and "no cluster m1" in agent.term.follower.trouble, "the refusal")
+    await eventually(lambda: agent.term is not None and "no cluster m1" in agent.term.follower.trouble, "the refusal")
     await hub.join("m1", mode="Push")
-    await until(lambda: agent.term is not None and "syncMode Push" in agent.term.follower.trouble, "the next refusal")
+    await eventually(
+        lambda: agent.term is not None and "syncMode Push" in agent.term.follower.trouble, "the next refusal"
+    )
     assert await member.text() is None
     await hub.join("m1")
 
     async def early() -> bool:
         return await member.text() == "early"
 
-    await until(early)
-    await until(lambda: agent.health.ready, "readiness")
+    await eventually(early)
+    await eventually(lambda: agent.health.ready, "readiness")
 
 
 async def test_heartbeats_carry_how_the_member_is_doing(hub: Hub, member: Member, agents: Agents) -> None:
@@ -103,7 +106,7 @@ async def test_heartbeats_carry_how_the_member_is_doing(hub: Hub, member: Member
     await hub.connection.subscribe("hello.*", hear)
     await hub.join("m1")
     agents.start()
-    await until(lambda: sum(not hello.fresh for hello in heard) > 1, "heartbeats")
+    await eventually(lambda: sum(not hello.fresh for hello in heard) > 1, "heartbeats")
     sample = heard[-1].sample
     assert sample is not None
     assert (sample.online, sample.healthy) == (True, True)
@@ -122,11 +125,11 @@ async def test_a_member_that_does_not_answer_is_told_of_for_as_long_as_it_lasts(
     await hub.connection.subscribe("hello.*", hear)
     await hub.join("m1")
     agent = agents.start(agent_lease_seconds=0.3)
-    await until(lambda: agent.term is not None and agent.term.follower.reading, "works come")
+    await eventually(lambda: agent.term is not None and agent.term.follower.reading, "works come")
     await member.server.stop()
-    await until(lambda: heard[-1].sample is not None and not heard[-1].sample.online, "the first word of it")
+    await eventually(lambda: heard[-1].sample is not None and not heard[-1].sample.online, "the first word of it")
     heard.clear()
-    await until(lambda: len(heard) > 2, "more words of it, longer than the place in the member is certain")
+    await eventually(lambda: len(heard) > 2, "more words of it, longer than the place in the member is certain")
     assert all(hello.sample is not None and not hello.sample.online and not hello.fresh for hello in heard)
     assert agent.term is not None
     assert {"turn", "member"} & set(agent.health.reasons())
@@ -137,7 +140,7 @@ async def test_an_agent_answers_questions_about_itself(hub: Hub, member: Member,
     await hub.render("m1", "x")
     port = free_port()
     agent = agents.start(http_port=port)
-    await until(lambda: agent.health.ready and agent.term is not None and agent.term.publisher.sent, "a report")
+    await eventually(lambda: agent.health.ready and agent.term is not None and agent.term.publisher.sent, "a report")
     async with aiohttp.ClientSession() as http:
         async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
             document = await answer.json()
@@ -163,17 +166,17 @@ async def test_while_the_hub_is_away_the_member_is_kept_and_afterwards_both_side
         seen = [await hub.last_seen("m1", OTHER), await hub.last_seen("m1")]
         return all(one is not None and one.applied for one in seen) and await member.text() == "kept"
 
-    await until(there)
+    await eventually(there)
     before = await hub.last_seen("m1")
     assert before is not None
     hub.server.kill9()
-    await until(lambda: not agent.link.is_connected, "the loss")
+    await eventually(lambda: not agent.link.is_connected, "the loss")
     await member.client.delete(member.path())
 
     async def restored() -> bool:
         return await member.text() == "kept"
 
-    await until(restored, "the restored object")
+    await eventually(restored, "the restored object")
     assert await member.text(OTHER) == "goes"
     assert not agent.health.ready
     hub.server.start()
@@ -184,7 +187,7 @@ async def test_while_the_hub_is_away_the_member_is_kept_and_afterwards_both_side
         seen = await hub.last_seen("m1", OTHER)
         return seen is not None and seen.absent
 
-    await until(gone, "the end of the withdrawn object")
+    await eventually(gone, "the end of the withdrawn object")
     assert await member.text(OTHER) is None
     assert await member.text() == "kept"
 
@@ -192,8 +195,8 @@ async def test_while_the_hub_is_away_the_member_is_kept_and_afterwards_both_side
         seen = await hub.last_seen("m1")
         return seen is not None and seen.member_uid != before.member_uid
 
-    await until(reported, "the report of the restored object")
-    await until(lambda: agent.health.ready, "readiness")
+    await eventually(reported, "the report of the restored object")
+    await eventually(lambda: agent.health.ready, "readiness")
 
 
 async def test_a_restart_without_the_hub_keeps_the_member_and_deletes_nothing(
@@ -207,16 +210,16 @@ async def test_a_restart_without_the_hub_keeps_the_member_and_deletes_nothing(
     async def both() -> bool:
         return (await member.text(), await member.text(OTHER)) == ("inline", "fetched")
 
-    await until(both)
+    await eventually(both)
     await agents.stop(agent)
     hub.server.stop()
     await member.client.delete(member.path())
     await member.client.delete(member.path(OTHER))
     agent = agents.start()
-    await until(both, "both objects after the restart")
+    await eventually(both, "both objects after the restart")
     assert not agent.link.is_connected
     hub.server.start()
-    await until(lambda: agent.health.ready, "readiness")
+    await eventually(lambda: agent.health.ready, "readiness")
     assert await both()
 
 
@@ -228,7 +231,7 @@ async def test_a_log_that_forgot_a_work_deletes_nothing(hub: Hub, member: Member
     async def there() -> bool:
         return await member.text() == "forgotten"
 
-    await until(there)
+    await eventually(there)
     await agents.stop(agent)
     # The same cluster in a log that knows nothing of the work: as after a restore from an older copy.
     assert await hub.connection.request("$JS.API.STREAM.PURGE.FACTS", b'{"filter":"work.m1.>"}')
@@ -238,7 +241,7 @@ async def test_a_log_that_forgot_a_work_deletes_nothing(hub: Hub, member: Member
     async def new() -> bool:
         return await member.text(OTHER) == "new"
 
-    await until(new)
+    await eventually(new)
     assert await there()
 
 
@@ -252,10 +255,10 @@ async def test_a_new_membership_forgets_the_old_one_and_touches_nothing(
     async def there() -> bool:
         return await member.text() == "old"
 
-    await until(there)
+    await eventually(there)
     assert await hub.connection.request("$JS.API.STREAM.PURGE.FACTS", b'{"filter":"work.m1.>"}')
     await hub.join("m1", uid="second")
-    await until(lambda: agent.term is not None and agent.term.state.uid == "second", "the new membership")
+    await eventually(lambda: agent.term is not None and agent.term.state.uid == "second", "the new membership")
     assert agent.term is not None
     assert not agent.term.state.works.works
     assert await there()
@@ -264,24 +267,24 @@ async def test_a_new_membership_forgets_the_old_one_and_touches_nothing(
 async def test_one_of_two_agents_acts_and_the_other_takes_over(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1")
     first = agents.start("agent-0")
-    await until(lambda: first.term is not None, "the first one's turn")
+    await eventually(lambda: first.term is not None, "the first one's turn")
     second = agents.start("agent-1")
-    await until(lambda: "held by agent agent-0" in second.health.reasons().get("turn", ""), "the second one waits")
+    await eventually(lambda: "held by agent agent-0" in second.health.reasons().get("turn", ""), "the second one waits")
     assert second.term is None
     await agents.stop(first)
-    await until(lambda: second.term is not None, "the second one's turn")
+    await eventually(lambda: second.term is not None, "the second one's turn")
     await hub.render("m1", "after")
 
     async def after() -> bool:
         return await member.text() == "after"
 
-    await until(after)
+    await eventually(after)
 
 
 async def test_reports_wait_for_the_registrar(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1")
     agent = agents.start()
-    await until(lambda: agent.term is not None and agent.term.follower.reading, "works come")
+    await eventually(lambda: agent.term is not None and agent.term.follower.reading, "works come")
     registrar: Any = hub.registrar  # type: ignore[attr-defined]  # set by the fixture
     await registrar.on_following()
     await hub.render("m1", "meanwhile")
@@ -289,7 +292,7 @@ async def test_reports_wait_for_the_registrar(hub: Hub, member: Member, agents: 
     async def there() -> bool:
         return await member.text() == "meanwhile"
 
-    await until(there)
+    await eventually(there)
     assert await hub.last_seen("m1") is None
     await registrar.on_leading()
 
@@ -297,4 +300,4 @@ async def test_reports_wait_for_the_registrar(hub: Hub, member: Member, agents: 
         seen = await hub.last_seen("m1")
         return seen is not None and seen.applied
 
-    await until(reported)
+    await eventually(reported)

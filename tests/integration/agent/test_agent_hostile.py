@@ -14,9 +14,10 @@ from schemas.subjects import lease, observed, work
 from services._kit.errors import LogError
 from services._rules.accounts import agent_consumer, agent_exports
 from services._rules.interpreter.configured import CUSTOMIZATION
-from tests.integration.agent.conftest import KEY, Hub, until
+from tests.integration.agent.conftest import KEY, Hub
 from tests.integration.agent.hostile_agent import FOR_ALL, POLICY, SECRET, THEIR_UID, THEIRS, HostileAgent
 from tests.integration.agent.hub_servers import CONFIGURED_AND_SIGNED
+from tests.support.waiting import eventually
 
 pytestmark = CONFIGURED_AND_SIGNED
 
@@ -139,7 +140,7 @@ async def test_nothing_it_sends_changes_a_stream_and_nothing_it_gets_is_of_anoth
         answer = await hostile.ask("hello.m1", msgspec.json.encode(Hello(cluster="m1", instance="x", at=1.0)))
         return bool(answer)
 
-    await until(digested, "an answer to an honest greeting")
+    await eventually(digested, "an answer to an honest greeting")
     assert stats.refused > 0
     ends, configured, made = await hub.ends(), await configurations(hub), await consumers(hub)
     assert ends == before[0]
@@ -166,7 +167,7 @@ async def test_the_same_trick_from_inside_the_hubs_account_would_have_worked(hub
     async def moved() -> bool:
         return (await hub.ends())["FACTS"] > before["FACTS"]
 
-    await until(moved, "the server's own answer on the lease's subject")
+    await eventually(moved, "the server's own answer on the lease's subject")
 
 
 async def test_an_agent_reads_its_own_works_and_nothing_else_with_what_it_is_allowed(
@@ -184,14 +185,16 @@ async def test_an_agent_reads_its_own_works_and_nothing_else_with_what_it_is_all
         await agent.connection.publish(
             f"blobs.{cluster}", msgspec.json.encode(BlobsWanted(digests=(story,))), reply=inbox
         )
-        await until(lambda agent=agent: any(BLOB_DIGEST in (m.headers or {}) for m in agent.heard), "blobs")
-        await until(lambda agent=agent: any(m.subject.startswith("work.") for m in agent.heard), "works")
-        await until(lambda agent=agent: agent.learnt(FOR_ALL), "how objects are interpreted")
+        await eventually(lambda agent=agent: any(BLOB_DIGEST in (m.headers or {}) for m in agent.heard), "blobs")
+        await eventually(lambda agent=agent: any(m.subject.startswith("work.") for m in agent.heard), "works")
+        await eventually(lambda agent=agent: agent.learnt(FOR_ALL), "how objects are interpreted")
     assert two.learnt(SECRET), "the same requests give m2 what is its own"
     assert not one.learnt(SECRET)
     for agent, cluster in ((one, "m1"), (two, "m2")):
         # All of it came: what ends a request is behind everything that there was.
-        await until(lambda agent=agent: any((m.headers or {}).get("Status") == "404" for m in agent.heard), "the end")
+        await eventually(
+            lambda agent=agent: any((m.headers or {}).get("Status") == "404" for m in agent.heard), "the end"
+        )
         assert not agent.learnt(POLICY)
         facts = {m.subject for m in agent.heard if m.reply.startswith("$JS.ACK.")}
         assert all(subject.startswith((f"work.{cluster}.", f"policy.{CUSTOMIZATION}.")) for subject in facts), facts
@@ -222,10 +225,10 @@ async def test_reports_on_what_is_not_its_own_are_refused_and_honest_ones_stored
         # The second time is what an agent does that never saw the first answer.
         answer = msgspec.json.decode(await agent.ask("reports.m1", body), type=ReportedAnswer)
         assert not answer.refused
-        seen = await until(lambda: hub.last_seen("m1"))
+        seen = await eventually(lambda: hub.last_seen("m1"))
         assert (seen.at, seen.prev) == (5.0, 0)
         state = hub.registrar._context.projection.state  # type: ignore[attr-defined]  # set by the fixture
-        await until(lambda state=state: state.observed, "the registrar's own reading")
+        await eventually(lambda state=state: state.observed, "the registrar's own reading")
     assert (await hub.ends())["OBSERVED"] == before["OBSERVED"] + 1
 
 
@@ -244,7 +247,7 @@ async def test_a_flood_from_one_agent_leaves_the_others_served(hub: Hub, open_ag
 
     flooding = asyncio.create_task(flood())
     try:
-        await until(lambda: stats.dropped > 100, "dropped requests")
+        await eventually(lambda: stats.dropped > 100, "dropped requests")
         for _ in range(3):
             assert await other.ask("hello.m2", msgspec.json.encode(Hello(cluster="m2", instance="y", at=1.0)))
     finally:

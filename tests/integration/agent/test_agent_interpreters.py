@@ -9,8 +9,9 @@ from msgspec import UnsetType
 
 from schemas.events.policy import PolicyDeleted
 from schemas.subjects import policy
-from tests.integration.agent.conftest import Agents, Hub, Member, until
+from tests.integration.agent.conftest import Agents, Hub, Member
 from tests.support import widgets
+from tests.support.waiting import eventually
 from tests.support.widgets import SCRIPTS, customization, key_of, path_of, widget_work
 
 W = key_of()
@@ -49,21 +50,21 @@ async def test_a_pull_member_is_interpreted_by_scripts_also_while_its_hub_is_awa
     async def there() -> bool:
         return await hub.last_seen("m1", W) is not None
 
-    await until(there, "a first report")
+    await eventually(there, "a first report")
     await become(member, "Up", size=5)
-    await until(lambda: told("Healthy", {"phase": "Up", "size": 5}), "the scripts' report")
+    await eventually(lambda: told("Healthy", {"phase": "Up", "size": 5}), "the scripts' report")
     await agents.stop(agent)
     hub.server.stop()
     agent = agents.start()
     # The member's own is kept, ours is put back: both by what was on disk.
     await become(member, "Down", size=7, colour="green")
-    await until(lambda: spec(size=7, colour="red"), "the repair without the hub")
+    await eventually(lambda: spec(size=7, colour="red"), "the repair without the hub")
     assert not agent.link.is_connected
     hub.server.start()
-    await until(lambda: hub.connection.is_connected, "the hub's own connection")
-    await until(lambda: told("Unhealthy", {"phase": "Down", "size": 7}), "the report afterwards")
+    await eventually(lambda: hub.connection.is_connected, "the hub's own connection")
+    await eventually(lambda: told("Unhealthy", {"phase": "Down", "size": 7}), "the report afterwards")
     await hub.say(customization(statusReflection="function ReflectStatus(o) return {last = o.status.phase} end"))
-    await until(lambda: told("Healthy", {"last": "Down"}), "the other interpretation")
+    await eventually(lambda: told("Healthy", {"last": "Down"}), "the other interpretation")
     assert await spec(size=1, colour="red")
 
 
@@ -78,13 +79,13 @@ async def test_a_customization_that_ended_unheard_is_in_force_no_more(hub: Hub, 
         seen = await hub.last_seen("m1", W)
         return seen is not None and seen.health == expected
 
-    await until(lambda: health("Unhealthy"), "the script's answer")
+    await eventually(lambda: health("Unhealthy"), "the script's answer")
     await agents.stop(agent)
     await hub.say(PolicyDeleted(key=change.key, uid=change.uid))
     state = hub.registrar._context.projection.state  # type: ignore[attr-defined]  # set by the fixture
-    await until(lambda: not state.configured, "the registrar's own reading")
+    await eventually(lambda: not state.configured, "the registrar's own reading")
     # As after its end was forgotten: nothing on the log tells of it any more.
     filter_ = msgspec.json.encode({"filter": policy(change.key)})
     assert await hub.connection.request("$JS.API.STREAM.PURGE.FACTS", filter_)
     agents.start()
-    await until(lambda: health("Healthy"), "the built-in answer")
+    await eventually(lambda: health("Healthy"), "the built-in answer")

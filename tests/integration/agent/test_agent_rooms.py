@@ -13,8 +13,9 @@ from services._kit.errors import LogError
 from services._kit.kube import resource_path
 from services._kit.settings import credentials
 from services.registrar.settings import RegistrarSettings
-from tests.integration.agent.conftest import PATIENCE, Agents, Hub, Member, until
+from tests.integration.agent.conftest import Agents, Hub, Member
 from tests.integration.agent.hub_servers import Users
+from tests.support.waiting import PATIENCE, eventually
 
 Manifest = dict[str, Any]
 CLAIM = {"tolerations": [{"operator": "Exists"}]}
@@ -81,16 +82,16 @@ async def test_an_agent_answers_from_nodes_quotas_and_pods_of_its_member(
     async def answers_so(expected: tuple[int, ...], **question: Any) -> bool:
         return await counts(**question) == expected
 
-    await until(lambda: answers_so((3,), requirements=(WANTED,)), "an answer")
+    await eventually(lambda: answers_so((3,), requirements=(WANTED,)), "an answer")
     assert await counts(requirements=(WANTED, WANTED), taken=(TAKEN,)) == (2, 2)
     quotas = resource_path("", "v1", "resourcequotas", "default")
     hard = {"requests.cpu": "6"}
     await member.client.create(quotas, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
     await member.client.patch(f"{quotas}/q/status", {"status": {"hard": hard, "used": {"requests.cpu": "0"}}})
-    await until(lambda: answers_so((2,), requirements=(WANTED,)), "an answer within the quota")
+    await eventually(lambda: answers_so((2,), requirements=(WANTED,)), "an answer within the quota")
     assert await counts(requirements=(WANTED,), quotas=False) == (3,)
     web = {"kind": "Deployment", "namespace": "default", "name": "web"}
-    await until(lambda: answers_so((1,), workload=web, threshold=60.0), "the pod without a node")
+    await eventually(lambda: answers_so((1,), workload=web, threshold=60.0), "the pod without a node")
     job = await asked(hub, "m1", RoomQuestions(id="3", workload={**web, "kind": "Job"}))
     assert "kind(Job) of workload(default/web) is not supported" in job.problem
     nowhere = await asked(hub, "m1", RoomQuestions(id="4", workload={**web, "name": "gone"}))
@@ -124,7 +125,7 @@ async def test_a_hostile_agent_answers_for_its_own_cluster_what_it_was_asked_and
         (handed,) = await waiting
         # The number of a question to another cluster, a number of its own making, and another cluster's subject.
         unheard = asyncio.create_task(says(evil, "m1", RoomAnswers(id=handed.id, replicas=(99,)), timeout=PATIENCE))
-        await until(lambda: registrar.stats.refused == before + 1, "the refusal")
+        await eventually(lambda: registrar.stats.refused == before + 1, "the refusal")
         for subject, body in (
             ("reports.m2", msgspec.json.encode(Reported(answers=(RoomAnswers(id=handed.id, replicas=(99,)),)))),
             ("rooms.m2", msgspec.json.encode(RoomQuestions(id="x", requirements=(WANTED,)))),

@@ -34,22 +34,14 @@ from services.scheduler.settings import SchedulerSettings
 from tests.natsserver import Server
 from tests.support.facts import cluster
 from tests.support.serving import api_server, run
+from tests.support.waiting import comes_to
 
 Manifest = dict[str, Any]
 MEMBERS = [f"m{number}" for number in range(1, 21)]
 MIB = 1 << 20
-PATIENCE = 60.0
 LOG_STREAMS = ("FACTS", "OBSERVED", "HISTORY", "BLOBS", "PARKED", "EXPLAINED")
 TOKEN = secrets.token_urlsafe(16)
 PATH = resource_path("", "v1", "configmaps", "default", "large")
-
-
-async def until(what: str, look: Any, wanted: object = True) -> None:
-    """Wait until `look` answers `wanted`."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while (seen := await look()) != wanted:
-        assert asyncio.get_running_loop().time() < deadline, f"{what}: wanted {wanted!r}, last seen {seen!r}"
-        await asyncio.sleep(0.05)
 
 
 class Hub:
@@ -143,7 +135,7 @@ async def test_a_large_manifest_lies_on_the_log_once_and_arrives_byte_for_byte(h
     assert 1.45 * MIB < len(body) < 1.5 * MIB
     before = await hub.stored()
     await hub.control.create(resource_path("", "v1", "configmaps", "default"), body)
-    await until("the ConfigMap in all members", lambda: hub.held("blob"), {manifest["binaryData"]["blob"]})
+    await comes_to("the ConfigMap in all members", lambda: hub.held("blob"), {manifest["binaryData"]["blob"]})
     grown = await hub.stored() - before
     assert grown < 1.25 * len(body), "one copy for the template and twenty clusters"
 
@@ -151,18 +143,18 @@ async def test_a_large_manifest_lies_on_the_log_once_and_arrives_byte_for_byte(h
     overrides = resource_path("policy.karmada.io", "v1alpha1", "overridepolicies", "default")
     before = await hub.stored()
     await hub.control.create(overrides, msgspec.json.encode(override()))
-    await until("the overridden ConfigMap", lambda: hub.held("version"), {_text(name) for name in MEMBERS})
+    await comes_to("the overridden ConfigMap", lambda: hub.held("version"), {_text(name) for name in MEMBERS})
     assert await hub.stored() - before < 0.5 * MIB
     assert await hub.held("blob") == {manifest["binaryData"]["blob"]}
 
     changed = large(2)
     before = await hub.stored()
     await hub.control.update(PATH, msgspec.json.encode(changed))
-    await until("the changed ConfigMap", lambda: hub.held("blob"), {changed["binaryData"]["blob"]})
+    await comes_to("the changed ConfigMap", lambda: hub.held("blob"), {changed["binaryData"]["blob"]})
     assert await hub.stored() - before < 1.5 * len(body), "one new copy"
 
     await hub.control.delete(PATH)
-    await until("the ConfigMap gone", lambda: hub.held("blob"), {None})
+    await comes_to("the ConfigMap gone", lambda: hub.held("blob"), {None})
     await collected(hub)
 
 
@@ -182,7 +174,7 @@ async def collected(hub: Hub) -> None:
         await collector.collect()
         return await logs["BLOBS"].counts("blob.*")
 
-    await until("no bytes that nothing names", left, {})
+    await comes_to("no bytes that nothing names", left, {})
 
 
 async def _now(log: JetStreamLog) -> float:

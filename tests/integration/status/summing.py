@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -39,9 +39,9 @@ from services.apiserver.store_memory import MemoryStore
 from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.settings import AggregatorSettings
 from tests.support.facts import binding, cluster, placement, template
+from tests.support.waiting import eventually
 
 Manifest = dict[str, Any]
-PATIENCE = 60.0
 GROUP = "example.io"
 QUICK = Options(heartbeat=0.02, takeover_after=0.2)
 SUMS = """
@@ -213,15 +213,6 @@ class Control:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await service.stop()
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Return once a condition holds; it is looked at over and over."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            if await condition():
-                return
-            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

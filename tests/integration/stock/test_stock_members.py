@@ -24,9 +24,9 @@ from tests.integration.stock.walking import (
     NAMESPACES,
     POLICIES,
     Walk,
-    eventually,
     found,
 )
+from tests.support.waiting import comes_to
 
 
 async def busy(stock: Stock) -> list[str]:
@@ -67,18 +67,18 @@ async def test_a_member_that_was_away_gets_what_it_missed_and_holds_up_nobody(st
         async def away() -> bool:
             return await readiness() in ("False", "Unknown")
 
-        await eventually("the cluster is not ready", away)
+        await comes_to("the cluster is not ready", away)
         await walk.change({"spec": {"replicas": 6}})
 
         async def first() -> int:
             return (await walk.replicas())[walk.first]
 
-        await eventually("replicas in the member that is there", first, 3)
+        await comes_to("replicas in the member that is there", first, 3)
         assert (await walk.replicas())[walk.second] == 1
     finally:
         stock.gate.open()
-    await eventually("the cluster is ready", readiness, "True")
-    await eventually("replicas by member", walk.replicas, {walk.first: 3, walk.second: 3})
+    await comes_to("the cluster is ready", readiness, "True")
+    await comes_to("replicas by member", walk.replicas, {walk.first: 3, walk.second: 3})
 
 
 async def test_a_start_with_a_silent_member_succeeds(stock: Stock, walk: Walk) -> None:
@@ -95,15 +95,15 @@ async def test_a_start_with_a_silent_member_succeeds(stock: Stock, walk: Walk) -
         async def first() -> int:
             return (await walk.replicas())[walk.first]
 
-        await eventually("replicas in the member that is there", first, 2)
+        await comes_to("replicas in the member that is there", first, 2)
     finally:
         stock.gate.open()
-    await eventually("replicas by member", walk.replicas, {walk.first: 2, walk.second: 2})
+    await comes_to("replicas by member", walk.replicas, {walk.first: 2, walk.second: 2})
 
     async def readiness() -> str:
         return await ready(walk.control, walk.second)
 
-    await eventually("the cluster is ready", readiness, "True")
+    await comes_to("the cluster is ready", readiness, "True")
 
 
 async def test_a_restart_appends_nothing_but_leases(stock: Stock, walk: Walk) -> None:
@@ -122,8 +122,8 @@ async def test_a_restart_appends_nothing_but_leases(stock: Stock, walk: Walk) ->
             found = await busy(stock)
             return found if seen == (await log.identity()).last_seq else [*found, "the log grows"]
 
-        await eventually("the sum of both copies", summed)
-        await eventually("what services have to do", moving, [])
+        await comes_to("the sum of both copies", summed)
+        await comes_to("what services have to do", moving, [])
     stock.fleet.stop()
     stock.fleet.start()
     # What is delivered after the start proves that every service has taken up its work again.
@@ -138,7 +138,7 @@ async def test_a_restart_appends_nothing_but_leases(stock: Stock, walk: Walk) ->
         path = resource_path(*CONFIG_MAPS, "default", later)
         return [name for name, member in walk.members.items() if await found(member, path)]
 
-    await eventually("copies of what was created after the start", copies, list(walk.members))
+    await comes_to("copies of what was created after the start", copies, list(walk.members))
     async with facts(stock) as log:
         stop = (await log.identity()).last_seq
         subjects = [message.subject async for message in log.read([">"], seen + 1, stop)]
@@ -156,20 +156,20 @@ async def test_a_cluster_that_is_deleted_lets_go_and_may_join_again(stock: Stock
     async def made() -> bool:
         return await found(third, namespace) is not None
 
-    await eventually("the namespace in the member", made)
+    await comes_to("the namespace in the member", made)
     path = resource_path(*CLUSTERS, "", walk.third)
     await walk.control.delete(path)
 
     async def gone() -> bool:
         return await found(walk.control, path) is None
 
-    await eventually("the Cluster object is gone", gone)
+    await comes_to("the Cluster object is gone", gone)
     assert await walk.copy(walk.third) == {}
     left = await found(third, namespace)
     assert left is None or "deletionTimestamp" in left["metadata"]
-    await eventually("replicas by member", walk.replicas, {walk.first: 2})
+    await comes_to("replicas by member", walk.replicas, {walk.first: 2})
     kubeconfig = stock.servers.members[walk.third]
     assert await join_members(stock.fleet.layout.kubeconfig(CONTROL), {walk.third: kubeconfig}) == walk.third
     # What is placed stays placed; the next division counts the member in again.
     await walk.change({"spec": {"replicas": 4}})
-    await eventually("replicas by member", walk.replicas, {walk.first: 2, walk.third: 2})
+    await comes_to("replicas by member", walk.replicas, {walk.first: 2, walk.third: 2})

@@ -25,10 +25,10 @@ from tests.integration.stock.walking import (
     Manifest,
     Walk,
     deployment,
-    eventually,
     found,
     weights,
 )
+from tests.support.waiting import comes_to
 
 
 async def test_definitions_are_accepted_whole_and_applying_them_again_changes_nothing(
@@ -77,7 +77,7 @@ async def test_a_deployment_is_divided_claimed_and_marked(walk: Walk) -> None:
     async def claim() -> object:
         return (await walk.template())["metadata"]["labels"].get(const.PROPAGATION_POLICY_ID_LABEL)
 
-    await eventually("the id in the template's claim", claim, permanent)
+    await comes_to("the id in the template's claim", claim, permanent)
     template = await walk.template()
     assert template["metadata"]["annotations"][const.PROPAGATION_POLICY_NAME_ANNOTATION] == walk.name
     assert template["metadata"]["annotations"][const.PROPAGATION_POLICY_NAMESPACE_ANNOTATION] == "default"
@@ -102,17 +102,17 @@ async def test_the_story_is_told_in_events_of_the_template(walk: Walk) -> None:
         assert all(event["type"] == "Normal" for event in listed["items"]), listed["items"]
         return {event["reason"] for event in listed["items"]} >= wanted
 
-    await eventually("events of the Deployment", told)
+    await comes_to("events of the Deployment", told)
 
 
 async def test_more_replicas_and_other_weights_are_divided_anew(walk: Walk) -> None:
     await walk.begin()
     await walk.change({"spec": {"replicas": 8}})
-    await eventually("replicas by member", walk.replicas, {walk.first: 4, walk.second: 4})
+    await comes_to("replicas by member", walk.replicas, {walk.first: 4, walk.second: 4})
     await walk.change({"spec": {"placement": weights({walk.first: 3, walk.second: 1})}}, POLICIES)
-    await eventually("replicas by member", walk.replicas, {walk.first: 6, walk.second: 2})
+    await comes_to("replicas by member", walk.replicas, {walk.first: 6, walk.second: 2})
     await walk.change({"spec": {"placement": weights({walk.first: 1, walk.third: 1})}}, POLICIES)
-    await eventually("replicas by member", walk.replicas, {walk.first: 4, walk.third: 4})
+    await comes_to("replicas by member", walk.replicas, {walk.first: 4, walk.third: 4})
 
 
 async def test_a_changed_image_and_a_removed_field_reach_every_copy(walk: Walk) -> None:
@@ -130,15 +130,15 @@ async def test_a_changed_image_and_a_removed_field_reach_every_copy(walk: Walk) 
         return container["image"], container.get("resources") or None, copy["metadata"]["labels"].get("tier")
 
     for member in (walk.first, walk.second):
-        await eventually(f"the copy in {member}", partial(seen, member), ("registry.example/web:2", None, "front"))
+        await comes_to(f"the copy in {member}", partial(seen, member), ("registry.example/web:2", None, "front"))
     await walk.change({"metadata": {"labels": {"tier": None}}})
     for member in (walk.first, walk.second):
-        await eventually(f"the copy in {member}", partial(seen, member), ("registry.example/web:2", None, None))
+        await comes_to(f"the copy in {member}", partial(seen, member), ("registry.example/web:2", None, None))
 
 
 async def test_status_reported_in_the_members_is_summed_on_the_template(walk: Walk, stock: Stock) -> None:
     await walk.begin(replicas=12)
-    await eventually("replicas by member", walk.replicas, {walk.first: 6, walk.second: 6})
+    await comes_to("replicas by member", walk.replicas, {walk.first: 6, walk.second: 6})
 
     async def report(member: str, ready: int) -> None:
         copy = await walk.copy(member)
@@ -153,11 +153,11 @@ async def test_status_reported_in_the_members_is_summed_on_the_template(walk: Wa
         status = (await walk.template()).get("status") or {}
         return tuple(status.get(name) for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"))
 
-    await eventually("the summed status", summed, (12, 12, 12, 12))
+    await comes_to("the summed status", summed, (12, 12, 12, 12))
     template = await walk.template()
     assert template["status"]["observedGeneration"] == template["metadata"]["generation"]
     await report(walk.second, 2)
-    await eventually("the summed status", summed, (12, 12, 8, 8))
+    await comes_to("the summed status", summed, (12, 12, 8, 8))
     assert "background_work_failed" not in stock.fleet.layout.log("status_aggregator").read_text()
 
 
@@ -173,7 +173,7 @@ async def test_an_object_of_another_owner_is_left_alone_and_told_of(walk: Walk) 
             )
             return any(event["type"] == "Warning" and walk.first in event["message"] for event in listed["items"])
 
-        await eventually("a warning", warned)
+        await comes_to("a warning", warned)
         assert await walk.replicas() == {walk.first: 3, walk.second: 1}
     finally:
         await walk.members[walk.first].delete(walk.path())
@@ -196,14 +196,14 @@ async def test_config_maps_and_secrets_follow_their_content(walk: Walk) -> None:
         return {walk.first: value, walk.second: (None, None), walk.third: value}
 
     first = {"password": base64.b64encode(b"first").decode()}
-    await eventually("content", content, everywhere(({"a": "1"}, first)))
+    await comes_to("content", content, everywhere(({"a": "1"}, first)))
     await walk.change({"data": {"a": None, "b": "2"}}, CONFIG_MAPS)
     second = {"password": base64.b64encode(b"second").decode()}
     await walk.change({"data": second}, SECRETS)
-    await eventually("content", content, everywhere(({"b": "2"}, second)))
+    await comes_to("content", content, everywhere(({"b": "2"}, second)))
     for kind in (CONFIG_MAPS, SECRETS):
         await walk.control.delete(walk.path(kind))
-    await eventually("content", content, everywhere((None, None)))
+    await comes_to("content", content, everywhere((None, None)))
 
 
 async def test_a_namespace_is_made_in_every_member_and_used_there(walk: Walk) -> None:
@@ -222,7 +222,7 @@ async def test_a_namespace_is_made_in_every_member_and_used_there(walk: Walk) ->
     async def copies() -> list[str]:
         return [name for name, member in walk.members.items() if await found(member, path)]
 
-    await eventually("members with the ConfigMap", copies, list(walk.members))
+    await comes_to("members with the ConfigMap", copies, list(walk.members))
 
 
 async def test_a_definition_and_then_its_objects_are_propagated(walk: Walk) -> None:
@@ -253,7 +253,7 @@ async def test_a_definition_and_then_its_objects_are_propagated(walk: Walk) -> N
     async def served() -> bool:
         return any(resource.group == group for resource in await walk.control.discover())
 
-    await eventually("the kind in the control plane", served)
+    await comes_to("the kind in the control plane", served)
     widget: Manifest = {"apiVersion": f"{group}/v1", "kind": "Widget", "spec": {"size": 1}}
     await walk.create(kind, {**widget, "metadata": {"name": walk.name, "namespace": "default"}})
 
@@ -261,11 +261,11 @@ async def test_a_definition_and_then_its_objects_are_propagated(walk: Walk) -> N
         copies = [await walk.copy(name, kind) for name in walk.members]
         return [copy.get("spec", {}).get("size") for copy in copies]
 
-    await eventually("the size everywhere", sizes, [1, 1, 1])
+    await comes_to("the size everywhere", sizes, [1, 1, 1])
     await walk.change({"spec": {"size": 2}}, kind)
-    await eventually("the size everywhere", sizes, [2, 2, 2])
+    await comes_to("the size everywhere", sizes, [2, 2, 2])
     await walk.remove(walk.path(kind))
-    await eventually("the size everywhere", sizes, [None, None, None])
+    await comes_to("the size everywhere", sizes, [None, None, None])
 
 
 async def test_without_the_template_its_copies_go_and_what_it_owned_here_stays(walk: Walk) -> None:
@@ -275,7 +275,7 @@ async def test_without_the_template_its_copies_go_and_what_it_owned_here_stays(w
     metadata = {"name": walk.name, "namespace": "default", "ownerReferences": [owner]}
     await walk.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}})
     await walk.control.delete(walk.path())
-    await eventually("members with a copy", walk.placed, [])
+    await comes_to("members with a copy", walk.placed, [])
     assert (await found(walk.control, walk.path(CONFIG_MAPS))) is not None
 
 
@@ -288,10 +288,10 @@ async def test_without_the_policy_the_copies_stay_and_the_claim_goes(walk: Walk)
         names = [*metadata.get("labels", {}), *metadata.get("annotations", {})]
         return [name for name in names if name.startswith("propagationpolicy.karmada.io/")]
 
-    await eventually("claims on the template", claims, [])
+    await comes_to("claims on the template", claims, [])
     assert await walk.replicas() == {walk.first: 1, walk.second: 1}
     await walk.policy([walk.selector("apps/v1", "Deployment")], weights({walk.first: 1}))
-    await eventually("replicas by member", walk.replicas, {walk.first: 2})
+    await comes_to("replicas by member", walk.replicas, {walk.first: 2})
 
 
 @pytest.mark.parametrize("field", ["resourceSelectors", "placement"])

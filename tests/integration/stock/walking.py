@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from services._kit.kube import ApiError, KubeClient, resource_path
+from tests.support.waiting import comes_to
 
 Manifest = dict[str, Any]
 DEPLOYMENTS = ("apps", "v1", "deployments")
@@ -19,19 +17,8 @@ CLUSTER_POLICIES = ("policy.karmada.io", "v1alpha1", "clusterpropagationpolicies
 CLUSTERS = ("cluster.karmada.io", "v1alpha1", "clusters")
 DEFINITIONS = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 NAMESPACES = ("", "v1", "namespaces")
-PATIENCE = 90.0
 
 Kind = tuple[str, str, str]
-
-
-async def eventually(what: str, look: Callable[[], Awaitable[object]], wanted: object = True) -> None:
-    """Wait until `look` answers `wanted`; fails with what was seen last."""
-    deadline = time.monotonic() + PATIENCE
-    pause = 0.02
-    while (seen := await look()) != wanted:
-        assert time.monotonic() < deadline, f"{what}: wanted {wanted!r}, last seen {seen!r}"
-        await asyncio.sleep(pause)
-        pause = min(pause * 1.5, 0.3)
 
 
 async def found(client: KubeClient, path: str) -> Manifest | None:
@@ -105,7 +92,7 @@ class Walk:
         shares = of or {self.first: 1, self.second: 1}
         await self.create(DEPLOYMENTS, deployment(self.name, **options))
         await self.policy([self.selector("apps/v1", "Deployment")], weights(shares))
-        await eventually("members with a copy", self.placed, sorted(shares))
+        await comes_to("members with a copy", self.placed, sorted(shares))
 
     def selector(self, api_version: str, kind: str) -> Manifest:
         """What selects the walk's object of a kind."""
@@ -148,4 +135,4 @@ class Walk:
         """Remove what was created, and wait until the members hold no copy of the Deployment."""
         for path in reversed(self._created):
             await self.remove(path)
-        await eventually("members with a copy after the walk", self.placed, [])
+        await comes_to("members with a copy after the walk", self.placed, [])

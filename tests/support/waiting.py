@@ -1,0 +1,34 @@
+"""Waits for what a test expects, by looking again and again; fails with what was missing."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+PATIENCE = 90.0
+_LONGEST_PAUSE = 0.3
+
+
+async def eventually(look: Callable[[], Any], what: str = "the condition") -> Any:
+    """The first true value that a function, or a coroutine function, answers."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        value = look()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
+        assert asyncio.get_running_loop().time() < deadline, f"{what} never came true"
+        await asyncio.sleep(0.005)
+
+
+async def comes_to(what: str, look: Callable[[], Awaitable[object]], wanted: object = True) -> None:
+    """Wait until `look`, which may be costly, answers `wanted`; fails with what was seen last."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    pause = 0.02
+    while (seen := await look()) != wanted:
+        assert asyncio.get_running_loop().time() < deadline, f"{what}: wanted {wanted!r}, last seen {seen!r}"
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
