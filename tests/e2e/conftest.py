@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fleet import Fleet, Kubectl
+from tests.e2e.installations import installation, namespace
 from tests.e2e.kubectls import current_kubectl, debian_kubectl
+from tests.e2e.space import Space
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,14 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def one_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A started installation with three simulated members; whatever its services complain of at the end fails."""
-    if not current_kubectl():
-        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
-    made = Fleet(tmp_path_factory.mktemp("fleet")).start()
-    try:
+    with installation(tmp_path_factory, "fleet") as made:
         yield made
-    finally:
-        made.stop()
-    assert made.failures() == []
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +36,13 @@ def fleet(one_fleet: Fleet) -> Iterator[Fleet]:
     before = one_fleet.failures()
     yield one_fleet
     assert one_fleet.failures() == before
+
+
+@pytest.fixture
+def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
+    """A namespace of its own, present in every member."""
+    with namespace(fleet, request.node.name) as made:
+        yield made
 
 
 @pytest.fixture(params=["current", "debian"])

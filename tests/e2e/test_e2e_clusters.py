@@ -10,6 +10,7 @@ import pytest
 from services.cli.layout import CONTROL
 from services.cli.steps import join_members
 from tests.e2e.fleet import Fleet, until, until_equal
+from tests.e2e.installations import namespace
 from tests.e2e.space import EVERYWHERE, Space, clusters
 
 TAINT = {"key": "dedicated", "value": "special-user", "effect": "NoSchedule"}
@@ -18,13 +19,11 @@ TAINT = {"key": "dedicated", "value": "special-user", "effect": "NoSchedule"}
 @pytest.fixture
 def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
     """A namespace of its own; labels and taints of clusters are taken away afterwards."""
-    made = Space(fleet, f"c{abs(hash(request.node.name)) % 16**8:08x}")
-    made.control.run("create", "namespace", made.name)
-    yield made
-    for member in EVERYWHERE:
-        made.control.run("label", "cluster", member, "tier-", check=False)
-        made.control.patch("cluster", member, {"spec": {"taints": []}})
-    made.control.run("delete", "namespace", made.name, "--wait=false")
+    with namespace(fleet, request.node.name, everywhere=False) as made:
+        yield made
+        for member in EVERYWHERE:
+            made.control.run("label", "cluster", member, "tier-", check=False)
+            made.control.patch("cluster", member, {"spec": {"taints": []}})
 
 
 def test_a_cluster_labelled_later_joins_and_an_unlabelled_one_leaves(space: Space) -> None:

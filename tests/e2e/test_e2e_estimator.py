@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.e2e.fleet import Failed, Fleet, until, until_equal
-from tests.e2e.kubectls import current_kubectl
+from tests.e2e.installations import installation, namespace
 from tests.e2e.space import Space
 from tests.support.commands import run_command
 
@@ -42,33 +42,24 @@ BY_ROOM = {
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """Two push members and a pull member with small nodes."""
-    if not current_kubectl():
-        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
-    made = Fleet(tmp_path_factory.mktemp("estimator"), ("--members", "3"), SETTINGS).start()
-    try:
+    with installation(tmp_path_factory, "estimator", ("--members", "3"), SETTINGS) as made:
         # Before that it has no opinion, and summaries decide.
         known = "fleetlog_estimator_members_known"
         until_equal("members whose nodes the estimator knows", lambda: metric(made, "estimator", known), len(PUSH))
         yield made
-    finally:
-        made.stop()
-    assert made.failures() == []
 
 
 @pytest.fixture
 def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
     """A namespace of its own, present in every member; what ran in it is gone afterwards, and counted nowhere."""
-    made = Space(fleet, f"t{abs(hash(request.node.name)) % 16**8:08x}")
-    made.control.run("create", "namespace", made.name)
-    for member in made.member.values():
-        until(f"namespace {made.name}", lambda m=member: m.get("namespace", made.name))
-    yield made
-    made.control.run("delete", "deployments,propagationpolicies", "--all", namespace=made.name)
-    # What found no room so far may be placed while the others go.
-    until_equal("bindings left", lambda: made.control.names("rb", made.name), [])
-    for name, member in made.member.items():
-        until_equal(f"pods left in {name}", lambda m=member: m.names("pods", made.name), [])
-        until_equal(f"CPUs taken in {name}", lambda n=name: taken(made, n), "0")
+    with namespace(fleet, request.node.name) as made:
+        yield made
+        made.control.run("delete", "deployments,propagationpolicies", "--all", namespace=made.name)
+        # What found no room so far may be placed while the others go.
+        until_equal("bindings left", lambda: made.control.names("rb", made.name), [])
+        for name, member in made.member.items():
+            until_equal(f"pods left in {name}", lambda m=member: m.names("pods", made.name), [])
+            until_equal(f"CPUs taken in {name}", lambda n=name: taken(made, n), "0")
 
 
 def deploy(

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.e2e.fleet import Fleet, until, until_equal
-from tests.e2e.kubectls import current_kubectl
+from tests.e2e.installations import installation
 from tests.e2e.space import EVERYWHERE, Space
 from tests.support.commands import run_command
 
@@ -50,25 +50,8 @@ EVENLY = {
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """An installation that notices dead members soon and evicts."""
-    if not current_kubectl():
-        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
-    made = Fleet(tmp_path_factory.mktemp("failover"), environment=SETTINGS).start()
-    try:
+    with installation(tmp_path_factory, "failover", environment=SETTINGS) as made:
         yield made
-    finally:
-        made.stop()
-    assert made.failures() == []
-
-
-@pytest.fixture
-def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
-    """A namespace of its own, present in every member."""
-    made = Space(fleet, f"t{abs(hash(request.node.name)) % 16**8:08x}")
-    made.control.run("create", "namespace", made.name)
-    for member in made.member.values():
-        until(f"namespace {made.name}", lambda m=member: m.get("namespace", made.name))
-    yield made
-    made.control.run("delete", "namespace", made.name, "--wait=false")
 
 
 def fault(fleet: Fleet, member: str, kind: str, **fault: object) -> None:

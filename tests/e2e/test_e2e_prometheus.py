@@ -21,7 +21,7 @@ import yaml
 from services.cli.scraping import config_file
 from services.cli.up import services_of
 from tests.e2e.fleet import EXAMPLES, Failed, Fleet, until, until_equal
-from tests.e2e.kubectls import current_kubectl
+from tests.e2e.installations import installation
 from tests.natsserver import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -63,14 +63,8 @@ class Prometheus:
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """An installation with every optional service: what they offer is in the catalogue, too."""
-    if not current_kubectl():
-        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
-    made = Fleet(tmp_path_factory.mktemp("scraped"), ["--descheduler"]).start()
-    try:
+    with installation(tmp_path_factory, "scraped", ["--descheduler"]) as made:
         yield made
-    finally:
-        made.stop()
-    assert made.failures() == []
 
 
 @pytest.fixture(scope="module")

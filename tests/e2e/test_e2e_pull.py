@@ -14,7 +14,7 @@ from services._kit.connection import Connection
 from services.cli.identities import connect_agent
 from services.cli.layout import CONTROL, agent_process
 from tests.e2e.fleet import Fleet, until, until_equal
-from tests.e2e.kubectls import current_kubectl
+from tests.e2e.installations import installation, namespace
 from tests.e2e.space import Manifest, Space, clusters
 from tests.support.commands import run_command
 
@@ -30,23 +30,15 @@ SOON = {
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """An installation whose agents greet often, so that their silence shows soon."""
-    if not current_kubectl():
-        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
-    made = Fleet(tmp_path_factory.mktemp("pull"), environment=SOON).start()
-    try:
+    with installation(tmp_path_factory, "pull", environment=SOON) as made:
         yield made
-    finally:
-        made.stop()
-    assert made.failures() == []
 
 
 @pytest.fixture
 def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
     """A namespace of its own."""
-    made = Space(fleet, f"p{abs(hash(request.node.name)) % 16**8:08x}")
-    made.control.run("create", "namespace", made.name)
-    yield made
-    made.control.run("delete", "namespace", made.name, "--wait=false")
+    with namespace(fleet, request.node.name, everywhere=False) as made:
+        yield made
 
 
 def karmadactl(fleet: Fleet, *arguments: str) -> str:

@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.space import EVERYWHERE, Space, clusters
-
-
-@pytest.fixture
-def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
-    """A namespace of its own, present in every member."""
-    made = Space(fleet, f"t{abs(hash(request.node.name)) % 16**8:08x}")
-    made.control.run("create", "namespace", made.name)
-    for member in made.member.values():
-        until(f"namespace {made.name}", lambda m=member: m.get("namespace", made.name))
-    yield made
-    made.control.run("delete", "namespace", made.name, "--wait=false")
 
 
 def test_a_namespace_goes_to_every_member_and_leaves_with_its_template(fleet: Fleet) -> None:

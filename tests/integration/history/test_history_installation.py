@@ -12,7 +12,7 @@ import pytest
 
 from services.cli.logbook import log_access, open_log, streams
 from tests.e2e.fleet import Fleet, until, until_equal
-from tests.e2e.kubectls import current_kubectl
+from tests.e2e.installations import installation
 from tests.support.commands import run_command
 
 pytestmark = pytest.mark.timeout(300)
@@ -28,15 +28,9 @@ POLICY = {
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """An installation of two members without retention."""
-    if not current_kubectl():
-        pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
     settings = {"FLEETLOG_JANITOR_RETENTION": "0", "FLEETLOG_JANITOR_PATIENCE": "0.2"}
-    made = Fleet(tmp_path_factory.mktemp("history"), ["--members", "2"], settings).start()
-    try:
+    with installation(tmp_path_factory, "history", ["--members", "2"], settings) as made:
         yield made
-    finally:
-        made.stop()
-    assert made.failures() == []
 
 
 def subjects(fleet: Fleet, *words: str) -> list[str]:
