@@ -10,10 +10,11 @@ import pytest
 
 PROGRAM = """
 import sys
+from typing import get_args
 from services._kit import fault_points
 fault_points.arm(sys.argv[1], "toy")
 for step in range(5):
-    for point in fault_points.POINTS:
+    for point in get_args(fault_points.Point):
         fault_points.reach(point)
         print(step, point, flush=True)
 """
