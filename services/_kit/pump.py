@@ -29,6 +29,7 @@ from services._kit.errors import LogError, LogReplaced, Unavailable, from_api
 from services._kit.ids import Sequence as Ids
 from services._kit.log import Delivery, LogIdentity, Message
 from services._kit.patience import Door, Patience
+from services._kit.pulling import NANOSECOND, NOTHING, ended, positions, request
 
 if TYPE_CHECKING:
     from services._kit.jetstream_log import JetStreamLog
@@ -42,7 +43,6 @@ RETRY: Final = 0.2
 LONGEST_RETRY: Final = 2.0
 SHORT: Final = 30.0
 ASKED_AGAIN: Final = 10  # ticks without a message after which the leader is asked for a sign of life
-NANOSECOND: Final = 1_000_000_000
 SAME_TIME: Final = 1e-5  # two forms in which the server tells one time differ by less
 
 _ids = Ids()
@@ -61,13 +61,6 @@ class PumpStats(Struct):
     silences: int = 0
     messages: int = 0
     identity: LogIdentity | None = None
-
-
-def _positions(reply: str) -> tuple[int, int, int, int]:
-    """Stream sequence, consumer sequence, time in ns and messages still pending, from a delivery's reply subject."""
-    tokens = reply.split(".")
-    at = 4 if len(tokens) == 9 else 6
-    return int(tokens[at + 1]), int(tokens[at + 2]), int(tokens[at + 3]), int(tokens[at + 4])
 
 
 class JetStreamPump:
@@ -302,7 +295,7 @@ class JetStreamPump:
         if not reply or not reply.startswith("$JS.ACK."):
             self._status(message)
             return
-        seq, number, stored, pending = _positions(reply)
+        seq, number, stored, pending = positions(reply)
         self._on_way -= 1
         if number != self._expected or seq <= self._received:
             self.stats.gaps += 1
@@ -323,15 +316,13 @@ class JetStreamPump:
     def _status(self, message: Msg) -> None:
         """A status instead of a message: a heartbeat, the end of a request, or the end of the consumer."""
         headers = message.headers or {}
-        status = headers.get("Status", "")
-        if status == "100":
+        if headers.get("Status") == NOTHING:
             return
-        text = headers.get("Description", "").lower()
-        if status == "503" or (status == "409" and ("deleted" in text or "leadership" in text or "shutdown" in text)):
+        end = ended(headers)
+        if end.why:
             self._lose()
             return
-        left = headers.get("Nats-Pending-Messages")
-        self._on_way = max(0, self._on_way - int(left)) if left else 0
+        self._on_way = end.on_way(self._on_way)
         self._door.open()
 
     async def _ask(self) -> None:
@@ -340,15 +331,10 @@ class JetStreamPump:
         if room < self._window // 2 or not self._consumer or self._restart:
             return
         self._on_way += room
-        request = {
-            "batch": room,
-            "max_bytes": PULL_BYTES,
-            "expires": int(EXPIRES * NANOSECOND),
-            "idle_heartbeat": int(HEARTBEAT * NANOSECOND),
-        }
         call = f"$JS.API.CONSUMER.MSG.NEXT.{self._log.name}.{self._consumer}"
         try:
-            await self._log.connection.publish(call, msgspec.json.encode(request), reply=self._inbox)
+            more = request(room, PULL_BYTES, EXPIRES, HEARTBEAT)
+            await self._log.connection.publish(call, more, reply=self._inbox)
         except LogError:
             self._lose()
 

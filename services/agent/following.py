@@ -24,6 +24,7 @@ from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.errors import LogError
 from services._kit.lean import decoded
+from services._kit.pulling import NOTHING, ended, positions, request
 from services._rules.accounts import next_subject
 from services.agent.link import Hub, unlisten
 from services.agent.state import AgentState
@@ -37,7 +38,6 @@ WINDOW: Final = 1024
 PULL_BYTES: Final = 4 << 20
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 3.0
-NANOSECOND: Final = 1_000_000_000
 
 
 class FollowStats(Struct):
@@ -191,9 +191,7 @@ class Follower:
         await self._ask()
 
     def _message(self, message: Msg, reply: str) -> None:
-        tokens = reply.split(".")
-        at = 4 if len(tokens) == 9 else 6
-        seq, number, left = int(tokens[at + 1]), int(tokens[at + 2]), int(tokens[at + 4])
+        seq, number, _, left = positions(reply)
         self._on_way -= 1
         if number != self._expected or seq <= self._received:
             self.stats.gaps += 1
@@ -225,18 +223,16 @@ class Follower:
 
     def _status(self, message: Msg) -> None:
         headers = message.headers or {}
-        status = headers.get("Status", "")
-        if status == "100":
+        if headers.get("Status") == NOTHING:
             # Nothing was on its way for a while: what did not come by now does not come.
             self._missing.clear()
             self._go_on()
             return
-        text = headers.get("Description", "").lower()
-        if status == "503" or (status == "409" and ("deleted" in text or "leadership" in text or "shutdown" in text)):
-            self.restart(f"the consumer ended: {text or 'nobody answers for it'}")
+        end = ended(headers)
+        if end.why:
+            self.restart(f"the consumer ended: {end.why}")
             return
-        left = headers.get("Nats-Pending-Messages")
-        self._on_way = max(0, self._on_way - int(left)) if left else 0
+        self._on_way = end.on_way(self._on_way)
 
     async def _ask(self) -> None:
         """Request more once half of the window is free."""
@@ -244,13 +240,8 @@ class Follower:
         if room < WINDOW // 2 or self._again.is_set() or not self._inbox:
             return
         self._on_way += room
-        request = {
-            "batch": room,
-            "max_bytes": PULL_BYTES,
-            "expires": int(EXPIRES * NANOSECOND),
-            "idle_heartbeat": int(IDLE * NANOSECOND),
-        }
         try:
-            await self._hub.publish(next_subject(self._state.cluster), msgspec.json.encode(request), self._inbox)
+            more = request(room, PULL_BYTES, EXPIRES, IDLE)
+            await self._hub.publish(next_subject(self._state.cluster), more, self._inbox)
         except LogError as error:
             self.restart(str(error))
