@@ -8,7 +8,6 @@ the server's configuration, and `issued.json`. The key of an agent's account is 
 from __future__ import annotations
 
 import fcntl
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from msgspec import Struct
 from services._kit.private_files import private_text
 from services._rules import account_tokens as tokens
 from services.cli.running import Failed
+from services.cli.seeds import key_of, new_key, new_seed, read_key
 
 DIRECTORY: Final = "nats-auth"
 """Name of the directory below an installation's."""
@@ -146,41 +146,6 @@ class Authority:
 
     def _key(self, name: str) -> Any:
         return read_key(self.directory / f"{name}.nk")
-
-
-def new_seed(kind: str) -> str:
-    """A fresh seed of an operator (`SO…`), account (`SA…`) or user (`SU…`)."""
-    import nkeys
-
-    prefix = {
-        "operator": nkeys.PREFIX_BYTE_OPERATOR,
-        "account": nkeys.PREFIX_BYTE_ACCOUNT,
-        "user": nkeys.PREFIX_BYTE_USER,
-    }[kind]
-    return bytes(nkeys.encode_seed(secrets.token_bytes(32), prefix)).decode()
-
-
-def key_of(seed: str) -> Any:
-    """The key pair of a seed; raises Failed for what is none."""
-    import nkeys
-
-    try:
-        return nkeys.from_seed(bytearray(seed.strip().encode()))
-    except (nkeys.NkeysError, ValueError) as error:
-        raise Failed(f"a seed of NATS cannot be read: {error or type(error).__name__}") from None
-
-
-def new_key(kind: str) -> Any:
-    """A fresh key pair."""
-    return key_of(new_seed(kind))
-
-
-def read_key(path: Path) -> Any:
-    """The key pair whose seed is in a file; raises Failed."""
-    try:
-        return key_of(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Failed(f"{path}: {error.strerror or error}") from None
 
 
 def create(directory: Path, url: str, resolver: Path, name: str = "fleetlog") -> Authority:

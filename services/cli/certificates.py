@@ -21,9 +21,9 @@ from services._rules.constants import NAMESPACE_SYSTEM
 from services.apiserver.certs import Authority
 from services.apiserver.kubeconfig import write as write_kubeconfig
 from services.cli.gateway_setup import GATEWAY_SERVICE, VERSIONS, api_service
-from services.cli.identities import new_seed, public_key
 from services.cli.layout import HUB_USER
 from services.cli.running import Failed
+from services.cli.seeds import new_seed, public_key
 
 ADMIN: Final = "fleetlog-admin"
 NAMESPACE: Final = "fleetlog-system"
@@ -103,7 +103,7 @@ def admit(directory: Path, agents: Iterable[str]) -> None:
             raise Failed(f"{cluster!r} is no name of a cluster: use at most 48 lower-case letters, digits and '-'")
         own = directory / AGENTS / cluster
         if not (own / SEED).exists():
-            private_text(own / SEED, new_seed())
+            private_text(own / SEED, new_seed("user"))
         private_text(own / "cluster.json", _pull_member(cluster))
     seeds = sorted((directory / AGENTS).glob(f"*/{SEED}"))
     known = [AgentIdentity(path.parent.name, public_key(path.read_text(encoding="utf-8"))) for path in seeds]

@@ -16,9 +16,10 @@ from services._kit.errors import LogError
 from services._kit.private_files import private_text
 from services._rules.account_tokens import DELETE_SUBJECT, UPDATE_SUBJECT, creds_text
 from services.cli import letting_in
-from services.cli.authority import Authority, new_seed
+from services.cli.authority import Authority
 from services.cli.letting_in import log_in
 from services.cli.running import Failed
+from services.cli.seeds import new_seed, public_key
 
 _TRY_SECONDS: Final = 4.0
 """Longer than a server looks for an account that it does not know."""
@@ -75,8 +76,6 @@ async def admit(authority: Authority, url: str, cluster: str, user: str) -> str:
 
 async def admit_here(authority: Authority, url: str, cluster: str, creds: Path) -> Path:
     """Give a cluster's agent a new identity that every server accepts; the credentials file appears last."""
-    from services.cli.identities import public_key
-
     seed = new_seed("user")
     token = await admit(authority, url, cluster, public_key(seed))
     with TemporaryDirectory(prefix="fleetlog-") as directory:

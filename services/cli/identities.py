@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,26 +21,10 @@ from services._rules.accounts import HUB, AgentIdentity, accounts_config
 from services.cli.layout import HUB_USER, Installation, Layout, agent_process
 from services.cli.letting_in import log_in, until_heard, until_refused
 from services.cli.running import Failed
+from services.cli.seeds import new_seed, public_key
 
 _TRY_SECONDS: Final = 1.0
 _GLOBAL: Final = "$G"
-
-
-def new_seed() -> str:
-    """A fresh user's nkey seed (`SU…`)."""
-    import nkeys
-
-    return bytes(nkeys.encode_seed(secrets.token_bytes(32), nkeys.PREFIX_BYTE_USER)).decode()
-
-
-def public_key(seed: str) -> str:
-    """The public key (`U…`) of a seed; raises Failed for what is none."""
-    import nkeys
-
-    try:
-        return bytes(nkeys.from_seed(bytearray(seed.strip().encode())).public_key).decode()
-    except (nkeys.NkeysError, ValueError) as error:
-        raise Failed(f"the seed of an agent cannot be read: {error or type(error).__name__}") from None
 
 
 def agents_of(installation: Installation) -> list[AgentIdentity]:
@@ -81,7 +64,7 @@ def prepare_agent(layout: Layout, installation: Installation, cluster: str) -> N
     path = layout.agent_seed(cluster)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        private_text(path, new_seed())
+        private_text(path, new_seed("user"))
     installation.agents[cluster] = public_key(path.read_text(encoding="utf-8"))
 
 
@@ -102,7 +85,7 @@ async def admit(layout: Layout, cluster: str) -> Path:
 
     The file appears last: an agent that waits for it finds the server ready.
     """
-    seed = new_seed()
+    seed = new_seed("user")
     with changed(layout) as installation:
         installation.agents[cluster] = public_key(seed)
         server_config(layout, installation)

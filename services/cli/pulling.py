@@ -20,11 +20,12 @@ from services._rules.constants import NAMESPACE_CLUSTER
 from services.cli.authority import DIRECTORY, Authority
 from services.cli.claims import admit_here, expel, reachable
 from services.cli.control import Target, kubeconfig_path, open_control
-from services.cli.identities import admit, changed, new_seed, public_key, server_pid, withdraw
+from services.cli.identities import admit, changed, server_pid, withdraw
 from services.cli.joining import Traits, join, kubeconfig_of, member_identity
 from services.cli.layout import CONTROL, Installation, Layout
 from services.cli.membership import MemberFile, check_name, check_new, member_id, open_member_file
 from services.cli.running import Failed, patience
+from services.cli.seeds import new_seed, public_key
 
 Manifest = dict[str, Any]
 
@@ -122,7 +123,7 @@ async def join_pull_member(
             await admit(layout, name)
             told = _of_installation(layout, name)
         else:
-            private_text(place / "nkey.seed", new_seed())
+            private_text(place / "nkey.seed", new_seed("user"))
             told = _elsewhere(layout, name, place)
     print(f"cluster({name}) is joined successfully")
     print(told, end="")

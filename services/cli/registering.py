@@ -23,7 +23,6 @@ from services._kit.private_files import private_text
 from services._rules import bootstrap_tokens as rules
 from services._rules.account_tokens import creds_text
 from services._rules.constants import NAMESPACE_CLUSTER
-from services.cli.authority import key_of, new_seed
 from services.cli.bootstrap_tokens import ca_hashes
 from services.cli.control import kubeconfig_path, read_kubeconfig
 from services.cli.durations import seconds_of
@@ -31,6 +30,7 @@ from services.cli.joining import Traits, kubeconfig_of, member_identity
 from services.cli.membership import MemberFile, check_name, member_id, open_member_file
 from services.cli.pulling import CREDS, start_agent
 from services.cli.running import Failed, patience
+from services.cli.seeds import key_of, new_seed
 from services.cli.signing import REQUESTS, TRAIT_PREFIX
 
 Manifest = dict[str, Any]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import nkeys
 import pytest
 
 from services._kit.private_files import private_text
@@ -17,7 +15,8 @@ from services._kit.settings import credentials
 from services._rules.account_tokens import creds_text, user_token
 from services._rules.accounts import AgentIdentity, accounts_config
 from services.cli import claims
-from services.cli.authority import CONFIG, create, new_key
+from services.cli.authority import CONFIG, create
+from services.cli.seeds import new_key, new_seed, public_key
 from services.registrar.settings import RegistrarSettings
 from tests.natsserver import ProcessServer, find_binary
 
@@ -27,8 +26,8 @@ PASSWORD = 'a "quoted" $word'
 
 def new_user() -> tuple[str, str]:
     """Seed and public key of a new user."""
-    seed = bytes(nkeys.encode_seed(secrets.token_bytes(32), nkeys.PREFIX_BYTE_USER))
-    return seed.decode(), nkeys.from_seed(bytearray(seed)).public_key.decode()
+    seed = new_seed("user")
+    return seed, public_key(seed)
 
 
 class HubServer(ProcessServer):

@@ -23,7 +23,7 @@ from services._rules.account_tokens import (
     public,
 )
 from services.cli import claims
-from services.cli.authority import new_key, read_key
+from services.cli.seeds import new_key, read_key
 from tests.integration.agent.conftest import Agents, Hub, Member
 from tests.integration.agent.hub_servers import CONFIGURED_AND_SIGNED, SIGNED, JwtHubServer, Users, new_user
 from tests.support.waiting import eventually

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from services._rules import account_tokens as tokens
-from services.cli.authority import Authority, create, key_of, new_key, new_seed
+from services.cli.authority import Authority, create
 from services.cli.running import Failed
+from services.cli.seeds import key_of, new_key, new_seed
 
 USER = tokens.public(new_key("user"))
 

@@ -10,19 +10,20 @@ import msgspec
 import pytest
 
 from services._kit.private_files import private_text
-from services.cli.identities import adopt_streams, new_seed, prepare_agent, public_key, server_config, withdraw
+from services.cli.identities import adopt_streams, prepare_agent, server_config, withdraw
 from services.cli.layout import Layout, Member, new_installation
 from services.cli.logbook import log_access
 from services.cli.preparing import Options, Refused, prepare
 from services.cli.running import Failed
+from services.cli.seeds import new_seed, public_key
 
 
 def test_a_seed_has_one_public_key_and_no_two_are_the_same() -> None:
-    seed = new_seed()
+    seed = new_seed("user")
     assert seed.startswith("SU")
     assert public_key(f"{seed}\n") == public_key(seed)
     assert public_key(seed).startswith("U")
-    assert public_key(new_seed()) != public_key(seed)
+    assert public_key(new_seed("user")) != public_key(seed)
     with pytest.raises(Failed, match="seed"):
         public_key("SUNONSENSE")
 
