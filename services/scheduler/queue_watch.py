@@ -7,7 +7,7 @@ have enough of it and one of them has more than when the group was last tried. A
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -72,6 +72,16 @@ class _Group:
     def matches(self, cluster: ClusterView) -> bool:
         matchers = self.matchers
         return not matchers or any(matcher(cluster) for matcher in matchers)
+
+    @property
+    def stays(self) -> bool:
+        """Whether a member stays where it is as long as its affinity matches, whatever else becomes of a cluster.
+
+        Filters beside affinity let pass what runs there, and without groups of clusters and spread constraints no
+        choice is made between clusters that pass.
+        """
+        placement = self.interest.view.placement
+        return not (self.interest.failed or placement.affinity_names or placement.constraints)
 
     def room_of(self, cluster: ClusterView | None, options: Options) -> int | None:
         """Further replicas that a cluster could take; None where it is no candidate."""
@@ -198,17 +208,27 @@ class Watch:
             self._described.add(name)
 
     def changed(
-        self, before: ClusterView | None, after: ClusterView, gained: Collection[tuple[str, str]] | None = None
+        self,
+        before: ClusterView | None,
+        after: ClusterView,
+        stands_there: Callable[[ObjectKey], bool],
+        gained: Collection[tuple[str, str]] | None = None,
     ) -> list[ObjectKey]:
         """Objects that may move since a cluster is described otherwise (reference 02 §1.3).
 
-        `gained` are the APIs that it newly serves when nothing but those changed.
+        `gained` are the APIs that it newly serves when nothing but those changed. `stands_there` tells who runs in it
+        and need not heed where others run. Those are left alone if they can: most changes are taints, which keep off
+        only who is not there yet.
         """
+        outside = self.options.plugins.outside
         found: list[ObjectKey] = []
         for group in self._groups.values():
             if gained is not None and group.api not in gained:
                 continue
-            if group.matches(after) or (before is not None and group.matches(before)):
+            matches, matched = group.matches(after), before is not None and group.matches(before)
+            if matches and matched and group.stays and not outside:
+                found += [key for key in group.members if not stands_there(key)]
+            elif matches or matched:
                 found += group.members
         return found
 

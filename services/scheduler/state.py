@@ -327,10 +327,15 @@ def _cluster_changed(state: SchedulerState, event: ClusterChanged, stored: float
     found: list[ObjectKey] = []
     if before is None or known != shape or view.apis != before.apis:
         state.watch.describe(event.name)
+
+    def stands_there(key: ObjectKey) -> bool:
+        there = any(target.name == event.name for target in state.objects[key].targets)
+        return there and not state.peers.concerns(key, None)
+
     if before is None or known != shape:
-        found += state.watch.changed(before, view)
+        found += state.watch.changed(before, view, stands_there)
     elif gained := view.apis - before.apis:
-        found += state.watch.changed(before, view, gained)
+        found += state.watch.changed(before, view, stands_there, gained)
     if event.deleting and (known is None or not known.deleting):
         found += [key for key, scheduled in state.objects.items() if _runs_in(scheduled, event.name)]
     return [*found, *state.helped()]

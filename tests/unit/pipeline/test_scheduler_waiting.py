@@ -165,7 +165,8 @@ def _of_kind(request: BindingRequested, version: str, kind: str) -> bytes:
 
 
 def test_a_follower_is_looked_at_only_for_clusters_that_it_names() -> None:
-    desk = Desk(cluster("m1"), cluster("m2"), cluster("m3"), asked("web", 1, {"clusterAffinity": BOTH}))
+    chosen: Manifest = {"clusterAffinity": BOTH, "spreadConstraints": ONE_CLUSTER}
+    desk = Desk(cluster("m1"), cluster("m2"), cluster("m3"), asked("web", 1, chosen))
     desk.places("web")
     assert desk.given(cluster("m3", labels={"a": "b"})) == set()
     assert desk.given(cluster("m2", labels={"a": "b"})) == {"web"}

@@ -113,7 +113,7 @@ def messages(history: Sequence[Known]) -> list[tuple[Message, Known]]:
     ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(histories("template", "binding", "eviction", "work", "observed", "rollup", "cluster"))
 def test_nothing_is_summed_or_written_for_an_object_that_no_fact_marked(history: list[Known]) -> None:
     service = StatusAggregator(AggregatorSettings(control_kubeconfig="none", events=False))
@@ -124,7 +124,7 @@ def test_nothing_is_summed_or_written_for_an_object_that_no_fact_marked(history:
             assert service.decide(state, KEY, NOW + 60.0) == NOTHING
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(histories("cluster", "binding", "placement", "eviction", "rollup"), st.booleans())
 def test_nothing_leaves_a_cluster_for_a_fact_that_marked_nothing(history: list[Known], enabled: bool) -> None:
     gates = {"FLEETLOG_FEATURE_GATES": "Failover=true", "FLEETLOG_ENABLE_NO_EXECUTE_TAINT_EVICTION": "true"}
@@ -136,7 +136,7 @@ def test_nothing_leaves_a_cluster_for_a_fact_that_marked_nothing(history: list[K
             assert service.decide(state, KEY, NOW + 60.0) == NOTHING
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(histories("cluster", "template", "binding", "work", "observed"))
 def test_nothing_comes_to_its_end_by_a_fact_that_marked_nothing(history: list[Known]) -> None:
     state = janitor.JanitorState(held=10_000)
