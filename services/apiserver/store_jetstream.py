@@ -349,7 +349,8 @@ class JetStreamStore(Following):
         move_at = loop.time() + _MOVE_AFTER
         while not self._lost:
             try:
-                await self._stream.nc.flush(timeout=2)
+                # Its answer comes behind all that was sent before. The client's flush would not do: where the server
+                # answers it after its time-out, the client reads no more.
                 if await self._same() is None:
                     break
                 until = await self._barrier() if await self._places(unsure) else None

@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from services.apiserver.store import Conflict, Entry, Key, Manifest, StoreUnavailable
 from services.apiserver.store_jetstream import JetStreamStore
-from tests.natsserver import Server
+from tests.natsserver import ProcessServer, Server
+from tests.support.waiting import eventually
 
 
 def obj(name: str, value: str) -> Manifest:
@@ -73,3 +75,23 @@ async def test_acknowledged_writes_survive_a_killed_server_and_the_store_goes_on
             assert found.revision >= entry.revision
     finally:
         await again.stop()
+
+
+@pytest.mark.faults
+async def test_a_server_that_stood_still_is_heard_again(nats_server: Server) -> None:
+    if not isinstance(nats_server, ProcessServer):
+        pytest.skip("only a process can be made to stand still")
+    store = JetStreamStore(nats_server.url, ack_timeout=1.0)
+    await store.start()
+    try:
+        nats_server.pause()
+        with capture_logs() as told:
+            waiting = asyncio.create_task(store.put(Key("", "configmaps", "ns", "a"), obj("a", "1"), 0))
+            await eventually(lambda: any(entry["event"] == "the log does not answer" for entry in told))
+        nats_server.resume()
+        # Whatever became of the first one: what is written afterwards is confirmed.
+        await asyncio.gather(waiting, return_exceptions=True)
+        async with asyncio.timeout(20):
+            await store.put(Key("", "configmaps", "ns", "b"), obj("b", "1"), 0)
+    finally:
+        await store.stop()
