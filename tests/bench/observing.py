@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from services._kit.kube import KubeClient
+from services._kit.kube_api import WatchEvent
 
 Manifest = dict[str, Any]
 Wanted = Callable[["Seen"], bool]
@@ -59,10 +60,7 @@ class Observer:
 
     async def start(self) -> None:
         """Watch from the present on."""
-        listed = _list.decode(await self._client.request("GET", self._path))
-        for raw in listed.items:
-            self._take(_seen.decode(raw), time.perf_counter())
-        self._task = asyncio.create_task(self._run(listed.metadata.resource_version))
+        self._task = asyncio.create_task(self._run(await self._look()))
 
     async def stop(self) -> None:
         """End the watch."""
@@ -97,15 +95,41 @@ class Observer:
         """Wait until no object is left."""
         await self.until(lambda: not self.present, f"an empty {self._path}", seconds)
 
+    async def _look(self) -> str:
+        """Take in what is there now; its version."""
+        listed = _list.decode(await self._client.request("GET", self._path))
+        found = [_seen.decode(raw) for raw in listed.items]
+        for name in self.present.difference(seen.metadata.name for seen in found):
+            self._forget(name)
+        for seen in found:
+            self._take(seen, time.perf_counter())
+        return listed.metadata.resource_version
+
     async def _run(self, version: str) -> None:
-        async for events in self._client.watch(self._path, version):
-            now = time.perf_counter()
-            for event in events:
-                if event.type == "DELETED":
-                    self._forget(_seen.decode(event.object).metadata.name)
-                elif event.type in ("ADDED", "MODIFIED"):
-                    self._take(_seen.decode(event.object), now)
-            self._tell()
+        while True:
+            # Servers end every watch after some minutes.
+            async for events in self._client.watch(self._path, version):
+                if any(event.type == "ERROR" for event in events):
+                    # What happened since is forgotten there.
+                    version = ""
+                    break
+                version = self._read(events)
+                self._tell()
+            if not version:
+                version = await self._look()
+                self._tell()
+
+    def _read(self, events: Iterable[WatchEvent]) -> str:
+        """Take in changes; the version of the last one."""
+        now, version = time.perf_counter(), ""
+        for event in events:
+            seen = _seen.decode(event.object)
+            version = seen.metadata.resource_version
+            if event.type == "DELETED":
+                self._forget(seen.metadata.name)
+            elif event.type != "BOOKMARK":
+                self._take(seen, now)
+        return version
 
     def _take(self, seen: Seen, now: float) -> None:
         name = seen.metadata.name
