@@ -6,6 +6,7 @@ import gzip
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +64,17 @@ async def lifetimes(logs: dict[str, Log], *, holes: bool = True) -> World:
     return world
 
 
+_numbers = count(1)
+
+
 async def store(log: Log, events: Any, producer: str = "") -> None:
     messages = [
         NewMessage(
             subject_of(event),
             encode(event),
-            {HEADER_EVENT_ID: f"{log.name}-{number}-{id(event)}", **({HEADER_PRODUCER: producer} if producer else {})},
+            {HEADER_EVENT_ID: f"{log.name}-{next(_numbers)}", **({HEADER_PRODUCER: producer} if producer else {})},
         )
-        for number, event in enumerate(events)
+        for event in events
     ]
     await log.append(messages)
 
