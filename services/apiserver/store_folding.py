@@ -52,9 +52,7 @@ class Folding(Reading):
         self._unreadable.pop(key, None)
         prev = int(headers.get(PREV, "0"))
         bucket = self._state.bucket(key.group, key.resource)
-        known = self._state.get(key)
-        last = known.revision if known is not None else self._tombs.get(key, 0)
-        if prev != last:
+        if prev != self._last(key):
             # The step before this one is no longer in the stream: watching from before it would miss something.
             bucket.forget_before(sequence)
             if deleted:
@@ -65,6 +63,11 @@ class Folding(Reading):
             self._mark(key, sequence, deleted=deleted)
         else:
             self._take(entry, deleted=deleted)
+
+    def _last(self, key: Key) -> int:
+        """Last sequence of an object, of its deletion too; 0 for one that is not known."""
+        known = self._state.get(key)
+        return known.revision if known is not None else self._tombs.get(key, 0)
 
     def _take(self, entry: Entry, *, deleted: bool) -> None:
         """The next state of an object, whose state before is known."""

@@ -320,12 +320,11 @@ class JetStreamStore(Following):
         if last_sequence <= self._state.revision:
             # Catching up met these messages before their answer was found.
             for number, write in enumerate(batch):
-                known = self._state.get(write.key)
-                held = known.revision if known is not None else self._tombs.get(write.key, 0)
-                if held < first + number:
+                if self._last(write.key) < first + number:
                     self._lose(f"stream {self._name} lost what it had confirmed; restart to rebuild")
                     write.fail(StoreUnavailable(self._lost))
                     continue
+                known = self._state.get(write.key)
                 if known is None or known.revision != first + number:
                     known = Entry(write.key, write.value, first + number, write.obj)
                 if not write.done.done():
