@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,37 +69,40 @@ async def test_a_revoked_agent_is_cut_off_and_stays_out_until_it_is_allowed_agai
     await eventually(after)
 
 
-@CONFIGURED_AND_SIGNED
-async def test_a_key_nobody_knows_does_not_connect(hub: Hub) -> None:
+@asynccontextmanager
+async def refused(hub: Hub, settings: Any) -> AsyncIterator[None]:
+    """Somebody asks to be let in with these settings of an agent, and is refused."""
     errors: list[Exception] = []
-    stranger = hub.server.identity(hub.server.stranger())
-    opening = asyncio.create_task(Connection.open(hub.server.url, on_error=errors.append, **stranger))
+    identity = hub.server.identity(settings)
+    opening = asyncio.create_task(Connection.open(hub.server.url, on_error=errors.append, **identity))
+    yield
     await eventually(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
     assert not opening.done()
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
+
+
+@CONFIGURED_AND_SIGNED
+async def test_a_key_nobody_knows_does_not_connect(hub: Hub) -> None:
+    async with refused(hub, hub.server.stranger()):
+        pass
 
 
 @CONFIGURED_AND_SIGNED
 async def test_a_restart_of_the_server_changes_nothing_about_who_is_in_and_who_is_out(
     hub: Hub, users: Users, open_agent: Any, story: str
 ) -> None:
-    old = hub.server.identity(hub.server.agent_settings("m1", users))
+    old = hub.server.agent_settings("m1", users)
     other = await open_agent("m2")
     await hub.server.revoke("m1")
     hub.server.stop()
     hub.server.start()
-    errors: list[Exception] = []
-    opening = asyncio.create_task(Connection.open(hub.server.url, on_error=errors.append, **old))
 
     async def served() -> bool:
         return bool(await other.ask("hello.m2", msgspec.json.encode(Hello(cluster="m2", instance="y", at=1.0))))
 
-    await eventually(served, "an answer to the other agent")
-    await eventually(lambda: any("Authorization" in str(error) for error in errors), "the refusal")
-    assert not opening.done()
-    opening.cancel()
-    await asyncio.gather(opening, return_exceptions=True)
+    async with refused(hub, old):
+        await eventually(served, "an answer to the other agent")
 
 
 @SIGNED
