@@ -28,7 +28,7 @@ topology: _setup
 test *ARGS: _setup
     {{ run }} python -m tests.run "$@"
 
-# Kill services and the log under load, ten rounds, and check everything; --all or --only NAME,… for other faults.
+# Kill services and the log under load and check everything; --only NAME,…, --all, --chaos --minutes N --seed S.
 [group('test')]
 faults *ARGS: _setup
     {{ run }} python -m tests.faults.run "$@"

@@ -115,7 +115,10 @@ def compose() -> Manifest:
     services["agent"] = _agent(nats, user)
     services["prometheus"] = {
         "image": "prom/prometheus:v3.1.0",
-        "volumes": ["./k8s/monitoring/prometheus.compose.yml:/etc/prometheus/prometheus.yml:ro"],
+        "volumes": [
+            "./k8s/monitoring/prometheus.compose.yml:/etc/prometheus/prometheus.yml:ro",
+            "./k8s/monitoring/alerts.yml:/etc/prometheus/alerts.yml:ro",
+        ],
         "ports": ["127.0.0.1:9090:9090"],
         "restart": "unless-stopped",
     }

@@ -33,7 +33,7 @@ def _text(*documents: Manifest) -> str:
 def scrapes() -> Manifest:
     """Prometheus in compose: every service by its name."""
     jobs = [{"job_name": service, "static_configs": [{"targets": [f"{dns(service)}:{HTTP}"]}]} for service in SERVICES]
-    return {"global": {"scrape_interval": "15s"}, "scrape_configs": jobs}
+    return {"global": {"scrape_interval": "15s"}, "rule_files": ["alerts.yml"], "scrape_configs": jobs}
 
 
 def documents() -> dict[str, str]:

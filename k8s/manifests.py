@@ -39,7 +39,9 @@ RULES: Final[dict[str, list[Manifest]]] = {
         {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": [*READ, "patch"]},
         {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/status"], "verbs": ["patch"]},
         {"apiGroups": ["policy.karmada.io"], "resources": ["clustertaintpolicies"], "verbs": READ},
-        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create", "delete"]},
+        # The uid of kube-system is the identity of the control plane.
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "create", "delete"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     ],
     "executor": [],
     "estimator": [],
@@ -229,7 +231,7 @@ def control_plane() -> list[Manifest]:
             ]
         if service in CREDENTIALS:
             place = {**name, "namespace": CREDENTIALS_NAMESPACE}
-            rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+            rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]}]
             found += [
                 {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": place, "rules": rules},
                 {

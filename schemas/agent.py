@@ -40,10 +40,20 @@ MAX_QUESTIONS: Final = 64
 """Questions for one cluster that wait for its agent, and requirements in one question."""
 
 
+class Expiry(Struct, frozen=True, kw_only=True):
+    """When credentials end and since when they are valid (seconds since 1970, 0: not known), and what they are."""
+
+    at: float
+    since: float = 0.0
+    what: str = ""
+
+
 class Sample(Struct, frozen=True, kw_only=True):
     """One look at a member. `summary` holds version, apiEnablements, nodeSummary and resourceSummary when healthy.
 
-    `error` tells why no client could be built; `apis_complete` is false when the list of kinds has gaps.
+    `error` tells why no client could be built; `apis_complete` is false when the list of kinds has gaps. `expiry` is of
+    the credentials that the look was taken with, where they say when they end. `identity` is the uid of the member's
+    namespace kube-system, empty where it cannot be read.
     """
 
     at: float
@@ -52,6 +62,8 @@ class Sample(Struct, frozen=True, kw_only=True):
     error: str = ""
     summary: dict[str, Any] | None = None
     apis_complete: bool = True
+    expiry: Expiry | None = None
+    identity: str = ""
 
 
 class Hello(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,10 +87,11 @@ class Hello(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the hub answers: `problem` says why there is no consumer, and what to do; empty when all is well.
 
-    `uid` is the Cluster's, `log` the identity of the log, `start` the position the consumer begins at (0: the last fact
-    of every work), `models` the resource models that a sample's modelings are counted by. `configured` names what says
-    how to interpret objects as of position `as_of`; None where nobody was asked. Works withdrawn up to `settled` (a
-    position) are nobody's concern any more: they were carried out, or the membership ended that they were said for.
+    `uid` is the Cluster's, `log` the identity of the log, `start` the position the consumer begins at (0: the last
+    fact of every work), `models` the resource models that a sample's modelings are counted by. `configured` names
+    what says how to interpret objects as of position `as_of`; None where nobody was asked. Works withdrawn up to
+    `settled` (a position) are nobody's concern any more: they were carried out, or the membership ended that they
+    were said for. `identity` is the uid of the namespace kube-system of the member, empty while it is not known.
     """
 
     problem: str = ""
@@ -92,6 +105,7 @@ class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     configured: tuple[PolicyKey, ...] | None = None
     as_of: int = 0
     settled: int = 0
+    identity: str = ""
 
 
 class BlobsWanted(Struct, frozen=True, kw_only=True, omit_defaults=True):

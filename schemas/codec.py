@@ -12,6 +12,15 @@ from msgspec import Struct
 from schemas.envelope import Event
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
+from schemas.events.control_plane import (
+    AbsenceConfirmed,
+    AbsenceEvent,
+    AbsenceHeld,
+    AbsenceReleased,
+    ConfirmationEvent,
+    ControlPlaneIdentified,
+    IdentityEvent,
+)
 from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated, EstimateEvent
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
@@ -20,10 +29,23 @@ from schemas.events.observed import ObservedEvent, WorkObserved
 from schemas.events.parked import KeyParked, ParkedEvent
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
+from schemas.events.restore import RestoreCompared, RestoreEvent, RestoreReleased, RestoreStarted
 from schemas.events.rollup import RollupEvent, StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
-from schemas.subjects import cluster, facet, lease, observed, parked, policy, work
+from schemas.subjects import (
+    absence,
+    cluster,
+    confirmation,
+    control_plane,
+    facet,
+    lease,
+    observed,
+    parked,
+    policy,
+    restore,
+    work,
+)
 from schemas.upcasts import UPCASTS
 
 Known = (
@@ -39,7 +61,11 @@ Known = (
     | ObservedEvent
     | RollupEvent
     | LeaseEvent
+    | RestoreEvent
     | ParkedEvent
+    | IdentityEvent
+    | AbsenceEvent
+    | ConfirmationEvent
 )
 
 UNIONS: Final[Mapping[str, object]] = {
@@ -55,7 +81,11 @@ UNIONS: Final[Mapping[str, object]] = {
     "observed": ObservedEvent,
     "rollup": RollupEvent,
     "lease": LeaseEvent,
+    "restore": RestoreEvent,
     "parked": ParkedEvent,
+    "identity": IdentityEvent,
+    "absence": AbsenceEvent,
+    "confirmation": ConfirmationEvent,
 }
 
 
@@ -151,8 +181,18 @@ def subject_of(event: Known) -> str:
             return facet("rollup", event.key)
         case LeaseTaken():
             return lease(event.service)
+        case RestoreStarted() | RestoreReleased():
+            return restore()
+        case RestoreCompared():
+            return restore(event.service)
         case KeyParked():
             return parked(event.service)
+        case ControlPlaneIdentified():
+            return control_plane()
+        case AbsenceHeld() | AbsenceReleased():
+            return absence(event.scope)
+        case AbsenceConfirmed():
+            return confirmation(event.scope)
         case _:
             assert_never(event)
 

@@ -10,6 +10,8 @@ from schemas.keys import ObjectKey, PolicyKey
 NO_NAMESPACE = "_"
 _FACETS = ("template", "binding", "estimate", "placement", "eviction", "descheduling", "rollup")
 EVERY_ACTIVITY = "active.*"
+RESTORE = "restore.log"
+RESTORES = "restore.*"
 PURGED = "purged"
 """Core NATS subject on which the janitor tells what is gone from the log; a hint that may be lost."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -140,6 +142,26 @@ def cluster(name: str) -> str:
 def lease(service: str) -> str:
     """Subject of the leadership of a service."""
     return f"lease.{escape(service)}"
+
+
+def control_plane() -> str:
+    """Subject of who the control plane is."""
+    return "identity.control-plane"
+
+
+def absence(scope: str) -> str:
+    """Subject of what is missing in a scope and held."""
+    return f"absence.{escape(scope)}"
+
+
+def confirmation(scope: str) -> str:
+    """Subject of what operators confirmed in a scope."""
+    return f"confirmation.{escape(scope)}"
+
+
+def restore(service: str = "") -> str:
+    """Subject of the restore under way, or of what a service says to it."""
+    return f"restore.{escape(service)}" if service else RESTORE
 
 
 def blob(digest: str) -> str:

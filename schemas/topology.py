@@ -9,10 +9,14 @@ from msgspec import Struct
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
 MIB: Final = 1 << 20
+GIB: Final = 1 << 30
 
 
 class Stream(Struct, frozen=True, kw_only=True):
-    """One JetStream stream. Sizes in bytes, ages in seconds; -1 and 0 mean unlimited."""
+    """One JetStream stream. Sizes in bytes, ages in seconds; -1 and 0 mean unlimited.
+
+    `max_bytes` is what a new stream gets where its server has room for it; an operator may set another size.
+    """
 
     name: str
     subjects: tuple[str, ...]
@@ -20,6 +24,7 @@ class Stream(Struct, frozen=True, kw_only=True):
     max_per_subject: int = -1
     max_age: float = 0
     max_bytes: int = -1
+    max_message: int = -1
     discard: Literal["old", "new"] = "old"
     deny_delete: bool = False
     allow_atomic: bool = False
@@ -71,9 +76,15 @@ FACTS: Final = Stream(
         "work.>",
         "rollup.>",
         "lease.*",
+        "identity.*",
+        "absence.*",
+        "confirmation.*",
+        "restore.*",
     ),
     purpose="every fact of the control plane in one total order; the last event of a subject is the present",
     max_per_subject=1024,
+    max_bytes=6 * GIB,
+    max_message=8 * MIB,
     discard="new",
     deny_delete=True,
     allow_atomic=True,
@@ -83,6 +94,8 @@ OBSERVED: Final = Stream(
     subjects=("observed.>",),
     purpose="what members were seen to hold; only the newest few per object and cluster",
     max_per_subject=16,
+    max_bytes=2 * GIB,
+    max_message=2 * MIB,
     allow_atomic=True,
 )
 HISTORY: Final = Stream(
@@ -91,6 +104,7 @@ HISTORY: Final = Stream(
     sources=("FACTS",),
     purpose="the facts of the last 90 days, for history, time travel and replay",
     max_age=90 * DAY,
+    max_bytes=8 * GIB,
     deny_delete=True,
     compression="s2",
 )
@@ -99,6 +113,9 @@ BLOBS: Final = Stream(
     subjects=("blob.*",),
     purpose="manifest bytes by digest, stored once however many clusters and revisions share them",
     max_per_subject=1,
+    max_bytes=2 * GIB,
+    max_message=8 * MIB,
+    discard="new",
     allow_atomic=True,
 )
 KEYS: Final = Stream(
@@ -106,6 +123,9 @@ KEYS: Final = Stream(
     subjects=("key.*",),
     purpose="the keys of the namespaces' Secrets, each wrapped by a master key; a dropped one erases what it encrypted",
     max_per_subject=1,
+    max_bytes=64 * MIB,
+    max_message=MIB,
+    discard="new",
 )
 EXPLAINED: Final = Stream(
     name="EXPLAINED",
@@ -114,6 +134,7 @@ EXPLAINED: Final = Stream(
     max_per_subject=4,
     max_age=30 * DAY,
     max_bytes=512 * MIB,
+    max_message=8 * MIB,
 )
 PARKED: Final = Stream(
     name="PARKED",
@@ -121,6 +142,7 @@ PARKED: Final = Stream(
     purpose="what a service could not process, with reason and input position",
     max_age=14 * DAY,
     max_bytes=64 * MIB,
+    max_message=8 * MIB,
 )
 OBJECTS: Final = Stream(
     name="OBJECTS",
@@ -263,6 +285,41 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         writer="the new leader of the service",
         readers=("every service",),
         events=("LeaseTaken",),
+    ),
+    Subject(
+        pattern="identity.control-plane",
+        stream="FACTS",
+        writer="detector",
+        readers=("detector", "cluster_monitor", "people"),
+        events=("ControlPlaneIdentified",),
+    ),
+    Subject(
+        pattern="absence.<scope>",
+        stream="FACTS",
+        writer="detector (templates), cluster_monitor (clusters, member/<name>)",
+        readers=("detector", "cluster_monitor", "people"),
+        events=("AbsenceHeld", "AbsenceReleased"),
+    ),
+    Subject(
+        pattern="confirmation.<scope>",
+        stream="FACTS",
+        writer="operators, by fleetlog confirm-absence",
+        readers=("detector", "cluster_monitor", "people"),
+        events=("AbsenceConfirmed",),
+    ),
+    Subject(
+        pattern="restore.log",
+        stream="FACTS",
+        writer="the commands that restore",
+        readers=("every service",),
+        events=("RestoreStarted", "RestoreReleased"),
+    ),
+    Subject(
+        pattern="restore.<service>",
+        stream="FACTS",
+        writer="the service",
+        readers=("every service",),
+        events=("RestoreCompared",),
     ),
     Subject(
         pattern="observed.<cluster>.<key>",

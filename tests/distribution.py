@@ -12,12 +12,15 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 ONE_FLEET: Final = "tests/e2e: one installation"
+STOCK: Final = "tests/integration/stock: one installation"
 COMMANDS: Final = "tests/integration/cli: one installation"
 _TOGETHER: Final = {
     "tests/e2e/test_e2e_clusters.py": ONE_FLEET,
     "tests/e2e/test_e2e_guestbook.py": ONE_FLEET,
     "tests/e2e/test_e2e_nginx.py": ONE_FLEET,
     "tests/e2e/test_e2e_updates.py": ONE_FLEET,
+    "tests/integration/stock/test_stock_front.py": STOCK,
+    "tests/integration/stock/test_stock_path.py": STOCK,
     "tests/integration/cli/test_cli_members.py": COMMANDS,
     "tests/integration/cli/test_cli_pull.py": COMMANDS,
     "tests/integration/cli/test_cli_pull_signed.py": COMMANDS,
@@ -27,14 +30,19 @@ _TOGETHER: Final = {
 _LONGEST_FIRST: Final = (
     ONE_FLEET,
     "tests/faults/test_rounds.py",
+    "tests/faults/hostile/test_hostile_rounds.py",
+    "tests/faults/chaos/test_chaos_cycle.py",
     "tests/e2e/test_e2e_estimator.py",
     "tests/e2e/test_e2e_failover.py",
     "tests/e2e/test_e2e_pull.py",
     "tests/faults/test_agent_kills.py",
     COMMANDS,
     "tests/integration/member_sim/test_member_with_kubectl.py",
+    "tests/integration/cli/test_cli_outside.py",
+    "tests/integration/cli/test_cli_stop.py",
     "tests/integration/cli/test_cli_demo.py",
     "tests/integration/history/test_history_installation.py",
+    "tests/integration/restore/test_backup_installation.py",
     "tests/integration/blobs/test_blobs_installation.py",
     "tests/integration/agent/test_agent_admission.py",
     "tests/integration/agent/test_agent_hostile.py",

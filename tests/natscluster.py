@@ -26,7 +26,7 @@ max_payload: 8MB
 jetstream {{
   store_dir: "{store}"
   sync_interval: always
-  max_file_store: 4GB
+  max_file_store: 400GB
 }}
 cluster {{
   name: fleetlog

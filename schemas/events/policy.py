@@ -19,10 +19,11 @@ class PolicyChanged(Event, frozen=True, kw_only=True, omit_defaults=True, tag="P
 
 
 class PolicyDeleted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PolicyDeleted.v1"):
-    """The policy of this uid is gone."""
+    """The policy of this uid is gone; `reason` tells how that is known."""
 
     key: PolicyKey
     uid: str
+    reason: str = ""
 
 
 PolicyEvent = PolicyChanged | PolicyDeleted

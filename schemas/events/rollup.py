@@ -9,13 +9,17 @@ from schemas.keys import ObjectKey
 
 
 class ClusterStatusItem(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One cluster's share of the summed status; `status` in JSON as the member reports it."""
+    """One cluster's share of the summed status; `status` in JSON as the member reports it.
+
+    `problem` is why what it reports does not count, with the field; `message` is why the copy is not what it should be.
+    """
 
     cluster: str
     applied: bool = False
     message: str = ""
     health: str = "Unknown"
     status: Raw | UnsetType = UNSET
+    problem: str = ""
 
 
 class Cleared(Struct, frozen=True, omit_defaults=True):

@@ -9,6 +9,9 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from services._kit.supervision import spawn
+from services._kit.tasks import end
+
 K = TypeVar("K", bound=Hashable)
 Work = Callable[[], Awaitable[None]]
 
@@ -66,7 +69,7 @@ class Background(Generic[K]):
             work = self._waiting.pop(key)
             self._free -= 1
             self._running.add(key)
-            task = asyncio.create_task(self._do(key, work))
+            task = spawn("background", self._do(key, work))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -110,7 +113,4 @@ class Background(Generic[K]):
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*self._tasks)

@@ -64,15 +64,21 @@ class ManualClock:
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._now = start
+        self._elapsed = start
 
     def now(self) -> float:
         """Seconds since 1970."""
         return self._now
 
     def monotonic(self) -> float:
-        """The same time; it never goes back."""
-        return self._now
+        """Seconds on a clock that never jumps."""
+        return self._elapsed
 
     def advance(self, seconds: float) -> None:
         """Move time forward."""
         self._now += seconds
+        self._elapsed += seconds
+
+    def set(self, now: float) -> None:
+        """Set the wall clock, as an operator or a time service does; no time passes by that."""
+        self._now = now

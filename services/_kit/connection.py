@@ -12,6 +12,7 @@ import random
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from nats.aio.msg import Msg
@@ -19,6 +20,8 @@ from nats.errors import ConnectionClosedError, MaxPayloadError, OutboundBufferLi
 
 from services._kit.client import QuickClient
 from services._kit.errors import Ambiguous, TooLarge, Unavailable
+from services._kit.supervision import owner, spawn
+from services._kit.tasks import child
 
 Listener = Callable[[], None]
 
@@ -74,7 +77,7 @@ class Connection:
         servers = random.sample(servers, len(servers))
         if tls is not None:
             options["tls"] = tls
-        connecting = asyncio.create_task(
+        connecting = child(
             self.nc.connect(
                 servers=servers,
                 dont_randomize=True,
@@ -229,8 +232,16 @@ class Connection:
     async def subscribe(
         self, subject: str, callback: Callable[[Msg], Awaitable[None]], *, limit: int = 512 * 1024
     ) -> Any:
-        """Subscribe; `limit` is how many messages may wait for the callback."""
-        return await self.nc.subscribe(subject, cb=callback, pending_msgs_limit=limit, pending_bytes_limit=-1)
+        """Subscribe; `limit` is how many messages may wait for the callback.
+
+        What the callback raises is logged and counted; the next message is handed over all the same.
+        """
+        contained = partial(owner().contain, f"subscription:{subject}")
+
+        async def hear(message: Msg) -> None:
+            await contained(callback(message))
+
+        return await self.nc.subscribe(subject, cb=hear, pending_msgs_limit=limit, pending_bytes_limit=-1)
 
     async def listen(self, subject: str, handler: Callable[[Msg], None]) -> Any:
         """Subscribe with a function that is called while messages are read: it must be quick and never wait."""
@@ -266,7 +277,7 @@ class Connection:
         self._fruitless_since = 0.0
         self._patience = min(self._patience * 2, LONGEST_STAY)
         self._report(Unavailable("the server of the log answers nothing; trying another one"))
-        self._moving = asyncio.get_running_loop().create_task(self.nc.force_reconnect())
+        self._moving = spawn("server-change", self.nc.force_reconnect())
 
     def _answer(self, message: Msg) -> None:
         future = self._waiting.get(message.subject[len(self._prefix) + 1 :])
@@ -278,6 +289,13 @@ class Connection:
             if not future.done():
                 future.set_exception(Ambiguous(why))
 
+    def _call(self, listeners: list[Listener]) -> None:
+        for listener in list(listeners):
+            try:
+                listener()
+            except Exception as error:  # noqa: BLE001 - the client calls from where it reconnects: that must go on
+                self._report(error)
+
     def _report(self, error: Exception) -> None:
         if self._on_error is not None:
             self._on_error(error)
@@ -288,14 +306,12 @@ class Connection:
     async def _disconnected(self) -> None:
         self._up.clear()
         self._fail("the connection to the log's server was lost")
-        for listener in list(self._lost):
-            listener()
+        self._call(self._lost)
 
     async def _reconnected(self) -> None:
         self.generation += 1
         self._up.set()
-        for listener in list(self._regained):
-            listener()
+        self._call(self._regained)
 
     async def _closed(self) -> None:
         self._up.clear()

@@ -7,7 +7,7 @@ and parked in the end; the others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -19,7 +19,9 @@ from services._kit.errors import FenceLost
 from services._kit.log import match
 from services._kit.outbox import KeyedEvents, stream_of
 from services._kit.project import Cause, Projection
+from services._kit.restoring import Restoration
 from services._kit.service import BaseService, Decider, Decision
+from services._kit.tasks import child
 from services._kit.timers import Timers
 from services._kit.troubles import Troubles
 
@@ -29,6 +31,7 @@ K = TypeVar("K", bound=Hashable)
 FACTS: Final = "FACTS"
 IDLE: Final = 1.0  # seconds between two looks at the clock when no deadline is near
 SOONEST: Final = 0.05  # seconds until a key is looked at again whose decision named a time that has passed
+SET_BACK: Final = 1.0  # a wall clock that goes back by more seconds than that was set
 ON_PURPOSE: Final = 1.0  # a decision put off for longer waits because a rule says so, not because we are slow
 
 
@@ -91,6 +94,7 @@ class Deciding(Generic[S, K]):
         stats: DecideStats,
         on_problem: Callable[[str, K, str], None],
         watcher: Watcher | None = None,
+        restoration: Restoration | None = None,
     ) -> None:
         self.in_flight: set[K] = set()
         self.braked = False
@@ -111,6 +115,7 @@ class Deciding(Generic[S, K]):
         self._stats = stats
         self._on_problem = on_problem
         self._watcher = watcher
+        self._restoration = restoration
         self._deferred: dict[K, Cause] = {}
         """Why keys are waiting: for a deadline that a decision set, or for what its effects fetch."""
         self._acting: dict[K, Cause] = {}
@@ -119,6 +124,8 @@ class Deciding(Generic[S, K]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._forgive_at = 0.0
+        """When the brake is released, in monotonic seconds."""
+        self._wall = 0.0
 
     def wake(self) -> None:
         """Look again for something to do."""
@@ -132,13 +139,16 @@ class Deciding(Generic[S, K]):
                     raise self._failure
                 self._ring()
                 free = len(self._tasks) < self._options.appends
-                keys = self._take() if free and not self.braked else []
+                held = self._restoration is not None and not self._restoration.may_decide
+                keys = self._take() if free and not self.braked and not held else []
                 if not keys:
+                    if self._restoration is not None and not (held or self.in_flight or self._projection.dirty):
+                        await self._restoration.idle(self._unsettled)
                     await self._pause()
                     continue
                 groups, effects = self._decide(keys)
                 if groups or effects:
-                    task = asyncio.create_task(self._finish(groups, effects))
+                    task = child(self._finish(groups, effects))
                     self._tasks.add(task)
                     task.add_done_callback(self._ended)
                 # Folding, heartbeats and answers get their turn between two slices.
@@ -148,13 +158,24 @@ class Deciding(Generic[S, K]):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def _unsettled(self) -> str:
+        """What is left before everything is decided, in words; asked when no key is dirty."""
+        if self.troubles.parked or self.troubles.next() is not None:
+            return f"keys that cannot be decided: {_some(self.troubles.parked) or 'they are tried again'}"
+        if self._projection.blocked:
+            return f"keys that only a newer version reads: {_some(self._projection.blocked)}"
+        return self._service.unsettled(self._projection.state, self._clock.now())
+
     async def _pause(self) -> None:
         """Wait for news or the next deadline."""
         nearest = IDLE
-        now = self._clock.now()
-        for at in (self.timers.next(), self.troubles.next(), self._forgive_at if self.braked else None):
-            if at is not None:
-                nearest = min(nearest, max(0.0, at - now))
+        at = self.timers.next()
+        if at is not None:
+            nearest = min(nearest, max(0.0, at - self._clock.now()))
+        now = self._clock.monotonic()
+        for pause_ends in (self.troubles.next(), self._forgive_at if self.braked else None):
+            if pause_ends is not None:
+                nearest = min(nearest, max(0.0, pause_ends - now))
         if not self._wake.is_set():
             handle = asyncio.get_running_loop().call_later(nearest, self._wake.set)
             await self._wake.wait()
@@ -162,10 +183,15 @@ class Deciding(Generic[S, K]):
         self._wake.clear()
 
     def _ring(self) -> None:
-        """Deadlines that passed make their keys dirty."""
-        now = self._clock.now()
-        for key in self.timers.due(now):
+        """Deadlines that passed make their keys dirty; backoff and brake last as long on any wall clock."""
+        wall = self._clock.now()
+        # Deadlines are wall time. After the clock was set back, those computed before may be far away: the keys are
+        # decided again, and name their deadlines by the clock of now.
+        waiting = self.timers.keys() if wall < self._wall - SET_BACK else self.timers.due(wall)
+        self._wall = wall
+        for key in waiting:
             self._projection.mark((key,), self._deferred.get(key))
+        now = self._clock.monotonic()
         self._projection.mark(self.troubles.due(now))
         if self.braked and now >= self._forgive_at:
             self.braked = False
@@ -364,7 +390,7 @@ class Deciding(Generic[S, K]):
         if self._watcher is not None:
             self._watcher.failed(_lasted(cause.since, now))
         first = not self.troubles.seen(key)
-        parked = self.troubles.failed(key, reason, now)
+        parked = self.troubles.failed(key, reason, self._clock.monotonic())
         if parked:
             self._parked(key, reason, abs(cause.seqs[-1]) if cause.seqs else 0, record=True)
         elif first:
@@ -374,7 +400,7 @@ class Deciding(Generic[S, K]):
         self._stats.parked += 1
         self._on_problem("key parked", key, reason)
         if record:
-            task = asyncio.create_task(self._appender.park(key, reason, position))
+            task = child(self._appender.park(key, reason, position))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
         else:
@@ -390,3 +416,9 @@ class Deciding(Generic[S, K]):
 def _lasted(since: float, now: float) -> float:
     """Seconds from a cause until now, -1 when nobody knows when it came up."""
     return max(0.0, now - since) if since else -1.0
+
+
+def _some(keys: Collection[object]) -> str:
+    """The first few keys by name."""
+    named = ", ".join(str(key) for key in list(keys)[:3])
+    return f"{named} and {len(keys) - 3} more" if len(keys) > 3 else named

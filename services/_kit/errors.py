@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class LogError(Exception):
     """Base of everything the log refuses or cannot answer."""
@@ -47,6 +49,23 @@ class Ambiguous(LogError):
 class LogReplaced(LogError):
     """The stream is not the one that was read before (recreated, or restored from older data): rebuild from it."""
 
+
+class Unreadable(LogError):
+    """Messages that are on a stream cannot be read any more: bytes of the server's files are damaged."""
+
+    def __init__(self, stream: str, messages: Sequence[object]) -> None:
+        shown = ", ".join(str(message) for message in messages[:_SHOWN])
+        more = f" and {len(messages) - _SHOWN} more" if len(messages) > _SHOWN else ""
+        verb = "message {} is" if len(messages) == 1 else "messages {} are"
+        super().__init__(
+            f"stream {stream}, {verb.format(shown + more)} unreadable; "
+            "run `fleetlog log repair --quarantine` with everything else stopped"
+        )
+        self.stream = stream
+        self.messages = tuple(messages)
+
+
+_SHOWN = 5
 
 IN_PROCESS = 10164
 """Of a stream that several servers keep: another append with an expectation about the same subject is under way."""

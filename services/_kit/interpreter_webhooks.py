@@ -16,9 +16,13 @@ from urllib.parse import quote
 import aiohttp
 import structlog
 from aiohttp.abc import AbstractResolver, ResolveResult
+from msgspec.structs import replace
 
+from services._kit.answers.bodies import whole
+from services._kit.answers.exchange import IDENTITY, READ_BUFFER
+from services._kit.answers.limits import in_force
 from services._kit.ids import random_id
-from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube import ApiError, BadAnswer, KubeClient, Unreachable, resource_path
 from services._rules.interpreter.base import InterpretError, Manifest
 from services._rules.interpreter.webhook_calls import refused, request_body, result_of
 from services._rules.interpreter.webhooks import ClientConfig, ServiceAddress, Webhook, Webhooks
@@ -27,9 +31,8 @@ AT_ONCE: Final = 16
 """Calls to one place at the same time; more of them wait."""
 LARGEST: Final = 8 << 20
 """Bytes of an answer."""
-_CHUNK: Final = 1 << 16
 _LARGE: Final = 1 << 20
-_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
+_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json", **IDENTITY}
 log = structlog.get_logger("interpreter_webhooks")
 
 
@@ -133,6 +136,8 @@ class _Place:
             raise webhook.wrong(problem.what, problem.field) from None
         except TimeoutError:
             raise webhook.wrong(f"no answer within {webhook.timeout:g} s (timeoutSeconds)") from None
+        except BadAnswer as problem:
+            raise webhook.wrong(f"the answer cannot be used: {problem}") from None
         except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as problem:
             raise webhook.wrong(f"cannot be called: {_told(problem)}") from None
 
@@ -148,7 +153,12 @@ class _Place:
             keepalive_timeout=75,
         )
         return aiohttp.ClientSession(
-            connector=connector, headers=_HEADERS, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
+            connector=connector,
+            headers=_HEADERS,
+            timeout=aiohttp.ClientTimeout(total=None),
+            read_bufsize=READ_BUFFER,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def close(self) -> None:
@@ -162,13 +172,8 @@ async def _exchange(session: aiohttp.ClientSession, address: str, body: bytes) -
     data = body if len(body) < _LARGE else io.BytesIO(body)
     # Whoever is named in the configuration answers, not somebody it points to.
     async with session.post(address, data=data, allow_redirects=False) as response:
-        pieces, size = [], 0
-        async for piece in response.content.iter_chunked(_CHUNK):
-            pieces.append(piece)
-            size += len(piece)
-            if size > LARGEST:
-                raise InterpretError(f"the answer is larger than {LARGEST} bytes")
-        return response.status, b"".join(pieces)
+        # One of several large answers at a time is a matter of one neighbour's readers; here each has its own bound.
+        return response.status, await whole(response, replace(in_force(), answer_bytes=LARGEST), asyncio.Lock())
 
 
 def _told(problem: Exception) -> str:

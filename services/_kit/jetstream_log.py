@@ -27,6 +27,7 @@ from services._kit.errors import (
 )
 from services._kit.errors import Conflict as ConflictError
 from services._kit.log import APART, Appended, Fence, LogIdentity, Message, NewMessage
+from services._kit.log_damage import Damage, find_damage
 from services._kit.patience import Patience
 from services._kit.pump import JetStreamPump
 
@@ -109,6 +110,8 @@ class JetStreamLog:
         self._name = stream
         self.replicated = False
         """Whether several servers keep the stream, as far as is known."""
+        self.skips_damaged = False
+        """Whether readers leave out what cannot be read, as those do who look for it; else they end with Unreadable."""
         self._in_turn: asyncio.Lock | None = None
 
     @property
@@ -246,10 +249,25 @@ class JetStreamLog:
                     if message.seq > stop:
                         return
                     yield message
-                if delivery.caught_up or delivery.position >= stop:
+                if delivery.caught_up:
                     return
         finally:
             await pump.close()
+
+    async def subjects(self, filters: Sequence[str]) -> int:
+        """How many subjects that match any of these filters (no two the same) hold messages, as the server counts."""
+        return sum(await asyncio.gather(*(self._subjects(pattern) for pattern in filters)))
+
+    async def _subjects(self, pattern: str) -> int:
+        # From behind the last one: the number is told beside an empty page.
+        info = await self._api(f"STREAM.INFO.{self._name}", {"subjects_filter": pattern, "offset": 1 << 30}, _Info)
+        if info.error is not None:
+            raise from_api(info.error.code, info.error.err_code, info.error.description)
+        return info.total
+
+    async def damage(self) -> list[Damage]:
+        """Messages that are on the stream and cannot be read; reads all headers."""
+        return await find_damage(self.connection, self._name)
 
     async def purge(self, pattern: str, up_to: int) -> int:
         """Remove what a subject or pattern holds up to and including a position; how many messages that were."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import random
 import ssl
 import sys
 import tempfile
@@ -20,10 +21,16 @@ from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import aiohttp
-import msgspec
-from aiohttp.abc import AbstractStreamWriter
 
 from services._kit import fault_points, kube_api
+from services._kit.answers import limits as answer_limits
+from services._kit.answers.bodies import lines, whole
+from services._kit.answers.discovery import discover
+from services._kit.answers.exchange import CONNECT_SECONDS, GZIP, IDENTITY, check_json, failures, session
+from services._kit.answers.guarded import GuardedRequest
+from services._kit.answers.limits import Limits
+from services._kit.answers.shapes import manifest_of, readable
+from services._kit.answers.share import Share
 from services._kit.errors import FenceLost
 from services._kit.guard import Guard
 from services._kit.kube_api import (
@@ -33,15 +40,14 @@ from services._kit.kube_api import (
     STRATEGIC_PATCH,
     ApiError,
     ApiResource,
+    BadAnswer,
     Manifest,
     NotLeading,
     Unreachable,
     WatchEvent,
     decode,
     encode,
-    group_decoder,
     refusal,
-    resource_decoder,
     resource_path,
     watch_event_decoder,
 )
@@ -53,6 +59,7 @@ __all__ = [
     "STRATEGIC_PATCH",
     "ApiError",
     "ApiResource",
+    "BadAnswer",
     "KubeClient",
     "Manifest",
     "NotLeading",
@@ -64,9 +71,8 @@ __all__ = [
     "resource_path",
 ]
 
-_READ_BUFFER = 1 << 21
 _LARGE = 1 << 20
-_CONNECT_SECONDS = 10
+_EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
 
 def client_core() -> tuple[Any, Any]:
@@ -93,34 +99,21 @@ def client_core() -> tuple[Any, Any]:
     return import_module(f"{name}.client.configuration").Configuration, import_module(f"{name}.config.kube_config")
 
 
-class _Request(aiohttp.ClientRequest):
-    """A request that asks the guard of its client at the last moment: it has its connection, nothing was written."""
-
-    client: KubeClient
-
-    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        """Send it once it may be sent; raises FenceLost when it never will be."""
-        guard = self.client.guard
-        if guard is not None and self.method != "GET" and not guard.holds:
-            await guard.wait()
-        return await super().send(conn)
-
-    async def write_bytes(
-        self, writer: AbstractStreamWriter, conn: aiohttp.connector.Connection, content_length: int | None = None
-    ) -> None:
-        """Write what was held back so far, unless the leader stood still since it was asked."""
-        guard = self.client.guard
-        if guard is not None and self.method != "GET" and not guard.holds and conn.protocol is not None:
-            conn.protocol.set_exception(aiohttp.ClientConnectionError("not sent: the lease has to be confirmed first"))
-            return
-        await super().write_bytes(writer, conn, content_length)
-
-
 class KubeClient:
-    """A session with one endpoint. Close it when done."""
+    """A session with one endpoint. Close it when done.
+
+    Its answers are read within `limits` (default: those of the process); `share` is what its readers take turns by.
+    """
 
     def __init__(
-        self, server: str, *, ssl_context: ssl.SSLContext | None, headers: Mapping[str, str], connections: int = 64
+        self,
+        server: str,
+        *,
+        ssl_context: ssl.SSLContext | None,
+        headers: Mapping[str, str],
+        connections: int = 64,
+        limits: Limits | None = None,
+        share: Share | None = None,
     ) -> None:
         self.server = server.rstrip("/")
         self._ssl = ssl_context
@@ -129,6 +122,9 @@ class KubeClient:
         self._session: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._configuration: Any = None
+        self._large = asyncio.Lock()
+        self.limits = limits or answer_limits.in_force()
+        self.share = share or Share()
         self.guard: Guard | None = None
         """Asked before every request that changes something; None: everything may be sent."""
 
@@ -150,7 +146,8 @@ class KubeClient:
             finally:
                 # The loader writes inline certificates and keys to files, which the context has read by now.
                 loader._cleanup_temp_files()
-        client = cls(configuration.host, ssl_context=ssl_context, headers={}, connections=connections)
+        limits = answer_limits.of_control_plane()
+        client = cls(configuration.host, ssl_context=ssl_context, headers={}, connections=connections, limits=limits)
         client._configuration = configuration
         return client
 
@@ -180,7 +177,9 @@ class KubeClient:
                     pair.write_text("\n".join(client_pem), encoding="utf-8")
                     context.load_cert_chain(pair)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return cls(server, ssl_context=context, headers=headers, connections=connections)
+        # A neighbour, unlike the control plane: what it sends gets its share and no more.
+        share = Share(answer_limits.in_force().cpu_share)
+        return cls(server, ssl_context=context, headers=headers, connections=connections, share=share)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -194,25 +193,27 @@ class KubeClient:
         return self._streams
 
     def _make_session(self, connections: int) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
-            limit=connections, ssl=self._ssl if self._ssl is not None else True, keepalive_timeout=75
-        )
-        return aiohttp.ClientSession(
-            connector=connector,
-            request_class=type("Request", (_Request,), {"client": self}),
-            headers=self._headers,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-            read_bufsize=_READ_BUFFER,
-            auto_decompress=True,
-        )
+        request_class = type("Request", (GuardedRequest,), {"client": self})
+        return session(request_class, self._headers, self._ssl, connections=connections)
+
+    def adopt(self, other: KubeClient) -> list[aiohttp.ClientSession]:
+        """Use the endpoint, trust and identity of a client that was not used yet from now on.
+
+        The sessions until now are for the caller to close, once nothing is under way in them.
+        """
+        self.server, self._ssl, self._headers = other.server, other._ssl, other._headers
+        self._configuration = other._configuration
+        old = [each for each in (self._session, self._streams) if each is not None]
+        self._session = self._streams = None
+        return old
 
     async def close(self) -> None:
         """Close every connection."""
-        sessions = (self._session, self._streams)
+        opened = (self._session, self._streams)
         self._session = self._streams = None
-        for session in sessions:
-            if session is not None:
-                await session.close()
+        for each in opened:
+            if each is not None:
+                await each.close()
 
     async def _identity(self) -> dict[str, str]:
         if self._configuration is None:
@@ -231,14 +232,16 @@ class KubeClient:
         body: bytes | Manifest | None = None,
         content_type: str = JSON,
         accept: str = JSON,
-        timeout: float = 32.0,
+        timeout: float = 0.0,
     ) -> bytes:
         """Send one request and return the answer's bytes.
 
-        Raises ApiError for a refusal, Unreachable when no answer came within `timeout` seconds, and NotLeading (an
-        Unreachable) when the guard let nothing through: then it was not sent.
+        Raises ApiError for a refusal, Unreachable when no answer came within `timeout` seconds (0: those of the
+        limits), BadAnswer (an Unreachable) when it exceeds a limit or, where JSON was asked for, is none, and
+        NotLeading (an Unreachable) when the guard let nothing through: then it was not sent.
         """
-        headers = {"Accept": accept, **await self._identity()}
+        what = f"{method} {self.server}{path}"
+        headers = {"Accept": accept, **GZIP, **await self._identity()}
         data = encode(body) if isinstance(body, dict) else body
         if data is not None:
             headers["Content-Type"] = content_type
@@ -246,48 +249,49 @@ class KubeClient:
             fault_points.reach("before_act")
             if self.guard is not None and not self.guard.holds:
                 # Beside the time that the endpoint has to answer.
-                await _admitted(self.guard, f"{method} {self.server}{path}")
-        try:
-            async with self._open().request(
-                method,
-                self.server + path,
-                params=params,
-                # A large body is written piece by piece.
-                data=data if data is None or len(data) < _LARGE else io.BytesIO(data),
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS),
-                allow_redirects=False,
-            ) as response:
-                answer = await response.read()
-                if response.status >= 300:
-                    raise _refused(response, answer)
-                if method != "GET":
-                    fault_points.reach("after_act")
-                return answer
-        except FenceLost as error:
-            raise NotLeading(f"{method} {self.server}{path} was not sent: {error}") from error
-        except aiohttp.ConnectionTimeoutError as error:
-            raise Unreachable(f"{method} {self.server}{path}: no connection within {_CONNECT_SECONDS} s") from error
-        except TimeoutError as error:
-            raise Unreachable(f"{method} {self.server}{path}: no answer within {timeout:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"{method} {self.server}{path}: {str(error) or type(error).__name__}") from error
+                await _admitted(self.guard, what)
+        limits = self.limits
+        timeout = timeout or limits.answer_seconds
+        with failures(what, timeout):
+            try:
+                async with self._open().request(
+                    method,
+                    self.server + path,
+                    params=params,
+                    # A large body is written piece by piece.
+                    data=data if data is None or len(data) < _LARGE else io.BytesIO(data),
+                    headers=headers,
+                    timeout=aiohttp.ClientTimeout(
+                        total=timeout, sock_connect=CONNECT_SECONDS, sock_read=limits.first_byte_seconds
+                    ),
+                    allow_redirects=False,
+                ) as response:
+                    answer = await whole(response, limits, self._large)
+                    if response.status >= 300:
+                        raise _refused(response, answer)
+                    if accept == JSON:
+                        check_json(answer, response.headers.get("Content-Type", ""))
+                    if method != "GET":
+                        fault_points.reach("after_act")
+                    return answer
+            except FenceLost as error:
+                raise NotLeading(f"{what} was not sent: {error}") from error
 
     async def get(self, path: str, **kwargs: Any) -> Manifest:
         """Read one object or collection."""
-        return decode(await self.request("GET", path, **kwargs))
+        return self._object("GET", path, await self.request("GET", path, **kwargs))
 
     async def create(self, path: str, body: bytes | Manifest) -> Manifest:
         """POST an object to its collection."""
-        return decode(await self.request("POST", path, body=body))
+        return self._object("POST", path, await self.request("POST", path, body=body))
 
     async def update(self, path: str, body: bytes | Manifest) -> Manifest:
         """PUT an object (or its subresource)."""
-        return decode(await self.request("PUT", path, body=body))
+        return self._object("PUT", path, await self.request("PUT", path, body=body))
 
     async def patch(self, path: str, body: bytes | Manifest, content_type: str = MERGE_PATCH) -> Manifest:
         """PATCH an object (or its subresource)."""
-        return decode(await self.request("PATCH", path, body=body, content_type=content_type))
+        return self._object("PATCH", path, await self.request("PATCH", path, body=body, content_type=content_type))
 
     async def delete(self, path: str, *, propagation: str = "", uid: str = "") -> bytes:
         """DELETE an object, optionally only if it still has this uid."""
@@ -298,63 +302,59 @@ class KubeClient:
             options["preconditions"] = {"uid": uid}
         return await self.request("DELETE", path, body=options)
 
-    async def watch(
-        self, path: str, resource_version: str, *, params: Mapping[str, str] | None = None, idle: float = 330.0
-    ) -> AsyncIterator[list[WatchEvent]]:
-        """Stream changes after a resourceVersion, as many at once as have arrived.
+    def _object(self, method: str, path: str, answer: bytes) -> Manifest:
+        with failures(f"{method} {self.server}{path}", 0):
+            return manifest_of(answer, self.limits.answer_values)
 
-        Ends when the server closes the stream. Raises ApiError (410 when the version is too old) and Unreachable.
+    async def watch(
+        self, path: str, resource_version: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[list[WatchEvent]]:
+        """Stream changes after a resourceVersion, as many at once as have arrived; none, once, when the stream is open.
+
+        Ends when the server closes the stream, as it is asked to after a while, and when no byte came for so long that
+        the connection may be dead: in both cases a new one goes on after the last version. Raises ApiError (410 when
+        the version is too old), Unreachable and BadAnswer.
         """
+        limits = self.limits
+        what = f"watch {self.server}{path}"
+        # The watches of a start are not renewed all at once.
+        seconds = max(1, round(limits.watch_seconds * random.uniform(0.8, 1.0)))
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": "300",
+            "timeoutSeconds": str(seconds),
             "resourceVersion": resource_version,
             **(params or {}),
         }
-        headers = {"Accept": JSON, **await self._identity()}
-        try:
-            async with self._open_streams().get(
-                self.server + path,
-                params=query,
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle),
-            ) as response:
-                if response.status >= 400:
-                    raise _refused(response, await response.read())
-                rest = b""
-                async for chunk in response.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    events = [watch_event_decoder.decode(line) for line in lines if line]
-                    if events:
-                        yield events
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(f"watch {self.server}{path}: {error}") from error
+        headers = {"Accept": JSON, **IDENTITY, **await self._identity()}
+        with failures(what, limits.first_byte_seconds):
+            async with asyncio.timeout(limits.first_byte_seconds):
+                response = await self._open_streams().get(
+                    self.server + path, params=query, headers=headers, allow_redirects=False
+                )
+            async with response:
+                if response.status >= 300:
+                    raise _refused(response, await whole(response, limits, self._large))
+                if response.content_type == JSON:
+                    # The stream is open: that it is shows before the first change. A page for people is none.
+                    yield []
+                async for found in lines(response, limits, self._large):
+                    yield [_event(line) for line in found]
 
-    async def discover(self, *, preferred: bool = True) -> list[ApiResource]:
+    async def discover(self, *, preferred: bool = True, left_out: set[str] | None = None) -> list[ApiResource]:
         """Kinds the endpoint serves, without subresources; only each group's preferred version unless told otherwise.
 
-        A group whose server does not answer is left out.
+        A group version whose server does not answer as it should is left out, and added to `left_out`. Raises ApiError
+        and Unreachable for the core group and the list of groups.
         """
-        found: list[ApiResource] = []
-        versions: list[tuple[str, str]] = [("", "v1")]
-        for group in group_decoder.decode(await self.request("GET", "/apis")).groups:
-            chosen = group.versions
-            if preferred and group.preferred_version is not None:
-                chosen = (group.preferred_version,)
-            versions.extend((group.name, version.version) for version in chosen)
-        for name, version in versions:
-            path = f"/apis/{name}/{version}" if name else f"/api/{version}"
-            try:
-                listed = resource_decoder.decode(await self.request("GET", path))
-            except ApiError:
-                continue
-            found.extend(
-                msgspec.structs.replace(resource, group=name, version=version)
-                for resource in listed.resources
-                if "/" not in resource.name
-            )
-        return found
+        return await discover(self.request, self.limits, preferred=preferred, left_out=left_out)
+
+
+def _event(line: bytes) -> WatchEvent:
+    event = readable(watch_event_decoder, line, "an event of a watch")
+    if event.type not in _EVENTS:
+        raise BadAnswer(f"a watch has no events of type {event.type[:40]!r}")
+    return event
 
 
 async def _admitted(guard: Guard, request: str) -> None:
@@ -379,8 +379,10 @@ def _existing(kubeconfig: str | Path) -> str:
     return str(path)
 
 
-def _refused(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
-    return refusal(response.status, response.reason or "", response.headers, body, str(response.url))
+def _refused(response: aiohttp.ClientResponse, body: bytes) -> ApiError | BadAnswer:
+    error = refusal(response.status, response.reason or "", response.headers, body, str(response.url))
+    # An API server never says that it is elsewhere: nothing is known of what was asked.
+    return error if response.status >= 400 else BadAnswer(str(error))
 
 
 def _ssl_of(configuration: Any) -> ssl.SSLContext | None:

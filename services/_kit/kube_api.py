@@ -18,6 +18,12 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
+LONGEST_RETRY_SECONDS: Final = 60.0
+_LONGEST_TEXT: Final = 4000
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
+"""What decoders raise for a text that is not what it should be."""
+
+
 class ApiError(Exception):
     """The endpoint refused a request; `reason` is Kubernetes' word for it."""
 
@@ -29,8 +35,24 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
 
+PASSING: Final = frozenset({401, 408, 429, 500, 502, 503, 504})
+"""Codes of refusals that concern the endpoint and not what was asked: the same request may succeed later."""
+
+
+def is_absent(error: ApiError) -> bool:
+    """Whether an API server says of an object that it does not exist; a 404 of somebody in between says nothing."""
+    return error.status == 404 and error.reason == "NotFound"
+
+
 class Unreachable(Exception):
     """The endpoint gave no answer; nothing is known about the outcome of a write."""
+
+
+class BadAnswer(Unreachable):
+    """The endpoint answered, but not with what was asked for: too large, endless, ill-formed, or of another kind.
+
+    Nothing is known about the outcome of a write.
+    """
 
 
 class NotLeading(Unreachable):
@@ -70,6 +92,7 @@ class ApiResource(Struct, frozen=True, rename="camel"):
 
 
 class _ResourceList(Struct, rename="camel"):
+    kind: str = ""
     group_version: str = ""
     resources: tuple[ApiResource, ...] = ()
 
@@ -86,6 +109,7 @@ class _Group(Struct, rename="camel"):
 
 
 class _GroupList(Struct):
+    kind: str = ""
     groups: tuple[_Group, ...] = ()
 
 
@@ -106,16 +130,22 @@ def refusal(code: int, reason: str, headers: Mapping[str, str], body: bytes, url
     """The error behind an answer that is no success; `reason` is the words of its status line."""
     try:
         status = status_decoder.decode(body)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         status = Status(reason=reason, message=body[:300].decode(errors="replace").strip())
-    message, place = status.message, headers.get("Location", "")
+    message, place = _shortened(status.message), headers.get("Location", "")[:_LONGEST_TEXT]
     if code < 400 and place:
         message = f"it answers that it is elsewhere, at {place}; name that address in its kubeconfig"
     try:
-        retry_after = float(headers.get("Retry-After", "0"))
+        asked = float(headers.get("Retry-After", "0"))
     except ValueError:
-        retry_after = 0.0
-    return ApiError(code, status.reason, message, url=url, retry_after=retry_after)
+        asked = 0.0
+    # No number of a neighbour's keeps us away for good; what is no number at all is not less than anything.
+    retry_after = min(asked, LONGEST_RETRY_SECONDS) if asked > 0 else 0.0
+    return ApiError(code, _shortened(status.reason), message, url=url, retry_after=retry_after)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
 
 def resource_path(

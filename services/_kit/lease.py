@@ -26,6 +26,7 @@ from services._kit.bus import Bus
 from services._kit.clock import Clock, SystemClock
 from services._kit.errors import Ambiguous, Conflict, LogError
 from services._kit.log import Fence, Log, Message, NewMessage
+from services._kit.supervision import spawn
 
 INTERVAL: Final = 0.3
 TAKEOVER_AFTER: Final = 2.0
@@ -178,7 +179,7 @@ class Lease:
         elif self._asking is None or self._asking.done():
             # A server that was cut off from its peers still takes heartbeats; only the leader of the stream knows. They
             # go on while there is none.
-            self._asking = asyncio.create_task(self._ask(seq, since))
+            self._asking = spawn("lease-check", self._ask(seq, since))
 
     async def _ask(self, seq: int, since: float) -> None:
         """Hold the lease from a heartbeat on if the log knows of no newer one."""

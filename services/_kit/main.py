@@ -20,6 +20,7 @@ from schemas.hints import Purged
 from schemas.subjects import PURGED
 from schemas.topology import STREAMS
 from services._kit import fault_points, logs, topology
+from services._kit.answers.limits import enforce
 from services._kit.blobs import Blobs
 from services._kit.bus import NatsBus
 from services._kit.clock import SystemClock
@@ -36,7 +37,10 @@ from services._kit.runner import Runner
 from services._kit.service import AnyService, Context
 from services._kit.settings import Settings, SettingsError, credentials, load, tls_context
 from services._kit.shared_reading import SharedReading
+from services._kit.supervision import Supervisor, spawn
+from services._kit.tasks import end, first_of
 from services._kit.vault import KEYS, Vault, keys_of
+from services._rules.stream_room import RoomError, sizes
 
 OK: Final = 0
 FAILED: Final = 1
@@ -65,25 +69,16 @@ async def connect(settings: Settings, name: str, logger: Any, stop: asyncio.Even
             logger.warning("connection trouble", url=settings.nats_url, reason=text)
 
     # The client itself tries for ever once it was told to reconnect for ever.
-    opening = asyncio.create_task(
-        Connection.open(
-            settings.nats_url, name=name, on_error=complain, tls=tls_context(settings), **credentials(settings)
-        )
+    opening = Connection.open(
+        settings.nats_url, name=name, on_error=complain, tls=tls_context(settings), **credentials(settings)
     )
-    stopped = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait({opening, stopped}, timeout=CONNECT_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-        if opening.done():
-            return opening.result()
-        if stopped.done():
-            return None
-        raise LogError(f"no server of the log answers at {settings.nats_url}: {problem}")
+        opened = await first_of(opening, stop.wait(), seconds=CONNECT_PATIENCE)
+    except TimeoutError:
+        raise LogError(f"no server of the log answers at {settings.nats_url}: {problem}") from None
     except (NatsError, OSError) as error:
         raise LogError(f"the log at {settings.nats_url} cannot be used: {error}") from error
-    finally:
-        for task in (opening, stopped):
-            task.cancel()
-        await asyncio.gather(opening, stopped, return_exceptions=True)
+    return opened if isinstance(opened, Connection) else None
 
 
 async def serve(
@@ -106,11 +101,14 @@ async def serve(
     if connection is None:
         return
     fault_points.arm(settings.fault_points, service.name)
-    server: HealthServer | None = None
-    vault: Vault | None = None
+    enforce(settings.answer_limits)
     try:
         if settings.apply_topology:
-            await topology.apply(connection, replicas=settings.topology_replicas)
+            try:
+                asked = sizes(settings.topology_bytes)
+            except RoomError as error:
+                raise SettingsError(f"FLEETLOG_TOPOLOGY_BYTES: {error}") from None
+            await topology.apply(connection, replicas=settings.topology_replicas, sizes=asked)
         problems = await topology.check(connection)
         for problem in problems:
             logger.error("topology", problem=problem)
@@ -119,7 +117,6 @@ async def serve(
         streams: dict[str, Log] = {stream.name: JetStreamLog(connection, stream.name) for stream in STREAMS}
         metrics = KitMetrics(service.name)
         process_metrics(metrics.registry)
-        clock = SystemClock()
         options = options or Options(takeover_after=settings.takeover_after)
         runner: Runner[Any, Any] = Runner(
             service,
@@ -127,31 +124,52 @@ async def serve(
             NatsBus(connection),
             instance,
             options=options,
-            clock=clock,
+            clock=SystemClock(),
             metrics=metrics,
             logger=logger,
             shared=shared,
         )
         runner.health.check("connection", lambda: "" if connection.is_connected else "not connected to the log")
+        async with Supervisor(runner.health, metrics.reads):
+            await _live(service, settings, connection, runner, metrics, stop, ready)
+    finally:
+        await connection.close()
+
+
+async def _live(
+    service: AnyService,
+    settings: Settings,
+    connection: Connection,
+    runner: Runner[Any, Any],
+    metrics: KitMetrics,
+    stop: asyncio.Event,
+    ready: Ready | None,
+) -> None:
+    """Run a service below its Supervisor: what it starts from here on ends before this returns."""
+    logger = logs.get(service=service.name, instance=runner.lease.instance)
+    server: HealthServer | None = None
+    vault: Vault | None = None
+    try:
         if settings.http_port >= 0:
             server = HealthServer(runner.health, metrics.registry, settings.http_host, settings.http_port)
             await server.start()
             logger.info("listening", host=server.host, port=server.port)
         if (key_file := keys_of(settings)) is not None:
-            vault = Vault(streams[KEYS], key_file)
+            vault = Vault(runner.logs[KEYS], key_file)
             await vault.start()
             runner.health.fact("locked_secrets", lambda: vault.trouble if vault is not None else "")
         context: Context[Any, Any] = Context(
-            logs=streams,
+            logs=runner.logs,
             projection=runner.projection,
             mark=runner.mark,
-            clock=clock,
-            blobs=Blobs(streams["BLOBS"], vault=vault, clock=clock),
+            clock=runner.clock,
+            blobs=Blobs(runner.logs["BLOBS"], vault=vault, clock=runner.clock),
             health=runner.health,
             settings=settings,
-            instance=instance,
+            instance=runner.lease.instance,
             connection=connection,
             guard=runner.guard,
+            restoration=runner.restoration,
             metrics=metrics,
             appender=runner.appender,
         )
@@ -166,7 +184,6 @@ async def serve(
             await server.stop()
         if vault is not None:
             await vault.stop()
-        await connection.close()
 
 
 async def _hear_purges(connection: Connection, runner: Runner[Any, Any]) -> None:
@@ -186,23 +203,19 @@ async def _run_until(
     runner: Runner[Any, Any], stop: asyncio.Event, connection: Connection, ready: Ready | None
 ) -> None:
     """Run until asked to stop, the connection is closed for good, or the runner fails."""
-    running = asyncio.create_task(runner.run())
-    stopped = asyncio.create_task(stop.wait())
-    closed = asyncio.create_task(connection.closed.wait())
-    caught_up = asyncio.create_task(runner.until(lambda: runner.projection.ready))
-    if ready is not None:
-        caught_up.add_done_callback(lambda task: None if task.cancelled() else ready(runner))
-    tasks: list[asyncio.Task[Any]] = [running, stopped, closed, caught_up]
+
+    async def caught_up() -> None:
+        await runner.until(lambda: runner.projection.ready)
+        if ready is not None:
+            ready(runner)
+
+    telling = spawn("catching-up", caught_up())
     try:
-        await asyncio.wait({running, stopped, closed}, return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            running.result()
-        elif closed.done():
-            raise LogError("the server of the log closed the connection for good; are the credentials still valid?")
+        await first_of(runner.run(), stop.wait(), connection.closed.wait())
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(telling)
+    if connection.closed.is_set() and not stop.is_set():
+        raise LogError("the server of the log closed the connection for good; are the credentials still valid?")
 
 
 def run(factory: Callable[[T], AnyService], settings_type: type[T], arguments: Sequence[str] = ()) -> int:

@@ -7,24 +7,30 @@ from typing import Any, Final
 
 import msgspec
 import structlog
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from schemas.agent import Sample
-from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable, decode, resource_path
-from services._kit.pod_reading import pods_of
-from services._rules.estimation_summary import allocatable_modelings, node_summary, resource_summary
+from services._kit.answers.listing import each_item
+from services._kit.answers.shapes import readable
+from services._kit.identity.reading import read_identity
+from services._kit.kube import ApiError, ApiResource, BadAnswer, KubeClient, Unreachable, resource_path
+from services._kit.kube_watch import Reading
+from services._kit.pod_reading import Nodes, PodsOnNodes
+from services._rules.estimation_summary import PodSums, allocatable_modelings, node_summary
 from services._rules.quantity import Quantity, QuantityError
 
 log = structlog.get_logger("member_sample")
 
 Manifest = dict[str, Any]
-_PAGE: Final = "1000"
 SETTLED_SECONDS: Final = 3.0
 """How long after a change of its definitions a member is asked at every look what it serves."""
 
 
 class _Version(Struct, rename="camel"):
     git_version: str = ""
+
+
+_version: Final = msgspec.json.Decoder(_Version)
 
 
 class Served:
@@ -68,54 +74,62 @@ async def look(
     """
     try:
         healthy = await _health(client)
-    except ApiError:
+    except ApiError as error:
+        if error.status == 401:
+            return Sample(at=now, online=False, error=f"the member refuses the credentials: {error}")
         return Sample(at=now, online=False)
     except Unreachable as error:
         log.info("probe_failed", cluster=cluster, error=str(error))
         return Sample(at=now, online=False)
     try:
+        identity = (await read_identity(client)).uid
+    except Unreachable:
+        identity = ""
+    try:
         summary = await _collect(client, models, served or Served())
-    except (ApiError, Unreachable, QuantityError, msgspec.MsgspecError) as error:
+    except (ApiError, Unreachable, QuantityError) as error:
         log.warning("summary_failed", cluster=cluster, error=str(error))
-        return Sample(at=now, online=True, healthy=healthy, summary=None)
-    return Sample(at=now, online=True, healthy=healthy, summary=summary)
+        return Sample(at=now, online=True, healthy=healthy, summary=None, identity=identity)
+    except Exception as error:  # noqa: BLE001 - whatever a member answers, the next look comes
+        log.warning("summary_failed", cluster=cluster, error=f"{type(error).__name__}: {error}"[:500])
+        return Sample(at=now, online=True, healthy=healthy, summary=None, identity=identity)
+    return Sample(at=now, online=True, healthy=healthy, summary=summary, identity=identity)
 
 
 async def _health(client: KubeClient) -> bool:
     try:
-        await client.request("GET", "/readyz", accept="*/*", timeout=10.0)
+        answer = await client.request("GET", "/readyz", accept="*/*", timeout=10.0)
     except ApiError as error:
         if error.status != 404:
             raise
-        await client.request("GET", "/healthz", accept="*/*", timeout=10.0)
+        answer = await client.request("GET", "/healthz", accept="*/*", timeout=10.0)
+    if answer.lstrip().startswith(b"<"):
+        raise BadAnswer(f"GET {client.server}/readyz: it answers with a page for people instead of its health")
     return True
 
 
 async def _collect(client: KubeClient, models: list[Manifest], served: Served) -> Manifest:
-    version = msgspec.json.decode(await client.request("GET", "/version"), type=_Version)
+    version = readable(_version, await client.request("GET", "/version"), "a version")
     resources = await served.of(client)
-    nodes = await _all(client, "nodes", _objects_of)
-    pods = await _all(client, "pods", pods_of)
+    nodes: list[Manifest] = []
+    await _each(client, "nodes", Nodes(), nodes.append)
+    pods = PodSums(by_node=bool(models))
+    await _each(client, "pods", PodsOnNodes(), pods.take)
     return summarise(version.git_version, resources, nodes, pods, models)
 
 
-def _objects_of(page: bytes) -> tuple[list[Manifest], str]:
-    """The objects of a list, and where it goes on."""
-    found = decode(page)
-    return found.get("items") or [], (found.get("metadata") or {}).get("continue") or ""
+async def _each(
+    client: KubeClient, resource: str, reading: Reading[Manifest], take: Callable[[Manifest], None]
+) -> None:
+    """Hand what counts of every object of a kind to `take`."""
 
+    def taken(raw: Raw) -> None:
+        found = reading.read(raw, "v1", "")
+        if found is not None:
+            take(found)
 
-async def _all(
-    client: KubeClient, resource: str, read: Callable[[bytes], tuple[list[Manifest], str]]
-) -> list[Manifest]:
-    items: list[Manifest] = []
-    params = {"limit": _PAGE}
-    while True:
-        found, following = read(await client.request("GET", resource_path("", "v1", resource), params=params))
-        items += found
-        if not following:
-            return items
-        params = {"limit": _PAGE, "continue": following}
+    reading.begin()
+    await each_item(client, resource_path("", "v1", resource), taken)
 
 
 def api_enablements(resources: Iterable[ApiResource]) -> list[Manifest]:
@@ -136,18 +150,18 @@ def summarise(
     version: str,
     resources: Iterable[ApiResource],
     nodes: list[Manifest],
-    pods: list[Manifest],
+    pods: PodSums,
     models: list[Manifest],
 ) -> Manifest:
     """The collected part of a Cluster status; raises quantity.QuantityError."""
     counted = node_summary(nodes)
-    sums = resource_summary(nodes, pods)
+    sums = pods.summary(nodes)
     summary: Manifest = {
         "allocatable": _written(sums.allocatable),
         "allocated": _written(sums.allocated),
         "allocating": _written(sums.allocating),
     }
-    modelings = allocatable_modelings(models, nodes, pods) if models else None
+    modelings = allocatable_modelings(models, nodes, pods.by_node) if models else None
     if modelings:
         summary["allocatableModelings"] = [{"grade": grade, "count": count} for grade, count in modelings]
     return {

@@ -6,21 +6,23 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import msgspec
 import structlog
 
+from services._kit.answers.share import Share
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube_watch import Decoded, Reflector
-from services._kit.pod_reading import PodsOnNodes
-from services._kit.tasks import until_first_ends
+from services._kit.pod_reading import Nodes, PodsOnNodes
+from services._kit.supervision import Supervised, supervise
+from services._kit.tasks import first_of, until_first_ends
 from services._rules.estimation_answers import Picture
 from services._rules.estimation_quotas import MemberQuotas
 from services._rules.estimation_rooms import MemberRooms
+from services._rules.estimation_waiting import MemberWaiting
 
 log = structlog.get_logger("member_view")
 
 Manifest = dict[str, Any]
-LONGEST_PAUSE_SECONDS: Final = 15.0
+LONGEST_PAUSE_SECONDS: Final = 5.0
 
 
 class _Nodes:
@@ -40,13 +42,22 @@ class _Nodes:
 
 
 class _Pods:
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: Picture, share: Share) -> None:
+        self._picture = picture
+        self._share = share
         self._takers = (picture.rooms, picture.waiting)
 
-    def listed(self, objects: list[Manifest]) -> None:
-        """Take a complete list of pods."""
-        for taker in self._takers:
-            taker.list_pods(objects)
+    async def listed(self, objects: list[Manifest]) -> None:
+        """Take a complete list of pods; of thousands a few at once."""
+        rooms, waiting = MemberRooms(), MemberWaiting()
+
+        def take(manifest: Manifest) -> None:
+            rooms.put_pod(manifest)
+            waiting.put_pod(manifest)
+
+        await self._share.each(objects, take)
+        self._picture.rooms.take_pods_of(rooms)
+        self._picture.waiting.take_pods_of(waiting)
 
     def changed(self, kind: str, manifest: Manifest) -> None:
         """Take one change of a pod."""
@@ -90,24 +101,29 @@ class MemberView:
         self._picture = picture
         self._with_quotas = not picture.quotas.known
         self._on_change = on_change
-        self._task: asyncio.Task[None] | None = None
+        self._task: Supervised | None = None
+        self._again = asyncio.Event()
         self.client: KubeClient | None = None
         """The member while it is followed, for questions that the picture does not answer."""
         self.trouble = "not connected yet"
 
     def start(self) -> None:
         """Open the member and follow it; what fails is tried again."""
-        self._task = asyncio.create_task(self._run())
+        self._task = supervise(f"view:{self._cluster}", self._run)
+
+    def reconnect(self) -> None:
+        """Open the member now, should that have failed: how it is reached is something else from now on."""
+        self._again.set()
 
     async def close(self) -> None:
         """Stop following."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
 
     async def _run(self) -> None:
         pause = 0.1
         while True:
+            self._again.clear()
             try:
                 client = await self._opener()
             except (ApiError, Unreachable, ValueError, OSError) as error:
@@ -115,26 +131,27 @@ class MemberView:
                 log.warning("member_not_opened", cluster=self._cluster, error=self.trouble, retry_in_seconds=pause)
             else:
                 self.trouble = ""
+                began = asyncio.get_running_loop().time()
                 try:
                     await self._follow(client)
                     self.trouble = "the member stopped serving nodes or pods"
                 except (ApiError, Unreachable) as error:
                     self.trouble = str(error)
-                except msgspec.MsgspecError as error:
-                    self.trouble = f"the member sent what is no node, pod or quota: {error}"
                 finally:
                     self.client = None
                     await client.close()
+                if asyncio.get_running_loop().time() - began > LONGEST_PAUSE_SECONDS:
+                    pause = 0.1
                 log.warning("member_not_followed", cluster=self._cluster, error=self.trouble)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            await first_of(self._again.wait(), asyncio.sleep(pause))
+            pause = 0.1 if self._again.is_set() else min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def _follow(self, client: KubeClient) -> None:
         """All watches; returns when one of the kinds is not served any more."""
         self.client = client
         kinds: list[tuple[str, str, Any, Decoded]] = [
-            ("nodes", "Node", _Nodes(self._picture.rooms), Decoded()),
-            ("pods", "Pod", _Pods(self._picture), PodsOnNodes()),
+            ("nodes", "Node", _Nodes(self._picture.rooms), Nodes()),
+            ("pods", "Pod", _Pods(self._picture, client.share), PodsOnNodes()),
         ]
         if self._with_quotas and await self._shows_quotas(client):
             kinds.append(("resourcequotas", "ResourceQuota", _Quotas(self._picture.quotas), Decoded()))
@@ -157,7 +174,7 @@ class MemberView:
         try:
             await client.request("GET", resource_path("", "v1", "resourcequotas"), params={"limit": "1"})
         except ApiError as error:
-            if error.status not in (401, 403, 404):
+            if error.status not in (403, 404):
                 raise
             log.warning("quotas_not_shown", cluster=self._cluster, error=str(error))
             self._picture.quotas.refused()

@@ -24,6 +24,7 @@ from services._kit.log import (
     match,
 )
 from services._kit.patience import Patience
+from services._kit.tasks import first_of
 
 
 async def one_by_one(log: Log, messages: Sequence[NewMessage], fence: Fence | None) -> list[Appended | LogError]:
@@ -254,9 +255,4 @@ class MemoryPump:
         return len(self._log.since(self._scanned, self._filters, self._log.last_seq + 1))
 
     async def _wait(self, scanned: int) -> None:
-        waits = {asyncio.ensure_future(self._log.grown(scanned)), asyncio.ensure_future(self._closed.wait())}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await first_of(self._log.grown(scanned), self._closed.wait())

@@ -16,6 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Unkno
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from services._kit.answers.counts import COUNTS
+
 NAMESPACE: Final = "fleetlog"
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -134,6 +136,16 @@ class KitMetrics:
         self._decide_seconds = self._histogram("decide_seconds", "Time of one decision", SECONDS)
         self._stage_seconds = self._histogram(
             "stage_seconds", "Time from the first cause of an event until the event was on the log", STAGE_SECONDS
+        )
+        self.reads.counter(
+            "bad_answers",
+            "Answers of other systems that exceeded a limit or were not what was asked for; of the process",
+            lambda: COUNTS.bad_answers,
+        )
+        self.reads.counter(
+            "neighbour_waits_seconds",
+            "Time for which members that sent much were made to wait; of the process",
+            lambda: COUNTS.waited_seconds,
         )
         self._stored: list[Stored] = []
         self._failed: list[Callable[[float], None]] = []

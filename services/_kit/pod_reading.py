@@ -1,14 +1,23 @@
-"""Reads of a pod what its room is counted from: a member has thousands, and most of each says nothing about that."""
+"""Reads of nodes and pods what room is counted from: a member has thousands, and most of each says nothing about that.
+
+What is kept of one list is bounded. Pods that ask for the same share what says so.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, to_builtins
 
-from services._kit.kube_api import Manifest
+from services._kit.answers import limits
+from services._kit.answers.shapes import readable
+from services._kit.kube_api import BadAnswer, Manifest
 from services._kit.kube_watch import Decoded
+
+_OWN_BYTES: Final = 60
+"""What a pod that shares everything takes beside its names, counted like the text of those that do not."""
+_SHAPES: Final = 4096
 
 
 class _Resources(Struct, omit_defaults=True, gc=False):
@@ -26,49 +35,135 @@ class _Spec(Struct, rename="camel", omit_defaults=True, gc=False):
     overhead: dict[str, Any] | None = None
 
 
-class _Status(Struct, omit_defaults=True, gc=False):
+class _Condition(Struct, rename="camel", omit_defaults=True, gc=False):
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    last_transition_time: str | None = None
+
+
+class _PodStatus(Struct, omit_defaults=True, gc=False):
     phase: str | None = None
+    conditions: list[_Condition] | None = None
+
+
+class _Owner(Struct, omit_defaults=True, gc=False):
+    uid: str | None = None
+    controller: bool | None = None
 
 
 class _Metadata(Struct, rename="camel", omit_defaults=True, gc=False):
     name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
+    namespace: str | None = None
+    resource_version: str | None = None
+    labels: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
 
 
 class _Pod(Struct, omit_defaults=True, gc=False):
     metadata: _Metadata
     spec: _Spec | None = None
-    status: _Status | None = None
+    status: _PodStatus | None = None
 
 
-class _ListMeta(Struct, frozen=True, rename={"following": "continue"}):
-    following: str = ""
+class _Taint(Struct, rename="camel", omit_defaults=True, gc=False):
+    key: str = ""
+    effect: str = ""
+    value: str = ""
+    time_added: str | None = None
 
 
-class _Page(Struct, gc=False):
-    metadata: _ListMeta = _ListMeta()
-    items: list[_Pod] | None = None
+class _NodeSpec(Struct, omit_defaults=True, gc=False):
+    taints: list[_Taint] | None = None
+    unschedulable: bool | None = None
+
+
+class _NodeStatus(Struct, omit_defaults=True, gc=False):
+    allocatable: dict[str, str | int | float] | None = None
+    conditions: list[_Condition] | None = None
+
+
+class _Node(Struct, omit_defaults=True, gc=False):
+    metadata: _Metadata
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
 
 
 _pod: Final = msgspec.json.Decoder(_Pod)
-_page: Final = msgspec.json.Decoder(_Page)
+_node: Final = msgspec.json.Decoder(_Node)
+_encode: Final = msgspec.json.Encoder().encode
+T = TypeVar("T", _Pod, _Node)
 
 
-def pods_of(page: bytes) -> tuple[list[Manifest], str]:
-    """The pods of a list, and where it goes on; raises msgspec.MsgspecError."""
-    found = _page.decode(page)
-    pods: list[Manifest] = to_builtins(found.items or [])
-    return pods, found.metadata.following
+class _Counted(Decoded):
+    """Objects of which so much is kept as the limit of a list allows."""
+
+    def __init__(self) -> None:
+        self._kept = 0
+        self._most = limits.in_force().list_kept_bytes
+
+    def begin(self) -> None:
+        """A list begins."""
+        self._kept = 0
+
+    def keep(self, size: int) -> None:
+        """Count bytes of text; raises BadAnswer."""
+        self._kept += size
+        if self._kept > self._most:
+            raise BadAnswer(f"what counts of its objects takes more than {self._most} bytes")
 
 
-class PodsOnNodes(Decoded):
-    """Pods for those who count what is taken; one that waits for a node is read whole, because why it waits counts."""
+def _named(decoder: msgspec.json.Decoder[T], raw: Raw, what: str) -> T:
+    found = readable(decoder, raw, what)
+    if not found.metadata.name:
+        raise BadAnswer(f"{what} has no metadata.name")
+    return found
+
+
+class Nodes(_Counted):
+    """Nodes for those who count what they offer."""
+
+    def read(self, raw: Raw, api_version: str, kind: str) -> Manifest:
+        """What counts of a node."""
+        found = _named(_node, raw, "a node")
+        found.metadata.owner_references = None
+        self.keep(len(_encode(found)))
+        node: Manifest = to_builtins(found)
+        return node
+
+
+class PodsOnNodes(_Counted):
+    """Pods for those who count what is taken; one that waits for a node also says why, since when, and whose it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shapes: dict[bytes, Manifest] = {}
+
+    def begin(self) -> None:
+        """A list begins."""
+        super().begin()
+        self._shapes.clear()
 
     def read(self, raw: Raw, api_version: str, kind: str) -> Manifest:
         """What counts of a pod."""
-        found = _pod.decode(raw)
-        if found.spec is None or not found.spec.node_name:
-            return super().read(raw, api_version, kind)
-        pod: Manifest = to_builtins(found)
-        return pod
+        found = _named(_pod, raw, "a pod")
+        waits = found.spec is None or not found.spec.node_name
+        metadata = found.metadata
+        if not waits:
+            metadata.labels = metadata.owner_references = None
+            if found.status is not None:
+                found.status.conditions = None
+        if metadata.namespace is None:
+            metadata.namespace = ""
+        named: Manifest = to_builtins(metadata)
+        metadata.name = ""
+        metadata.namespace = metadata.resource_version = metadata.labels = metadata.owner_references = None
+        text = _encode(found)
+        shape = self._shapes.get(text)
+        self.keep(_OWN_BYTES + (len(_encode(named)) if waits else len(named["name"]) + len(named["namespace"])))
+        if shape is None:
+            self.keep(len(text))
+            if len(self._shapes) >= _SHAPES:
+                self._shapes.clear()
+            shape = self._shapes[text] = to_builtins(found)
+        return {**shape, "metadata": named}

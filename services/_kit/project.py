@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 
 MAX_CAUSES = 3
 OBSERVED = "OBSERVED"
-_LEASES = "lease."
+_OF_THE_RUNTIME = ("lease.", "restore.")
 
 
 class Cause(Struct):
@@ -91,8 +91,9 @@ class Projection(Generic[S, K]):
         self.on_marked: Callable[[], None] | None = None
         self._unread: dict[str, frozenset[K]] = {}
         self._on_problem = on_problem
-        # Leases concern the runtime, which reads them beside what the service asked for.
-        self._skip_leases = not any(pattern.startswith(_LEASES) for pattern in service.filters)
+        # These concern the runtime, which reads them beside what the service asked for.
+        asked = {pattern.partition(".")[0] for pattern in service.filters}
+        self._skipped = tuple(family for family in _OF_THE_RUNTIME if family[:-1] not in asked)
         self._waiters: list[tuple[int, int, str, asyncio.Future[None]]] = []
         self._numbers = count()
 
@@ -107,7 +108,7 @@ class Projection(Generic[S, K]):
         sign = -1 if stream == OBSERVED else 1
         marked = False
         for message in delivery.messages:
-            if self._skip_leases and message.subject.startswith(_LEASES):
+            if message.subject.startswith(self._skipped):
                 continue
             try:
                 event = self._decode(message, stream)

@@ -9,6 +9,10 @@ with what the stream holds in its place: a server whose disk failed may have los
 The consumer lives on one of the servers that keep the stream, and that one may be behind the others or cut off from
 them: only the stream's leader knows where the log ends. It is asked before the end is said to be reached, and now and
 then while nothing arrives.
+
+A message whose bytes are damaged on the server's disk is skipped by the server or stops it, and stays pending for ever.
+So messages that are pending and do not come have a deadline: then the stream is looked through, and the reading ends
+with what is unreadable, or goes on with a new consumer where nothing is.
 """
 
 from __future__ import annotations
@@ -25,16 +29,19 @@ from msgspec import Struct
 from nats.aio.msg import Msg
 
 from services._kit.batch import ApiError
-from services._kit.errors import LogError, LogReplaced, Unavailable, from_api
+from services._kit.errors import LogError, LogReplaced, Unavailable, Unreadable, from_api
 from services._kit.ids import Sequence as Ids
 from services._kit.log import Delivery, LogIdentity, Message
 from services._kit.patience import Door, Patience
 from services._kit.pulling import NANOSECOND, NOTHING, ended, positions, request
+from services._kit.supervision import supervise
 
 if TYPE_CHECKING:
     from services._kit.jetstream_log import JetStreamLog
 
 HEARTBEAT: Final = 0.5
+STALLED: Final = 6  # ticks in which nothing comes though something is pending, after which the stream is examined
+SILENCES: Final = 3  # consumers in a row that fell silent without a message, likewise
 MISSED: Final = 4  # ticks of one heartbeat each without a sign of life
 EXPIRES: Final = 30.0
 INACTIVE: Final = 300.0
@@ -54,11 +61,12 @@ class _Created(Struct):
 
 
 class PumpStats(Struct):
-    """Counters for metrics and tests: consumers made, gaps seen, messages handed over."""
+    """Counters for metrics and tests: consumers made, gaps seen, messages handed over, examinations."""
 
     consumers: int = 0
     gaps: int = 0
     silences: int = 0
+    stalls: int = 0
     messages: int = 0
     identity: LogIdentity | None = None
 
@@ -99,18 +107,30 @@ class JetStreamPump:
         self._quiet = 0
         self._still = 0  # ticks since the last message or the leader's last answer
         self._short_since = 0.0
+        self._subjects = 0  # that match, as the server counted them before the consumer was made
+        self._promised = 0  # pending when the consumer was made
+        self._stalled = STALLED
+        self._fruitless = 0  # consumers in a row that fell silent before they brought a message
+        self._doubtful = False  # at the end as it was at first, with something pending behind it
+        self._skipped: list[int] = []
+        self._damage: Unreadable | None = None
         self._wanted = 0  # last message that matches, as the leader knows
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
-        """Deliveries in log order; raises LogReplaced when the stream is another one."""
+        """Deliveries in log order; raises LogReplaced when the stream is another one, Unreadable for damaged ones."""
         connection = self._log.connection
         lost = self._lose
         connection.on_lost(lost)
-        ticker = asyncio.create_task(self._tick())
+        ticker = supervise("pump-ticker", self._tick)
         try:
             while not self._closed:
+                if self._damage is not None:
+                    raise self._damage
                 if self._restart:
                     await self._begin()
+                if self._doubtful:
+                    await self._judge_end()
+                    continue
                 if self._told_caught_up == self._caught_up and not (self._buffer and self._door.is_open):
                     if not self._buffer:
                         self._door.close()
@@ -152,6 +172,7 @@ class JetStreamPump:
 
     def _lose(self) -> None:
         self._restart = True
+        self._doubtful = False
         self._caught_up = False
         self._door.open()
 
@@ -166,9 +187,53 @@ class JetStreamPump:
             self._still += 1
             if self._quiet > MISSED:
                 self.stats.silences += 1
+                self._fruitless += 1
+                if self._fruitless >= SILENCES and self._pending:
+                    await self._examine()
+                self._lose()
+            elif self._pending and self._still >= self._stalled:
+                await self._examine()
                 self._lose()
             elif self._pending == 0 and (not self._caught_up or self._still >= ASKED_AGAIN):
                 await self._look_again()
+
+    async def _examine(self) -> None:
+        """Find out whether what does not come cannot be read; the reading ends then."""
+        self.stats.stalls += 1
+        # A server that is merely slow is given more time from now on: an examination costs it even more.
+        self._stalled *= 2
+        self._fruitless = 0
+        try:
+            damage = await self._log.damage()
+        except LogError:
+            return
+        if damage and self._log.skips_damaged:
+            self._skipped = [found.seq for found in damage]
+        elif damage:
+            self._damage = Unreadable(self._log.name, damage)
+
+    def _left_out(self, position: int) -> int:
+        """How many messages behind a position cannot be read and are left out."""
+        return sum(seq > position for seq in self._skipped) if self._skipped else 0
+
+    async def _judge_end(self) -> None:
+        """Tell what is pending because it was stored a moment ago from what is damaged: that has no place any more."""
+        self._doubtful = False
+        received, pending = self._received, self._pending
+        try:
+            last = (await self._log.identity()).last_seq
+        except LogReplaced:
+            self._lose()
+            return
+        except LogError:
+            self._doubtful = not self._restart
+            await asyncio.sleep(RETRY)
+            return
+        if pending > last - received:
+            await self._examine()
+            self._lose()
+        elif not self._restart:
+            self._caught_up = True
 
     async def _look_again(self) -> None:
         """Ask the leader where the log ends; its silence is the connection's to notice."""
@@ -194,6 +259,7 @@ class JetStreamPump:
                 await self._look()
                 await self._compare()
                 await self._create()
+                await self._count()
                 await self._ask()
             except LogReplaced:
                 raise
@@ -272,6 +338,7 @@ class JetStreamPump:
             config["opt_start_seq"] = self._position + 1
         else:
             config["deliver_policy"] = "last_per_subject"
+            self._subjects = await self._log.subjects(self._filters)
         body = msgspec.json.encode({"stream_name": self._log.name, "config": config, "action": "create"})
         call = f"$JS.API.CONSUMER.CREATE.{self._log.name}.{self._consumer}"
         answer = await self._log.connection.request(call, body, timeout=max(10.0, self._log.timeout))
@@ -279,8 +346,17 @@ class JetStreamPump:
         if created.error is not None:
             raise from_api(created.error.code, created.error.err_code, created.error.description)
         self.stats.consumers += 1
-        self._pending = created.num_pending
-        self._caught_up = created.num_pending == 0 and self._position >= self._wanted
+        self._promised = created.num_pending
+        self._pending = max(0, created.num_pending - self._left_out(self._position))
+        self._caught_up = self._pending == 0 and self._position >= self._wanted
+
+    async def _count(self) -> None:
+        """See whether the consumer will tell the last message of every subject: it leaves out damaged ones."""
+        if self._resumed or self._position:
+            return
+        # A subject that began since is no reason for doubt; one that ended is, for a moment.
+        if self._promised < self._subjects:
+            await self._examine()
 
     def _receiver(self, inbox: str) -> Callable[[Msg], None]:
         def receive(message: Msg) -> None:
@@ -303,11 +379,16 @@ class JetStreamPump:
             return
         self._expected += 1
         self._received = seq
-        self._pending = pending
-        self._still = 0
+        pending = self._pending = max(0, pending - self._left_out(seq))
+        self._still = self._fruitless = 0
         self._buffer.append(Message(message.subject, seq, stored / NANOSECOND, message.headers or {}, message.data))
-        if not self._caught_up and seq >= self._wanted and (pending == 0 or seq >= self._target):
-            self._caught_up = True
+        if not self._caught_up and seq >= self._wanted:
+            if pending == 0:
+                self._caught_up = True
+            elif seq >= self._target:
+                # Stored since, or pending for ever.
+                self._doubtful = True
+                self._door.open()
         if self._caught_up == self._told_caught_up:
             self._door.knock(message.subject, len(self._buffer))
         else:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
+from schemas.subjects import RESTORES
 from schemas.subjects import lease as lease_subject
 from services._kit.append import Appender
 from services._kit.bus import Bus
 from services._kit.clock import Clock, SystemClock
 from services._kit.deciding import FACTS, DecideStats, Deciding, Options
-from services._kit.errors import FenceLost
+from services._kit.errors import FenceLost, LogReplaced
 from services._kit.follow import Follower, by_stream
 from services._kit.guard import LeaderGuard
 from services._kit.health import Health
@@ -27,9 +28,10 @@ from services._kit.metrics import KitMetrics
 from services._kit.order import Ranked
 from services._kit.patience import Patience
 from services._kit.project import Projection
+from services._kit.restoring import PREFIX, Restoration
 from services._kit.service import BaseService, Decider
 from services._kit.shared_reading import SharedReading
-from services._kit.tasks import end, first_end
+from services._kit.tasks import child, end, first_end
 
 S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
@@ -58,7 +60,8 @@ class Runner(Generic[S, K]):
         self.active = False
         """Whether this instance is deciding (or acting) right now."""
         self.health = Health()
-        self._clock = clock or SystemClock()
+        self.logs = logs
+        self.clock = clock or SystemClock()
         self._logger = logger
         self._metrics = metrics
         self._decider = cast("Decider[S, K]", service) if getattr(service, "decide", None) is not None else None
@@ -77,7 +80,7 @@ class Runner(Generic[S, K]):
             instance,
             interval=self.options.heartbeat,
             takeover_after=self.options.takeover_after,
-            clock=self._clock,
+            clock=self.clock,
             on_change=self._lease_changed,
         )
         self.guard = LeaderGuard(self.lease) if service.leads else None
@@ -87,10 +90,11 @@ class Runner(Generic[S, K]):
             self.lease.fence if service.leads else None,
             instance=instance,
             last_seq_of=self._last_seq,
-            clock=self._clock,
+            clock=self.clock,
             observe=metrics.observe_append if metrics else None,
             guard=self.guard,
         )
+        self.restoration = Restoration(service.name, self.appender, self.clock)
         self.deciding: Deciding[S, K] | None = None
         self._follower: Follower[S, K] = Follower(
             logs,
@@ -112,18 +116,18 @@ class Runner(Generic[S, K]):
         service = self.service
         if not service.patience:
             return None
-        hurries = (*service.hurries, lease_subject(service.name))
+        hurries = (*service.hurries, lease_subject(service.name), PREFIX)
         return Patience(lambda: service.patience if self.active else 0.0, hurries)
 
     def mark(self, keys: Iterable[K]) -> None:
         """Mark keys dirty for a reason outside the log; ignored unless this instance is active."""
-        self.projection.mark(keys, since=self._clock.now())
+        self.projection.mark(keys, since=self.clock.now())
 
     async def run(self) -> None:
         """Follow, compete, decide; returns only by cancellation or an error (LogReplaced: start anew)."""
-        tasks = [asyncio.create_task(part()) for part in (self._follower.run, self._terms, self._record)]
+        tasks = [child(part()) for part in (self._follower.run, self._terms, self._record)]
         if self.service.leads:
-            tasks.append(asyncio.create_task(self.lease.run()))
+            tasks.append(child(self.lease.run()))
         try:
             await first_end(tasks)
         finally:
@@ -150,8 +154,7 @@ class Runner(Generic[S, K]):
                 await self.service.on_caught_up()
             await self.until(self._may_start)
             seq = self.lease.seq
-            term = asyncio.create_task(self._term())
-            ended = asyncio.create_task(self.until(partial(self._ended, seq)))
+            term, ended = child(self._term()), child(self.until(partial(self._ended, seq)))
             try:
                 await asyncio.wait({term, ended}, return_when=asyncio.FIRST_COMPLETED)
                 if term.done():
@@ -170,6 +173,7 @@ class Runner(Generic[S, K]):
         self.active = True
         if self.guard is not None:
             self.guard.begin()
+        self.restoration.begin()
         self._tell()
         if self._decider is not None:
             self.deciding = Deciding(
@@ -178,10 +182,11 @@ class Runner(Generic[S, K]):
                 projection,
                 self.appender,
                 options=self.options,
-                clock=self._clock,
+                clock=self.clock,
                 stats=self.stats,
                 on_problem=self._problem,
                 watcher=self._metrics,
+                restoration=self.restoration,
             )
         await service.on_leading()
         recover = getattr(service, "recover", None)
@@ -227,10 +232,24 @@ class Runner(Generic[S, K]):
 
     def _fed(self, delivery: Delivery, stream: str) -> None:
         if stream == FACTS and self.service.leads:
+            held = self.restoration.holds
             for message in delivery.messages:
                 if message.subject == self.lease.subject:
                     self.lease.observe(message)
+                elif message.subject.startswith(PREFIX):
+                    self._restored(message)
+            if held and not self.restoration.holds and self.active:
+                self.restoration.tell()
+                self.service.on_restored()
         self._tell()
+
+    def _restored(self, message: Message) -> None:
+        began = self.restoration.observe(message)
+        if began and self._caught_up_once:
+            # What was listed until now was listed before; and nothing that is under way may reach a member.
+            raise LogReplaced(f"a restore began at position {message.seq}: {self.restoration.state.words}")
+        if self.deciding is not None:
+            self.deciding.wake()
 
     def _tell(self) -> None:
         # Only those whose condition holds are woken: something is folded all the time.
@@ -249,6 +268,8 @@ class Runner(Generic[S, K]):
         self._tell()
 
     def _last_seq(self, subject: str) -> int:
+        if subject.startswith(PREFIX):
+            return self.restoration.last_seq(subject)
         return self.service.last_seq(self.projection.state, subject)
 
     def _unreadable(self, message: Message, error: Exception) -> None:
@@ -282,6 +303,8 @@ class Runner(Generic[S, K]):
         if self.guard is not None:
             health.fact("confirmed", lambda: self.lease.holds)
         health.fact("active", lambda: self.active)
+        if self.service.leads:
+            health.fact("restoring", lambda: self.restoration.trouble)
         health.fact("position", lambda: dict(projection.position))
         if self._metrics is not None:
             self._register_metrics(self._metrics)
@@ -299,6 +322,9 @@ class Runner(Generic[S, K]):
         reads.gauge("blocked_keys", "Keys with an event of a newer version", lambda: len(projection.blocked))
         reads.gauge("parked_keys", "Keys set aside", lambda: len(self.deciding.troubles.parked) if self.deciding else 0)
         reads.gauge("leader", "1 while this instance leads", lambda: self.lease.is_leader)
+        reads.gauge(
+            "restoring", "1 while nothing is delivered because a log is restored", lambda: self.restoration.holds
+        )
         name = (self.service.name,)
         about = "1 while this instance leads"
         reads.table("leader_election_master_status", about, ("name",), lambda: [(name, self.lease.is_leader)])
@@ -325,4 +351,4 @@ class Runner(Generic[S, K]):
 
 def filters_of(service: BaseService[Any, Any]) -> dict[str, list[str]]:
     """What a service reads of each stream, its lease included."""
-    return by_stream([*service.filters, *([lease_subject(service.name)] if service.leads else [])])
+    return by_stream([*service.filters, *([lease_subject(service.name), RESTORES] if service.leads else [])])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from services._kit.health import Health
     from services._kit.metrics import KitMetrics
     from services._kit.project import Projection
+    from services._kit.restoring import Restoration
     from services._kit.settings import Settings
 
 S = TypeVar("S")
@@ -63,6 +64,7 @@ class Context(Generic[S, K]):
         appender: Appender[K],
         connection: Connection | None = None,
         guard: Guard | None = None,
+        restoration: Restoration | None = None,
     ) -> None:
         self.logs = logs
         self.projection = projection
@@ -79,6 +81,7 @@ class Context(Generic[S, K]):
         self.connection = connection
         self.guard = guard
         """Asked before requests to clusters; None for services that do not lead."""
+        self.restoration = restoration
 
 
 class Service(Protocol[S, K_co]):
@@ -164,6 +167,17 @@ class BaseService(ABC, Generic[S, K]):
 
     def on_dirty(self, keys: Iterable[K]) -> None:
         """Keys changed; for services that act instead of deciding."""
+
+    def unsettled(self, state: S, now: float) -> str:
+        """What has to come before this service has compared a restored log with what it watches; empty for nothing.
+
+        Asked only when no key is dirty or on its way.
+        """
+        del state, now
+        return ""
+
+    def on_restored(self) -> None:
+        """The restore under way is over: what waited for it may be delivered. Called while active."""
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Carry out the effects of stored decisions; they are idempotent and may be lost in a crash."""

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from services._kit.answers.limits import DEFAULTS, Limits
 from services._kit.durations import seconds
 
 PREFIX: Final = "FLEETLOG_"
@@ -56,8 +57,44 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Directory in which tests order the process to die at a point; empty: none."""
     topology_replicas: int = 1
     """Servers of the log that hold each stream that is created at start."""
+    topology_bytes: tuple[str, ...] = ()
+    """How large streams may be that are created or updated at start: `FACTS=20Gi,HISTORY=100Gi`."""
+    answer_bytes: int = DEFAULTS.answer_bytes
+    """Bytes of one answer of a member or webhook; answers of the control plane may have eight times as many."""
+    object_bytes: int = DEFAULTS.object_bytes
+    """Bytes of one object of a member."""
+    list_objects: int = DEFAULTS.list_objects
+    """Objects of one kind that a member may list; the control plane twenty times as many."""
+    list_kept_bytes: int = DEFAULTS.list_kept_bytes
+    """Bytes that are kept of one list of nodes or pods of a member."""
+    answer_seconds: float = DEFAULTS.answer_seconds
+    """Seconds for one answer."""
+    silence_seconds: float = DEFAULTS.silence_seconds
+    """Seconds without a byte after which an answer is given up and a watch goes on over a new connection."""
+    watch_seconds: float = DEFAULTS.watch_seconds
+    """Seconds after which servers are asked to end a watch, which then goes on; less than `silence_seconds`."""
+    member_cache_bytes: int = DEFAULTS.cache_bytes
+    """Bytes of live objects of one member that are kept at hand, besides 16 KiB for each that it was given."""
+    member_cpu_share: float = DEFAULTS.cpu_share
+    """Part of a core that is spent on what one member sends; 1: as much as there is."""
     apply_topology: bool = False
     """Create missing streams at start; otherwise missing ones are an error."""
+
+    @property
+    def answer_limits(self) -> Limits:
+        """Bounds of what others may send."""
+        return Limits(
+            answer_bytes=self.answer_bytes,
+            object_bytes=self.object_bytes,
+            list_objects=self.list_objects,
+            list_kept_bytes=self.list_kept_bytes,
+            answer_seconds=self.answer_seconds,
+            first_byte_seconds=self.silence_seconds,
+            silence_seconds=self.silence_seconds,
+            watch_seconds=min(self.watch_seconds, self.silence_seconds * 5 / 6),
+            cache_bytes=self.member_cache_bytes,
+            cpu_share=self.member_cpu_share,
+        )
 
 
 T = TypeVar("T", bound=Settings)

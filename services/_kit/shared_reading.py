@@ -15,6 +15,7 @@ from schemas.codec import Known
 from services._kit.lean import decoded
 from services._kit.log import Delivery, Log, Message, Pump, match
 from services._kit.patience import Door, Patience
+from services._kit.tasks import child
 
 _KEPT: Final = 4096
 """Decoded events that are kept for those who have not folded them yet; who comes later decodes again."""
@@ -54,7 +55,7 @@ class _Reader:
         """Take in one of the parts; the last one makes the reader begin."""
         self.parts.append(part)
         if len(self.parts) == self._parties:
-            self._task = asyncio.create_task(self._run())
+            self._task = child(self._run())
 
     def decode(self, message: Message) -> Known:
         """The event of a message."""

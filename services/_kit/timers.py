@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Timers(Generic[K]):
-    """At most one deadline per key, in seconds since 1970."""
+    """At most one deadline per key, in seconds of one clock."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, K]] = []
@@ -50,6 +50,10 @@ class Timers(Generic[K]):
             key = heappop(self._heap)[2]
             del self._live[key]
             keys.append(key)
+
+    def keys(self) -> list[K]:
+        """Keys with a deadline; they keep it."""
+        return list(self._live)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -26,6 +26,7 @@ from services._kit.runner import Runner, filters_of
 from services._kit.service import AnyService
 from services._kit.settings import Settings, SettingsError, load
 from services._kit.shared_reading import SharedReading
+from services._kit.tasks import all_of
 
 
 class Part(Struct, frozen=True):
@@ -80,9 +81,7 @@ async def _until_signal(parts: Sequence[tuple[_Made, BinaryIO]], codes: list[int
             gc.freeze()
 
     try:
-        async with asyncio.TaskGroup() as group:
-            for part, file in parts:
-                group.create_task(_serve(part, file, stop, shared, codes, ready))
+        await all_of(_serve(part, file, stop, shared, codes, ready) for part, file in parts)
     finally:
         await shared.close()
 

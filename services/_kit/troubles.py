@@ -12,7 +12,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Troubles(Generic[K]):
-    """Backoff per key and a brake on the ratio of parked keys among the latest outcomes."""
+    """Backoff per key and a brake on the ratio of parked keys among the latest outcomes.
+
+    `now` is monotonic time in seconds: a wall clock that is set must neither prolong a pause nor cut it short.
+    """
 
     def __init__(
         self,

@@ -24,6 +24,8 @@ from services._kit.errors import Conflict, LogError, Refused
 from services._kit.keys import KEY_BYTES, MasterKeys, load_master_keys
 from services._kit.log import Log, Message, NewMessage
 from services._kit.settings import SettingsError
+from services._kit.supervision import Supervised, supervise
+from services._kit.tasks import first_of
 from services._rules.secrecy import DigestKey
 
 if TYPE_CHECKING:
@@ -150,7 +152,7 @@ class Vault:
         self._seen: dict[str, int] = {}
         self._locked: dict[str, str] = {}
         self._complete = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task: Supervised | None = None
         self.on_changed: Callable[[str], None] | None = None
         """Called with a namespace whose key is another one from now on."""
 
@@ -164,20 +166,15 @@ class Vault:
 
     async def start(self) -> None:
         """Read all keys and follow them; raises LogError when the log cannot be read."""
-        self._task = asyncio.create_task(self._follow())
-        complete = asyncio.create_task(self._complete.wait())
-        try:
-            await asyncio.wait({self._task, complete}, return_when=asyncio.FIRST_COMPLETED)
-            if self._task.done():
-                self._task.result()
-        finally:
-            complete.cancel()
+        self._task = supervise("keys", self._follow)
+        await first_of(self._complete.wait(), asyncio.wait({self._task.task}))
+        if self._task.done:
+            self._task.task.result()
 
     async def stop(self) -> None:
         """End following the keys."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
 
     async def digests(self, namespace: str) -> DigestKey:
         """What names the Secrets of a namespace; makes its key when there is none. Raises Locked or LogError."""

@@ -27,6 +27,7 @@ MOST: Final = 16
 LONGEST: Final = 256
 """Characters of one name; a longer one is cut."""
 _SHOWN: Final = 5
+_COLLECTOR: Final = "garbage collector, for "
 _DEEPEST: Final = 24
 
 # What an API server knows the items of a list by, tried in this order.
@@ -66,9 +67,17 @@ def repaired(wanted: Manifest, live: Manifest, ours: str) -> tuple[Drift, ...]:
     return bounded(dict.fromkeys(found))
 
 
-def removed() -> tuple[Drift, ...]:
-    """An object of ours that was gone and is created again; nobody keeps who deleted it."""
-    return (Drift(WHOLE),)
+def removed(wanted: Manifest | None = None) -> tuple[Drift, ...]:
+    """An object of ours that was gone and is created again; nobody keeps who deleted it.
+
+    Where it names owners, the garbage collector is suspected: it deletes what belongs to an owner that is not there,
+    as often as it is created.
+    """
+    owners = ((wanted or {}).get("metadata") or {}).get("ownerReferences") or ()
+    named = ", ".join(
+        f"{owner.get('kind')} {owner.get('name')}" for owner in islice(owners, _SHOWN) if isinstance(owner, dict)
+    )
+    return (Drift(WHOLE, f"{_COLLECTOR}{named}"[:LONGEST] if named else ""),)
 
 
 def both(earlier: tuple[Drift, ...], later: tuple[Drift, ...]) -> tuple[Drift, ...]:
@@ -91,7 +100,14 @@ def drift_words(drift: tuple[Drift, ...]) -> str:
     if not drift:
         return ""
     if drift[0].field == WHOLE:
-        return "it was deleted in the cluster; created again"
+        words = "it was deleted in the cluster; created again"
+        if drift[0].manager.startswith(_COLLECTOR):
+            owners = drift[0].manager.removeprefix(_COLLECTOR)
+            words += (
+                f". Its metadata.ownerReferences name {owners}: where the cluster has no such object with that uid, "
+                "its garbage collector deletes this one each time; take the reference out of the override that adds it"
+            )
+        return words
     by: dict[str, list[str]] = {}
     for item in drift[:_SHOWN]:
         by.setdefault(item.manager, []).append(item.field)

@@ -7,6 +7,7 @@ between two purges, before or after a restart, nobody decides anything else than
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 from msgspec import Struct, field
@@ -169,10 +170,15 @@ def cluster_purges(
     return (*purges, Purge(FACTS, cluster_subject(name), removed.seq))
 
 
-def cut(positions: Sequence[int], tail: int, held: int) -> int:
+def cut(positions: Sequence[int], tail: int, held: int, sizes: Sequence[int] = (), most: int = 0) -> int:
     """Up to which position a subject may be trimmed so that its newest `tail` events stay; 0: not at all.
 
-    `positions` are those of its events in order; nothing behind `held`, the last position in HISTORY, is cut.
+    `positions` are those of its events in order; nothing behind `held`, the last position in HISTORY, is cut. With
+    `sizes` in bytes of the events, fewer stay where they have more than `most` together, but always the newest.
     """
-    surplus = [seq for seq in positions[: max(0, len(positions) - tail)] if seq <= held]
+    kept = min(tail, len(positions))
+    if sizes:
+        within = accumulate(reversed(sizes[len(sizes) - kept :]))
+        kept = max(1, sum(1 for together in within if together <= most))
+    surplus = [seq for seq in positions[: len(positions) - kept] if seq <= held]
     return surplus[-1] if surplus else 0

@@ -80,12 +80,18 @@ class MemberRooms:
 
     def list_pods(self, manifests: Iterable[Manifest]) -> None:
         """Take a complete list of pods."""
-        self._listed.add("pods")
-        for part in (self._pods, self._used, self._counts, self._shapes, self._made):
-            part.clear()
-        self.version += 1
+        listed = MemberRooms()
         for manifest in manifests:
-            self.put_pod(manifest)
+            listed.put_pod(manifest)
+        self.take_pods_of(listed)
+
+    def take_pods_of(self, listed: MemberRooms) -> None:
+        """Take a complete list of pods that was put together elsewhere, pod by pod."""
+        self._listed.add("pods")
+        self._pods, self._used, self._counts = listed._pods, listed._used, listed._counts
+        self._shapes = listed._shapes
+        self._made.clear()
+        self.version += 1
 
     def put_node(self, manifest: Manifest) -> None:
         """Take one node, new or changed; one that cannot be read offers nothing."""

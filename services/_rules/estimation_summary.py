@@ -39,41 +39,75 @@ def node_summary(nodes: Iterable[Manifest]) -> NodeSummary:
 
 def resource_summary(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> ResourceSummary:
     """Sums as a cluster status carries them; raises quantity.QuantityError."""
-    allocatable: dict[str, Quantity] = {}
-    for node in nodes:
-        for name, text in ((node.get("status") or {}).get("allocatable") or {}).items():
-            amount = quantity.parse(text)
-            allocatable[name] = allocatable[name].add(amount) if name in allocatable else amount
-    bound, waiting = [], []
-    for pod in pods:
-        if not (pod.get("spec") or {}).get("nodeName"):
-            waiting.append(pod)
-        elif not finished(pod):
-            bound.append(pod)
-    return ResourceSummary(allocatable, _sum_of(bound), _sum_of(waiting))
+    return summed(pods).summary(nodes)
 
 
-def _sum_of(pods: Sequence[Manifest]) -> dict[str, Quantity]:
-    """Requests of pods together, with their number; nothing-amounts are left out."""
-    total = running_total(pods)
-    total["pods"] = total.get("pods", 0) + len(pods)
-    return {name: _quantity(name, units) for name, units in total.items() if units}
-
-
-def running_total(pods: Iterable[Manifest]) -> Amounts:
-    """Requests of pods in node units.
+class RunningTotal:
+    """Requests of pods in node units, pod by pod.
 
     The greatest init container raises the running total, not the share of its own pod; members report it so.
     """
-    total: Amounts = {}
-    for pod in pods:
+
+    def __init__(self) -> None:
+        self.amounts: Amounts = {}
+        self.pods = 0
+
+    def add(self, pod: Manifest) -> None:
+        """One more pod; raises quantity.QuantityError."""
+        self.pods += 1
         spec = pod.get("spec") or {}
         for container in spec.get("containers") or ():
-            add_units(total, units_of((container.get("resources") or {}).get("requests")))
+            add_units(self.amounts, units_of((container.get("resources") or {}).get("requests")))
         for container in spec.get("initContainers") or ():
-            raise_to(total, units_of((container.get("resources") or {}).get("requests")))
-        add_units(total, units_of(spec.get("overhead")))
-    return total
+            raise_to(self.amounts, units_of((container.get("resources") or {}).get("requests")))
+        add_units(self.amounts, units_of(spec.get("overhead")))
+
+    @property
+    def with_number(self) -> Amounts:
+        """Requests, and the number of the pods."""
+        return {**self.amounts, "pods": self.amounts.get("pods", 0) + self.pods}
+
+
+class PodSums:
+    """What the pods of a member ask for, taken one after the other; with `by_node` also for each node."""
+
+    def __init__(self, *, by_node: bool = False) -> None:
+        self.bound = RunningTotal()
+        self.waiting = RunningTotal()
+        self.by_node: dict[str, RunningTotal] = {}
+        self._by_node = by_node
+
+    def take(self, pod: Manifest) -> None:
+        """One more pod; raises quantity.QuantityError."""
+        node = (pod.get("spec") or {}).get("nodeName")
+        if not node:
+            self.waiting.add(pod)
+        elif not finished(pod):
+            self.bound.add(pod)
+            if self._by_node:
+                self.by_node.setdefault(node, RunningTotal()).add(pod)
+
+    def summary(self, nodes: Iterable[Manifest]) -> ResourceSummary:
+        """Sums as a cluster status carries them; raises quantity.QuantityError."""
+        allocatable: dict[str, Quantity] = {}
+        for node in nodes:
+            for name, text in ((node.get("status") or {}).get("allocatable") or {}).items():
+                amount = quantity.parse(text)
+                allocatable[name] = allocatable[name].add(amount) if name in allocatable else amount
+        return ResourceSummary(allocatable, _sum_of(self.bound), _sum_of(self.waiting))
+
+
+def summed(pods: Iterable[Manifest], *, by_node: bool = False) -> PodSums:
+    """The sums of all of these pods; raises quantity.QuantityError."""
+    sums = PodSums(by_node=by_node)
+    for pod in pods:
+        sums.take(pod)
+    return sums
+
+
+def _sum_of(total: RunningTotal) -> dict[str, Quantity]:
+    """Requests of pods together, with their number; nothing-amounts are left out."""
+    return {name: _quantity(name, units) for name, units in total.with_number.items() if units}
 
 
 def _quantity(name: str, units: int) -> Quantity:
@@ -84,7 +118,7 @@ def _quantity(name: str, units: int) -> Quantity:
 
 
 def allocatable_modelings(
-    models: Sequence[Mapping[str, Any]], nodes: Sequence[Manifest], pods: Iterable[Manifest]
+    models: Sequence[Mapping[str, Any]], nodes: Sequence[Manifest], by_node: Mapping[str, RunningTotal]
 ) -> list[tuple[int, int]] | None:
     """(grade, number of nodes) per resource model, by what is free on each node.
 
@@ -94,11 +128,6 @@ def allocatable_modelings(
     described = [{item.get("name") for item in model.get("ranges") or ()} for model in models]
     if any(names != described[0] for names in described):
         return None
-    by_node: dict[str, list[Manifest]] = {}
-    for pod in pods:
-        name = (pod.get("spec") or {}).get("nodeName")
-        if name and not finished(pod):
-            by_node.setdefault(name, []).append(pod)
     counts = [0] * len(models)
     bounds = _bounds(models)
     for node in nodes:
@@ -129,14 +158,13 @@ def _grade(free: int, minimums: Sequence[int]) -> int:
     return index
 
 
-def _free_on(node: Manifest, pods: Sequence[Manifest] | None) -> dict[str, int] | None:
+def _free_on(node: Manifest, total: RunningTotal | None) -> dict[str, int] | None:
     """What is free on a node in nano-units, None where pods have taken every slot."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     free = {name: quantity.parse(text).nano for name, text in allocatable.items()}
-    if not pods:
+    if total is None:
         return free
-    taken = running_total(pods)
-    taken["pods"] = taken.get("pods", 0) + len(pods)
+    taken = total.with_number
     if free.get("pods", 0) <= _quantity("pods", taken["pods"]).nano:
         return None
     return {name: nano - _quantity(name, taken.get(name, 0)).nano for name, nano in free.items()}

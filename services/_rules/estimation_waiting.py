@@ -32,9 +32,14 @@ class MemberWaiting:
 
     def list_pods(self, manifests: Iterable[Manifest]) -> None:
         """Take a complete list of pods."""
-        self._pods.clear()
+        listed = MemberWaiting()
         for manifest in manifests:
-            self.put_pod(manifest)
+            listed.put_pod(manifest)
+        self.take_pods_of(listed)
+
+    def take_pods_of(self, listed: MemberWaiting) -> None:
+        """Take a complete list of pods that was put together elsewhere, pod by pod."""
+        self._pods = listed._pods
 
     def put_pod(self, manifest: Manifest) -> None:
         """Take one pod, new or changed."""

@@ -20,6 +20,10 @@ class Access(Struct, frozen=True, kw_only=True):
     endpoint: str = ""
     secret: tuple[str, str] = ("", "")
     insecure: bool = False
+    identity: str = ""
+    """Uid of the member's namespace kube-system, empty while it is not known."""
+    stranger: str = ""
+    """The one that answers in its place, empty while the member itself does."""
 
     def spec(self) -> Manifest:
         """The part of a Cluster spec that opening a connection reads."""
@@ -37,6 +41,7 @@ class _Ref(Struct):
 
 
 class _Spec(Struct, rename="camel"):
+    id: str = ""
     sync_mode: str = ""
     api_endpoint: str = ""
     secret_ref: _Ref | None = None
@@ -60,4 +65,6 @@ def access_of(event: ClusterChanged) -> Access:
         endpoint=spec.api_endpoint,
         secret=(ref.namespace, ref.name),
         insecure=spec.insecure_skip_tls_verification,
+        identity=event.identity or spec.id,
+        stranger=event.stranger,
     )

@@ -113,6 +113,9 @@ FAILED_SUMMARY: Final = "Failed to apply all manifests (0/1): "
 NOT_YET: Final = "waiting for the cluster to report"
 """What is said of a cluster that said nothing yet of its copy."""
 
+NOT_COUNTED: Final = "the reported status is not counted: "
+"""What the reason begins with for which the status of a cluster is left out of the sum."""
+
 
 def existing_clusters(spec: Mapping[str, Any]) -> set[str]:
     """Clusters that hold a copy of a binding's object: scheduled, required by others, or leaving but not at once."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 from schemas.codec import Known
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased, ControlPlaneIdentified
 from schemas.events.descheduling import ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionFinished, EvictionRequested
@@ -19,6 +20,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.parked import KeyParked
 from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased, TargetCluster
 from schemas.events.policy import PolicyChanged, PolicyDeleted
+from schemas.events.restore import RestoreCompared, RestoreEvent, RestoreReleased, RestoreStarted
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
@@ -64,19 +66,45 @@ def words(event: Known, before: Known | None = None) -> str:
 
 
 def _other(
-    event: PolicyChanged | PolicyDeleted | ClusterChanged | ClusterRemoved | LeaseTaken | KeyParked,
+    event: PolicyChanged
+    | PolicyDeleted
+    | ClusterChanged
+    | ClusterRemoved
+    | LeaseTaken
+    | KeyParked
+    | ControlPlaneIdentified
+    | AbsenceHeld
+    | AbsenceReleased
+    | AbsenceConfirmed
+    | RestoreEvent,
 ) -> str:
     match event:
+        case ControlPlaneIdentified():
+            return f"the control plane is {event.uid}, at revision {event.revision}"
+        case AbsenceHeld():
+            return _joined(f"withdrawals held in {event.scope}: {event.reason}", _short(event.message))
+        case AbsenceReleased():
+            return f"withdrawals go on in {event.scope}: {event.reason}"
+        case AbsenceConfirmed():
+            return _joined(f"{event.by} confirmed #{event.held_at} in {event.scope}", event.note)
         case PolicyChanged():
             return _joined(f"{event.key} generation {event.generation}", "being deleted" if event.deleting else "")
         case PolicyDeleted():
-            return f"{event.key} is gone"
+            return _joined(f"{event.key} is gone", event.reason)
         case ClusterChanged():
-            return _joined(event.name, _ready(event), "being removed" if event.deleting else "")
+            stranger = f"{event.stranger} answers in its place" if event.stranger else ""
+            return _joined(event.name, _ready(event), stranger, "being removed" if event.deleting else "")
         case ClusterRemoved():
-            return f"{event.name} is no member any more"
+            return _joined(f"{event.name} is no member any more", event.reason)
         case LeaseTaken():
             return _joined(f"{event.instance} leads {event.service}", event.reason)
+        case RestoreStarted():
+            return _joined(event.reason, "nothing is delivered until it is compared")
+        case RestoreCompared():
+            return f"{event.service} has compared everything with the restore at #{event.restore}"
+        case RestoreReleased():
+            without = f"not compared by {', '.join(event.missing)}" if event.missing else ""
+            return _joined(f"{event.by or 'a person'} ended the restore at #{event.restore}", without)
         case KeyParked():
             return _joined(f"{event.service} set {event.key} aside", _short(event.reason))
         case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from services._kit.delivery.written import Written
 from services._kit.health import Health, HealthServer
 from services._kit.ids import default_instance
 from services._kit.kube import KubeClient
+from services._kit.members.kubeconfig import open_kubeconfig
 from services._kit.metrics import KitMetrics, process_metrics
 from services._kit.settings import SettingsError
-from services._kit.tasks import end, first_end
+from services._kit.supervision import Supervisor, supervise
+from services._kit.tasks import end, first_of
 from services.agent.holding import Holding
 from services.agent.link import Link
 from services.agent.metrics import register
@@ -46,6 +49,10 @@ class Agent:
         metrics = KitMetrics(NAME)
         process_metrics(metrics.registry)
         self._checks()
+        async with Supervisor(self.health, metrics.reads):
+            await self._live(metrics)
+
+    async def _live(self, metrics: KitMetrics) -> None:
         server: HealthServer | None = None
         client = await self._open_member()
         holding = Holding(
@@ -55,7 +62,7 @@ class Agent:
             self.settings.agent_lease_seconds,
             self._clock,
         )
-        tasks = [asyncio.create_task(self.link.run())]
+        kept = [supervise("hub", self.link.run)]
         try:
             if self.settings.http_port >= 0:
                 server = HealthServer(self.health, metrics.registry, self.settings.http_host, self.settings.http_port)
@@ -63,14 +70,14 @@ class Agent:
                 self._logger.info("listening", host=server.host, port=server.port)
             if self.settings.agent_lease:
                 self.health.check("turn", lambda: holding.trouble)
-                tasks.append(asyncio.create_task(holding.run()))
+                kept.append(supervise("turn", holding.run))
             else:
                 holding.lost.clear()
                 holding.held.set()
-            tasks.append(asyncio.create_task(self._terms(holding, client, metrics)))
-            await first_end(tasks)
+            kept.append(supervise("terms", partial(self._terms, holding, client, metrics)))
+            await asyncio.Event().wait()
         finally:
-            await end(*reversed(tasks))
+            await end(*(supervised.task for supervised in reversed(kept)))
             if self.settings.agent_lease:
                 await holding.resign()
             if server is not None:
@@ -93,14 +100,9 @@ class Agent:
             )
             register(metrics.reads, self.term)
             self._logger.info("acting", works=len(self.term.state.works.works), position=self.term.state.position)
-            acting = asyncio.create_task(self.term.run())
-            ended = asyncio.create_task(holding.lost.wait())
             try:
-                await asyncio.wait({acting, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if acting.done():
-                    acting.result()
+                await first_of(self.term.run(), holding.lost.wait())
             finally:
-                await end(acting, ended)
                 self.term = None
                 metrics.reads.forget()
 
@@ -118,7 +120,7 @@ class Agent:
         self.health.fact("position", lambda: self.term.state.position if self.term is not None else 0)
 
     def _open_member(self) -> Awaitable[KubeClient]:
-        return KubeClient.from_kubeconfig(self.settings.agent_kubeconfig)
+        return open_kubeconfig(self.settings.agent_kubeconfig)
 
     async def _open_guarded(self, holding: Holding) -> KubeClient:
         member = await self._open_member()
@@ -135,12 +137,4 @@ async def run_until_signal(settings: AgentSettings) -> None:
         loop.add_signal_handler(number, stop.set)
     agent = Agent(settings)
     logs.tell_strays(loop, logs.get(service=NAME, instance=agent.instance))
-    running, stopped = asyncio.create_task(agent.run()), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            running.result()
-    finally:
-        for task in (running, stopped):
-            task.cancel()
-        await asyncio.gather(running, stopped, return_exceptions=True)
+    await first_of(agent.run(), stop.wait())

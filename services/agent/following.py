@@ -70,6 +70,8 @@ class Follower:
         self.stats = FollowStats()
         self.trouble = "no works were read from the hub yet"
         """Why works do not come; empty while they do."""
+        self.caught_up = asyncio.Event()
+        """Set once everything was read that there was when the reading began."""
         self.reading = False
         """Whether a consumer is being read; heartbeats are said only then."""
         self._hub = hub
@@ -161,6 +163,11 @@ class Follower:
         for key in waiting:
             self._take(key)
 
+    def _all_read(self) -> None:
+        self._missing.clear()
+        self._go_on()
+        self.caught_up.set()
+
     async def _drop(self) -> None:
         subscription, self._subscription, self._inbox = self._subscription, None, ""
         if subscription is not None:
@@ -206,8 +213,7 @@ class Follower:
             self.stats.unreadable += 1
             log.warning("work_unreadable", position=seq, reason=str(error))
         if not left:
-            self._missing.clear()
-            self._go_on()
+            self._all_read()
 
     def _fold(self, event: Known, seq: int) -> None:
         if isinstance(event, WorkRendered | WorkWithdrawn):
@@ -225,8 +231,7 @@ class Follower:
         headers = message.headers or {}
         if headers.get("Status") == NOTHING:
             # Nothing was on its way for a while: what did not come by now does not come.
-            self._missing.clear()
-            self._go_on()
+            self._all_read()
             return
         end = ended(headers)
         if end.why:

@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
-from schemas.agent import HEARTBEAT_SECONDS, Hello, HelloAnswer, Sample
+from schemas.agent import HEARTBEAT_SECONDS, Expiry, Hello, HelloAnswer, Sample
 from schemas.events.policy import PolicyDeleted
 from schemas.keys import ObjectKey
 from services._kit.clock import Clock
@@ -41,6 +42,7 @@ class Greeter:
         clock: Clock,
         on_other_log: Callable[[], None],
         on_gone: Callable[[PolicyDeleted], None],
+        expiry: Callable[[], Expiry | None] = lambda: None,
     ) -> None:
         self.hellos = 0
         self.problem = ""
@@ -52,6 +54,7 @@ class Greeter:
         self._clock = clock
         self._on_other_log = on_other_log
         self._on_gone = on_gone
+        self._expiry = expiry
         self._interval = HEARTBEAT_SECONDS
         self._models: tuple[dict[str, object], ...] = ()
         self._sample: Sample | None = None
@@ -111,7 +114,8 @@ class Greeter:
     async def _look(self) -> None:
         now = self._clock.now()
         self._served.grow_old(asyncio.get_running_loop().time(), self._interval)
-        self._sample = await look(self._member, self._state.cluster, list(self._models), now, self._served)
+        sample = await look(self._member, self._state.cluster, list(self._models), now, self._served)
+        self._sample = replace(sample, expiry=self._expiry())
 
     async def _say(self, *, fresh: bool) -> HelloAnswer:
         state = self._state

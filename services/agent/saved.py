@@ -33,6 +33,7 @@ class _Saved(Struct, kw_only=True):
     applied: list[WorkRendered]
     configured: list[tuple[int, PolicyChanged]] | None = None
     id: str = ""
+    identity: str = ""
 
 
 class _Line(Struct, kw_only=True):
@@ -71,6 +72,7 @@ def save(state: AgentState, name: str = "") -> bytes:
             applied=list(works.applied.values()),
             configured=[(seq, event) for event, seq in state.configured.values()],
             id=name,
+            identity=state.identity,
         )
     )
 
@@ -110,6 +112,7 @@ def load(cluster: str, data: bytes, changes: bytes = b"") -> AgentState:
         uid=saved.uid,
         log=saved.log,
         position=saved.position,
+        identity=saved.identity,
         works=works,
         configured={event.key: (event, seq) for seq, event in saved.configured or ()},
     )

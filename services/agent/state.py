@@ -42,6 +42,8 @@ class AgentState(Struct, kw_only=True):
     works: ClusterWorks = field(default_factory=ClusterWorks)
     configured: dict[PolicyKey, tuple[PolicyChanged, int]] = field(default_factory=dict)
     settled: int = 0
+    identity: str = ""
+    """Uid of the member's namespace kube-system, as the hub knows it."""
     changes: Changes = field(default_factory=Changes)
 
     def fold(self, event: WorkEvent, seq: int) -> ObjectKey | None:
@@ -114,5 +116,7 @@ def take_answer(state: AgentState, answer: HelloAnswer) -> bool:
         state.works = ClusterWorks()
         state.changes.whole = True
     state.position = answer.start - 1 if answer.start else 0
+    if answer.identity and state.identity != answer.identity:
+        state.identity, state.changes.whole = answer.identity, True
     state.uid, state.log, state.settled = answer.uid, answer.log, answer.settled
     return rejoined

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from msgspec import UnsetType
 
@@ -20,7 +23,9 @@ from services._kit.delivery.reports import Reports
 from services._kit.delivery.written import Written
 from services._kit.errors import LogError
 from services._kit.kube import KubeClient
-from services._kit.tasks import end, first_end
+from services._kit.members.kubeconfig import kubeconfig_expiry
+from services._kit.supervision import supervise
+from services._kit.tasks import end
 from services.agent.estimating import Estimating
 from services.agent.following import Follower
 from services.agent.greeting import Greeter
@@ -29,6 +34,9 @@ from services.agent.manifests import Manifests
 from services.agent.publishing import HubPublisher
 from services.agent.settings import AgentSettings
 from services.agent.storage import Storage
+
+NEWS_SECONDS: Final = 5.0
+"""How long what was saved is not acted on while the hub may say what is new."""
 
 
 class Term:
@@ -51,7 +59,16 @@ class Term:
         self.manifests = Manifests(hub, cluster, directory / "manifests", lambda: self.state.position)
         self.publisher = HubPublisher(hub, cluster, self._stored)
         self.reports = Reports(self.publisher)
-        self.greeter = Greeter(hub, self.state, instance, member, clock, self._other_log, self._configured)
+        self.greeter = Greeter(
+            hub,
+            self.state,
+            instance,
+            member,
+            clock,
+            self._other_log,
+            self._configured,
+            partial(kubeconfig_expiry, settings.agent_kubeconfig),
+        )
         greet = self.greeter.for_consumer
         self.follower = Follower(hub, self.state, greet, self._touched, self._configured, may_ask)
         self.interpretation = Interpretation()
@@ -62,20 +79,38 @@ class Term:
         self.estimating = Estimating(hub, cluster, open_member, clock)
 
     async def run(self) -> None:
-        """Act until cancelled; what was known before is kept true at once, whether the hub answers or not."""
-        self.lane.start()
+        """Act until cancelled; what was known before is kept true, whether the hub answers or not."""
         self.reports.start()
-        for key in self.state.works.unfinished():
-            self.lane.look_at(key)
-        parts = (self.storage.run, self.manifests.run, self.follower.run, self.greeter.run, self.estimating.run)
-        tasks = [asyncio.create_task(part()) for part in parts]
+        parts = {
+            "deliveries": self._deliver,
+            "storage": self.storage.run,
+            "manifests": self.manifests.run,
+            "works": self.follower.run,
+            "greetings": self.greeter.run,
+            "estimates": self.estimating.run,
+        }
+        kept = [supervise(name, part, returns=name == "deliveries") for name, part in parts.items()]
         try:
-            await first_end(tasks)
+            await asyncio.Event().wait()
         finally:
             await self.lane.close()
             await self.reports.close()
-            await end(*tasks)
+            await end(*(supervised.task for supervised in kept))
             await self.interpretation.close()
+
+    async def _deliver(self) -> None:
+        """Keep the member as the works say, from when they are known.
+
+        What was saved may be a moment old, where the agent was killed: objects that were deleted since would be created
+        again, and changed ones taken back.
+        """
+        if self.state.position:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(NEWS_SECONDS):
+                    await self.follower.caught_up.wait()
+        self.lane.start()
+        for key in self.state.works.unfinished():
+            self.lane.look_at(key)
 
     def _touched(self, key: ObjectKey) -> None:
         self.storage.changed()
@@ -127,5 +162,11 @@ class Term:
             self.greeter.something_changed(event.key)
 
         return WorkSource(
-            work=work, observed=observed, blob=self.manifests.get, previous=previous, report=report, now=clock.now
+            work=work,
+            observed=observed,
+            blob=self.manifests.get,
+            previous=previous,
+            report=report,
+            now=clock.now,
+            identity=lambda: state.identity,
         )

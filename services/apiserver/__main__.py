@@ -11,10 +11,12 @@ import sys
 
 from services._kit import logs
 from services._kit.ids import default_instance
+from services._kit.supervision import Supervisor
+from services._kit.tasks import first_of
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import flag, from_environment
-from services.apiserver.store import Store
+from services.apiserver.store import CANNOT_START, Store, StoreUnavailable
 
 
 async def _main() -> None:
@@ -53,23 +55,23 @@ async def _main() -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    await server.start(host, port)
-    # What was loaded stays for long: the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
-    print(f"ready {server.url}", flush=True)  # noqa: T201 - callers wait for this line
-    code = 0
-    stopping, losing = asyncio.create_task(stopped.wait()), asyncio.create_task(store.lost())
-    await asyncio.wait((stopping, losing), return_when=asyncio.FIRST_COMPLETED)
-    if not stopping.done():
+    async with Supervisor():
+        try:
+            await server.start(host, port)
+        except StoreUnavailable as error:
+            logs.get().error(CANNOT_START, reason=f"control plane cannot start: {error}")
+            sys.exit(1)
+        # What was loaded stays for long: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        print(f"ready {server.url}", flush=True)  # noqa: T201 - callers wait for this line
+        lost = await first_of(stopped.wait(), store.lost())
+        await server.stop()
+    if lost is not True:
         from services._kit.main import LOG_REPLACED
 
         # The error is logged; whoever keeps this process running starts it with what is stored now.
-        code = LOG_REPLACED
-    for task in (stopping, losing):
-        task.cancel()
-    await server.stop()
-    sys.exit(code)
+        sys.exit(LOG_REPLACED)
 
 
 def main() -> None:

@@ -1,15 +1,21 @@
 """APIServices: following them, checking whether their backends answer, and what discovery shows of them."""
 
+import asyncio
 import base64
 import ssl
 from collections.abc import Callable
-from typing import Any
 
 import aiohttp
 import msgspec
 import structlog
 from aiohttp import web
 
+from services._kit.answers.bodies import whole
+from services._kit.answers.discovery import check_kind
+from services._kit.answers.exchange import IDENTITY, READ_BUFFER
+from services._kit.answers.limits import in_force
+from services._kit.answers.shapes import manifest_of, readable
+from services._kit.kube_api import ApiResource, BadAnswer
 from services.apiserver.background import WorkQueue
 from services.apiserver.call import LOOPBACK, Call, now, timestamp
 from services.apiserver.http import Answer, Request
@@ -26,6 +32,14 @@ FAILED_SECONDS = 1.0
 
 Resolver = Callable[[str, str, int], str | None]
 """(namespace, name, port) of a Service -> base URL of its backend, None when it cannot be found."""
+
+
+class _ResourceList(msgspec.Struct):
+    kind: str = ""
+    resources: list[ApiResource] | None = None
+
+
+_kinds = msgspec.json.Decoder(_ResourceList)
 
 
 class Unresolved(Exception):
@@ -59,7 +73,11 @@ class Aggregator:
         """Follow APIServices."""
         connector = aiohttp.TCPConnector(limit=0, limit_per_host=0)
         self._session = aiohttp.ClientSession(
-            connector=connector, auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None, sock_connect=5)
+            connector=connector,
+            auto_decompress=False,
+            read_bufsize=READ_BUFFER,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         store = self._objects.store
         store.listen(self._on_event)
@@ -134,7 +152,7 @@ class Aggregator:
             backend.set(True, "Passed", "all checks passed")
         except Unresolved as e:
             backend.set(False, e.reason, e.message)
-        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError, ssl.SSLError) as e:
+        except (aiohttp.ClientError, BadAnswer, OSError, TimeoutError, ValueError, ssl.SSLError) as e:
             text = f"failing or missing response from {backend.url}/apis/{key[0]}/{key[1]}: {type(e).__name__}: {e}"
             backend.set(False, "FailedDiscoveryCheck", text)
         if before != (backend.available, backend.resources):
@@ -193,15 +211,19 @@ class Aggregator:
         url = f"{backend.url}/apis/{key[0]}/{key[1]}"
         headers = backend.identity_headers(LOOPBACK)
         headers["Accept"] = "application/json"
+        headers.extend(IDENTITY)
         timeout = aiohttp.ClientTimeout(total=5)
-        async with self._session.get(url, headers=headers, ssl=backend.ssl, timeout=timeout) as response:
-            body = await response.read()
+        async with self._session.get(
+            url, headers=headers, ssl=backend.ssl, timeout=timeout, allow_redirects=False
+        ) as response:
+            body = await whole(response, in_force(), asyncio.Lock())
             if response.status != 200:
                 raise aiohttp.ClientResponseError(
                     response.request_info, (), status=response.status, message=body[:200].decode("utf-8", "replace")
                 )
-        found = msgspec.json.decode(body, type=dict[str, Any])
-        backend.resources = list(found.get("resources") or [])
+        # What is no list of kinds must not get into the discovery that all others read.
+        check_kind(readable(_kinds, body, "a list of resources").kind, "APIResourceList", url)
+        backend.resources = list(manifest_of(body, in_force().answer_values).get("resources") or [])
 
     async def _condition(self, entry: Entry, good: bool, reason: str, message: str) -> None:
         state = entry.obj.get("status") or {}

@@ -6,6 +6,8 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from services._kit.supervision import Supervised, supervise
+
 log = structlog.get_logger(__name__)
 
 K = TypeVar("K", bound=Hashable)
@@ -21,7 +23,7 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task: Supervised | None = None
 
     def add(self, key: K) -> None:
         """Handle a key soon."""
@@ -33,15 +35,14 @@ class WorkQueue(Generic[K]):
 
     def start(self) -> None:
         """Begin handling."""
-        self._task = asyncio.create_task(self._run(), name=self._name)
+        self._task = supervise(f"queue:{self._name}", self._run)
 
     async def stop(self) -> None:
         """Stop; waiting keys are dropped."""
         for timer in self._timers.values():
             timer.cancel()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
 
     async def _run(self) -> None:
         while True:
@@ -56,7 +57,7 @@ class WorkQueue(Generic[K]):
                 self._failures.pop(key, None)
             except Exception as e:  # noqa: BLE001 - one bad key never stops the others
                 count = self._failures[key] = self._failures.get(key, 0) + 1
-                again = min(0.05 * 2**count, 30.0)
+                again = min(0.05 * 2 ** min(count, 12), 30.0)
                 log.warning("will be tried again", queue=self._name, key=str(key), error=str(e), seconds=again)
             if again is not None and key not in self._waiting and key not in self._timers:
                 self._timers[key] = asyncio.get_running_loop().call_later(again, self._later, key)

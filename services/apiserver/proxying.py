@@ -9,21 +9,12 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
+from services._kit.answers.exchange import HOP_BY_HOP
 from services.apiserver.call import Identity
 from services.apiserver.http import Request
 from services.apiserver.store import Manifest
 
-_HOP = {
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-}
-_DROPPED = _HOP | {"authorization", "host", "content-length"}
+_DROPPED = HOP_BY_HOP | {"authorization", "host", "content-length"}
 
 
 class Backend:
@@ -79,7 +70,7 @@ async def proxy(session: aiohttp.ClientSession, backend: Backend, request: Reque
     ) as upstream:
         response = web.StreamResponse(status=upstream.status)
         for name, value in upstream.headers.items():
-            if name.lower() not in _HOP:
+            if name.lower() not in HOP_BY_HOP:
                 response.headers.add(name, value)
         if "Content-Length" not in upstream.headers:
             response.enable_chunked_encoding()

@@ -10,6 +10,7 @@ import structlog
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from services._kit.supervision import owner
 from services.apiserver import kubeconfig
 from services.apiserver.admission import Admission
 from services.apiserver.aggregation import Aggregator, Resolver
@@ -39,6 +40,8 @@ from services.apiserver.wiring import builtin_controllers, builtin_plugins, open
 
 log = structlog.get_logger(__name__)
 
+STOP_SECONDS = 15.0
+"""How long accepted writes have to be stored when the server is asked to stop."""
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -83,6 +86,7 @@ class ApiServer:
             lambda: self.store.ready,
             openapi_of(registry, self.settings.git_version, with_v3=current),
             aggregated=current,
+            tasks_run=lambda: not owner().trouble(),
         )
         self.controllers = builtin_controllers(self)
         routes = [c.route for c in self.controllers if hasattr(c, "route")]
@@ -126,7 +130,17 @@ class ApiServer:
         return BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=self.settings.max_body)
 
     async def stop(self) -> None:
-        """Stop controllers, end watches and finish accepted writes."""
+        """Stop controllers, end watches and finish accepted writes, unless the log does not take them for long."""
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._stop()
+        except TimeoutError:
+            # Nothing was said to be stored of what is given up here.
+            log.warning("stopped_without_the_log", seconds=STOP_SECONDS)
+        finally:
+            self.audit.close()
+
+    async def _stop(self) -> None:
         for controller in reversed(self.controllers):
             await controller.stop()
         for task in list(self._face.tasks):
@@ -134,7 +148,6 @@ class ApiServer:
         if self._runner is not None:
             await self._runner.cleanup()
         await self.store.stop()
-        self.audit.close()
 
     def _tls(self, host: str) -> ssl.SSLContext | None:
         if not self.settings.tls:

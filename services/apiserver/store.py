@@ -12,6 +12,9 @@ import msgspec
 
 Manifest = dict[str, Any]
 
+CANNOT_START: Final = "cannot start"
+"""The log event of a server whose store cannot be loaded; `up` shows its reason."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _SLOT = b'"resourceVersion":""'

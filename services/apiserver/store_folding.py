@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 import structlog
 
@@ -27,7 +29,7 @@ class Folding(Reading):
         self._tombs: dict[Key, int] = {}
         """Last sequence of every object that is deleted, oldest deletion first."""
 
-    def _fold(self, subject: str, sequence: int, headers: dict[str, str], data: bytes) -> None:
+    def _fold(self, subject: str, sequence: int, headers: Mapping[str, str], data: bytes) -> None:
         """Take one message of the stream, in order."""
         if subject == floor_subject(self._prefix):
             self._forget_before(msgspec.json.decode(data, type=dict[str, int]))

@@ -18,6 +18,7 @@ import structlog
 
 from services._kit.errors import LogError
 from services._kit.settings import SettingsError
+from services._kit.supervision import Supervised, spawn, supervise
 from services._kit.tasks import end
 from services.apiserver.sealing import Sealing
 from services.apiserver.store import (
@@ -99,7 +100,7 @@ class JetStreamStore(Following):
         self._busy: set[Key] = set()
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
-        self._writer: asyncio.Task[None] | None = None
+        self._writer: Supervised | None = None
         self._looks: set[asyncio.Task[None]] = set()
         self._closing = False
         self._ids = itertools.count(1)
@@ -107,6 +108,13 @@ class JetStreamStore(Following):
         self._boot = uuid.uuid4().hex[:12]
 
     async def start(self) -> None:
+        try:
+            await self._start()
+        except BaseException:
+            await self._disconnect()
+            raise
+
+    async def _start(self) -> None:
         stream = self._stream
         await stream.open(self._regained)
         if self._sealing is not None:
@@ -116,7 +124,7 @@ class JetStreamStore(Following):
                 raise StoreUnavailable(f"the keys of the Secrets: {e}") from e
         await self._load()
         self._judge_unreadable(drop=self._drop_unreadable)
-        self._writer = asyncio.create_task(self._write_loop(), name=f"store-{stream.name}")
+        self._writer = supervise(f"store-writer:{stream.name}", self._write_loop, returns=True)
         if self._secrets is not None:
             await self._secrets.seal_what_is_clear()
             await stream.nc.subscribe(forget_subject(self._prefix), cb=self._secrets.asked_to_forget)
@@ -125,15 +133,18 @@ class JetStreamStore(Following):
         self._closing = True
         self._wake.set()
         if self._writer is not None:
-            await self._writer
+            await asyncio.wait({self._writer.task})
         await end(*self._looks)
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
         if self._sealing is not None:
             await self._sealing.stop()
         await self._stream.close()
 
     async def _regained(self) -> None:
         """Connected again, perhaps to a server that was started anew."""
-        task = asyncio.create_task(self._look())
+        task = spawn("store-look", self._look())
         self._looks.add(task)
         task.add_done_callback(self._looks.discard)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 import structlog
 
+from services._kit.client import QuickClient
+from services._kit.connection import Connection
+from services._kit.errors import Ambiguous, LogError, Unavailable
+from services._kit.jetstream_log import JetStreamLog
 from services.apiserver.store import StoreUnavailable
 
 log = structlog.get_logger(__name__)
@@ -19,7 +23,7 @@ NO_MESSAGE: Final = 10037
 NO_STREAM: Final = 10059
 _GONE = {NO_MESSAGE, 10043}
 
-Message = Callable[[str, int, dict[str, str], bytes], None]
+Message = Callable[[str, int, Mapping[str, str], bytes], None]
 """Takes subject, sequence, headers and data of one message."""
 
 
@@ -54,13 +58,13 @@ class ObjectStream:
 
     async def open(self, regained: Callable[[], Awaitable[None]]) -> None:
         """Connect, and make the stream if need be; raises StoreUnavailable. `regained` is called after a reconnect."""
-        import nats
-
         options = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.25, "error_cb": _quiet} | self.options
         options["reconnected_cb"] = regained
         servers = random.sample(self.servers, len(self.servers))
         # In turn: shuffled at every loss, the one that was left might come first again.
-        self.nc = await nats.connect(servers, **({"dont_randomize": True} | options))
+        # It closes also where its transport has just broken.
+        self.nc = QuickClient()
+        await self.nc.connect(servers, **({"dont_randomize": True} | options))
         await self._ensure()
 
     async def close(self) -> None:
@@ -104,60 +108,42 @@ class ObjectStream:
         self.created = info["created"]
 
     async def read(self, take: Message) -> int:
-        """Hand over every message in order; the last sequence of the stream. Raises StoreUnavailable."""
-        config = {
-            "ack_policy": "none",
-            "deliver_policy": "all",
-            "replay_policy": "instant",
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": 60_000_000_000,
-        }
-        info = await self.api("CONSUMER.CREATE", {"stream_name": self.name, "config": config})
-        if "error" in info:
-            raise StoreUnavailable(f"reading stream {self.name}: {info['error'].get('description')}")
-        name, pending = info["name"], info["num_pending"]
-        if pending:
-            await self._replay(name, take)
-        await self.api("CONSUMER.DELETE", suffix=f".{name}")
-        info = await self.info()
-        return int(info["state"]["last_seq"])
+        """Hand over every message in order; the last sequence of the stream.
 
-    async def _replay(self, consumer: str, take: Message) -> None:
-        inbox = self.nc.new_inbox()
-        finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.{consumer}"
-        request = msgspec.json.encode({"batch": 1000, "expires": 5_000_000_000})
-        asked = 0
+        Goes on behind the last message after a reconnect. Raises StoreUnavailable, also for a message that cannot be
+        read: whoever follows this server would take an object that is left out for deleted.
+        """
+        connection = await Connection.open(self.servers, name=f"fleetlog/reader of {self.name}", **self.options)
+        try:
+            return await self._read(JetStreamLog(connection, self.name), take)
+        except LogError as e:
+            raise StoreUnavailable(str(e)) from e
+        finally:
+            await connection.close()
 
-        async def on_message(msg: Any) -> None:
-            nonlocal asked
-            if finished.done():
-                return
-            status = (msg.headers or {}).get("Status")
-            if status is not None:
-                if status != "100":
-                    asked = 1000
-                    await self.nc.publish(subject, request, reply=inbox)
-                return
-            tokens = msg.reply.split(".")
+    async def _read(self, stream: JetStreamLog, take: Message) -> int:
+        pump = stream.pump([f"{self.prefix}.>"], start=1)
+        deliveries = pump.__aiter__()
+        try:
+            async for delivery in deliveries:
+                for message in delivery.messages:
+                    try:
+                        take(message.subject, message.seq, message.headers, message.data)
+                    except Exception as e:
+                        raise StoreUnavailable(f"message {message.seq} of stream {self.name}: {e}") from e
+                if delivery.caught_up:
+                    break
+        finally:
+            await pump.close()
+            close = getattr(deliveries, "aclose", None)
+            if close is not None:
+                await close()
+        while True:
+            await stream.connection.wait_connected()
             try:
-                take(msg.subject, int(tokens[-4]), msg.headers or {}, msg.data)
-            except Exception as e:
-                finished.set_exception(StoreUnavailable(f"message {tokens[-4]} of stream {self.name}: {e}"))
-                raise
-            asked -= 1
-            if tokens[-1] == "0":
-                finished.set_result(None)
-            elif asked < 500:
-                asked += 1000
-                await self.nc.publish(subject, request, reply=inbox)
-
-        subscription = await self.nc.subscribe(inbox, cb=on_message)
-        asked = 1000
-        await self.nc.publish(subject, request, reply=inbox)
-        await finished
-        await subscription.unsubscribe()
+                return (await stream.identity()).last_seq
+            except (Ambiguous, Unavailable):
+                await asyncio.sleep(0.2)
 
     async def erase(self, sequence: int) -> None:
         """Remove a message and overwrite its bytes on the server's disk; raises StoreUnavailable."""

@@ -1,5 +1,6 @@
 """Calling one webhook over HTTPS: its address, its certificate authority, and what a good answer looks like."""
 
+import asyncio
 import base64
 import ssl
 from collections.abc import Callable
@@ -8,8 +9,14 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from services._kit.answers.bodies import whole
+from services._kit.answers.exchange import IDENTITY
+from services._kit.answers.limits import in_force
+from services._kit.kube_api import UNREADABLE, BadAnswer
 from services.apiserver.aggregation import Resolver, Unresolved
 from services.apiserver.store import Manifest
+
+_LONGEST_TEXT = 4000
 
 
 class CallFailed(Exception):
@@ -59,6 +66,24 @@ class Target:
         return self._context
 
 
+class _Status(msgspec.Struct):
+    code: int | None = None
+    message: str | None = None
+    reason: str | None = None
+    details: dict[str, Any] | None = None
+
+
+class _Response(msgspec.Struct, rename="camel"):
+    """The types of what is used of a response."""
+
+    uid: str | None = None
+    allowed: bool | None = None
+    patch: str | None = None
+    patch_type: str | None = None
+    warnings: list[str] | None = None
+    status: _Status | None = None
+
+
 async def send(
     session: aiohttp.ClientSession,
     target: Target,
@@ -76,13 +101,14 @@ async def send(
         async with session.post(
             url,
             data=msgspec.json.encode(review),
-            headers={"Content-Type": "application/json", "Accept": "application/json, */*"},
+            headers={"Content-Type": "application/json", "Accept": "application/json, */*", **IDENTITY},
             ssl=context,
             timeout=aiohttp.ClientTimeout(total=timeout),
+            allow_redirects=False,
         ) as response:
-            body = await response.read()
+            body = await whole(response, in_force(), asyncio.Lock())
             if response.status != 200:
-                text = body.decode("utf-8", "replace").strip()
+                text = body[:_LONGEST_TEXT].decode("utf-8", "replace").strip()
                 raise CallFailed(_status_text(response.status, text))
     except Unresolved as e:
         raise CallFailed(f'Post "{shown}": {e.message}') from e
@@ -90,7 +116,7 @@ async def send(
         raise CallFailed(f'Post "{shown}": context deadline exceeded') from e
     except aiohttp.ClientConnectorCertificateError as e:
         raise CallFailed(f'Post "{shown}": x509: certificate signed by unknown authority') from e
-    except (aiohttp.ClientError, OSError, ValueError, ssl.SSLError) as e:
+    except (aiohttp.ClientError, BadAnswer, OSError, ValueError, ssl.SSLError) as e:
         raise CallFailed(f'Post "{shown}": {e}') from e
     return _response(body, review["apiVersion"])
 
@@ -108,7 +134,9 @@ def _status_text(code: int, text: str) -> str:
 def _response(body: bytes, api_version: str) -> Manifest:
     try:
         answer: Any = msgspec.json.decode(body)
-    except msgspec.MsgspecError as e:
+    except RecursionError as e:
+        raise CallFailed("couldn't get version/kind; json parse error: exceeded max depth") from e
+    except UNREADABLE as e:
         first = body[:1].decode("utf-8", "replace")
         text = (
             f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input"
@@ -133,4 +161,8 @@ def _response(body: bytes, api_version: str) -> Manifest:
     response = answer.get("response")
     if not isinstance(response, dict):
         raise CallFailed("webhook response was absent")
+    try:
+        msgspec.convert(response, _Response)
+    except msgspec.ValidationError as e:
+        raise CallFailed(f"webhook response has parts of wrong types: {e}") from e
     return response

@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from services._kit.answers.exchange import READ_BUFFER
+from services._kit.kube_api import UNREADABLE
 from services._rules import patch as patches
 from services._rules.selectors import LabelSelectorError, Selector, compile_selector
 from services.apiserver import status
@@ -101,7 +103,9 @@ class Webhooks:
     async def start(self) -> None:
         """Follow the configurations."""
         connector = aiohttp.TCPConnector(limit=0)
-        self._session = aiohttp.ClientSession(connector=connector)
+        self._session = aiohttp.ClientSession(
+            connector=connector, read_bufsize=READ_BUFFER, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+        )
         self._store.listen(self._on_event)
 
     async def stop(self) -> None:
@@ -207,7 +211,7 @@ class Webhooks:
             try:
                 operations = msgspec.json.decode(base64.b64decode(response["patch"]))
                 new = patches.json_patch(clone(before), operations)
-            except (binascii.Error, msgspec.MsgspecError, patches.PatchError) as e:
+            except (binascii.Error, *UNREADABLE, patches.PatchError) as e:
                 raise CallFailed(f"the patch cannot be applied: {e}") from e
         except CallFailed as e:
             self._failed(hook, e)

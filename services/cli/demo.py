@@ -19,7 +19,8 @@ from msgspec import Struct
 from schemas.keys import ObjectKey
 from services._kit.history import story
 from services._kit.kube import ApiError, KubeClient, resource_path
-from services._kit.member_access import open_member
+from services._kit.members.access import open_member
+from services._kit.tasks import child
 from services.cli.applying import read_manifests, write
 from services.cli.control import Target, open_control
 from services.cli.kinds import discover
@@ -82,19 +83,19 @@ async def installation(directory: Path) -> AsyncIterator[None]:
     program = "from services.cli.fleetlog import main; main()"
     command = [sys.executable, "-c", program, "up", "--dir", str(directory)]
     # A session of its own: a Ctrl-C reaches this process only, which then stops the child in good order.
-    child = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, start_new_session=True)
-    telling = asyncio.create_task(_tell(child))
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, start_new_session=True)
+    telling = child(_tell(process))
     try:
-        await _until_ready(child, telling, directory)
+        await _until_ready(process, telling, directory)
         yield
     finally:
-        if child.returncode is None:
-            child.terminate()
+        if process.returncode is None:
+            process.terminate()
         try:
             async with asyncio.timeout(_STOPPING):
-                await child.wait()
+                await process.wait()
         except TimeoutError:
-            child.kill()
+            process.kill()
         await telling
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
-from services._kit.member_access import open_member
+from services._kit.members.access import open_member
 from services.cli.running import Failed
 
 Manifest = dict[str, Any]

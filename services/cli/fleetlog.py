@@ -8,9 +8,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from services.cli.backup.commands import app as backup_commands
+from services.cli.backup.commands import restores as restore_commands
 from services.cli.installation_options import DEFAULT_DIRECTORY, Directory, Kubeconfig, control
 from services.cli.log_commands import app as log_commands
 from services.cli.nats_commands import app as nats_commands
+from services.cli.overview.commands import app as overview_commands
 from services.cli.question_commands import app as question_commands
 from services.cli.secret_commands import app as secret_commands
 
@@ -112,6 +115,34 @@ def up(
     epilog="""Examples:
 
 \b
+fleetlog stop                             # what runs in .fleetlog
+fleetlog stop --dir /tmp/fleet --timeout 120
+"""
+)
+def stop(
+    directory: Directory = DEFAULT_DIRECTORY,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that it has to stop by itself; then its processes are killed.", min=0)
+    ] = 60.0,
+) -> None:
+    """Stop the installation of a directory, also what is left of one whose supervisor was killed; the data stays.
+
+    Ends with 0 when nothing runs any more (or nothing ran), with 1 when there is no installation or it does not end.
+    """
+    from services.cli.layout import Layout
+    from services.cli.running import Failed, complain
+    from services.cli.supervision.stopping import stop_installation
+
+    try:
+        typer.echo(stop_installation(Layout(directory), timeout, complain))
+    except (Failed, ValueError, OSError) as error:
+        _fail(str(error))
+
+
+@app.command(
+    epilog="""Examples:
+
+\b
 fleetlog demo
 fleetlog demo --dir /tmp/demo             # keeps its data there
 """
@@ -130,6 +161,7 @@ def demo(
 
 
 app.add_typer(question_commands)
+app.add_typer(overview_commands)
 
 
 @app.command()
@@ -143,6 +175,8 @@ def topology(
 
 
 app.add_typer(log_commands)
+app.add_typer(backup_commands)
+app.add_typer(restore_commands)
 app.add_typer(secret_commands)
 app.add_typer(nats_commands)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import NAMESPACE_SYSTEM
+from services.cli.attachments import outside
 from services.cli.joining import ensure
 from services.cli.layout import CONTROL, Installation, Layout
 from services.cli.steps import until
@@ -36,7 +37,10 @@ def environment(layout: Layout, installation: Installation) -> dict[str, str]:
         "FLEETLOG_TOKEN_FILE": str(tokens),
     }
     proxy = layout.data(CONTROL) / "front-proxy" / "ca.crt"
-    if not installation.control_kubeconfig:
+    if installation.control_kubeconfig:
+        ca = (layout.data("gateway") / "ca.crt").read_bytes()
+        settings.update(outside.prepare(layout, installation, ca))
+    else:
         settings["FLEETLOG_FRONT_PROXY_CA"] = str(proxy)
         settings["FLEETLOG_FRONT_PROXY_NAMES"] = "front-proxy-client"
     return settings
@@ -114,3 +118,22 @@ async def available(control: Path) -> str:
     finally:
         await client.close()
     return "bindings and works"
+
+
+async def reached(kubeconfig: Path) -> str:
+    """Wait until the gateway answers for bindings, works and, by the control plane, for everything else."""
+    client = await KubeClient.from_kubeconfig(kubeconfig)
+
+    async def look() -> str:
+        try:
+            served = {group.get("name") for group in (await client.get("/apis")).get("groups") or ()}
+        except (ApiError, Unreachable) as error:
+            return str(error)
+        missing = {_GROUP, "cluster.karmada.io"} - served
+        return f"not served yet: {', '.join(sorted(missing))}" if missing else ""
+
+    try:
+        await until("the gateway", look, 60.0)
+    finally:
+        await client.close()
+    return f"all kinds at {client.server}"

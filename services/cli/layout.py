@@ -114,6 +114,26 @@ class Layout:
         """File with the process id of a running process."""
         return self.directory / "run" / f"{name}.pid"
 
+    @property
+    def lock(self) -> Path:
+        """File whose lock the supervisor holds."""
+        return self.directory / "run" / "up.lock"
+
+    @property
+    def roll(self) -> Path:
+        """File with the processes that the supervisor runs."""
+        return self.directory / "run" / "processes.json"
+
+    @property
+    def troubles(self) -> Path:
+        """File with the members that could not be used at the last start, and why."""
+        return self.directory / "run" / "members.json"
+
+    @property
+    def control_access(self) -> Path:
+        """Kubeconfig of a control plane that is not ours, for the services: a copy of the one that was given."""
+        return self.data("control.kubeconfig")
+
     def audit(self, name: str) -> Path:
         """Writes a simulated member saw, one JSON line each."""
         return self.directory / "audit" / f"{name}.jsonl"

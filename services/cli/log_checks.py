@@ -10,13 +10,15 @@ from msgspec import Struct
 from schemas.codec import DecodeError, Known, decode, subject_of
 from schemas.envelope import HEADER_PRODUCER
 from schemas.events.lease import LeaseTaken
-from schemas.topology import SUBJECTS
+from schemas.topology import SERVICES, SUBJECTS
 from services._kit.history import Place
 from services._kit.log import Message
 from services._rules.end_of_life import closes
 
 WRITERS: Final[Mapping[str, str]] = {
-    item.pattern.partition(".")[0]: item.writer for item in SUBJECTS if item.stream == "FACTS"
+    item.pattern.partition(".")[0]: item.writer
+    for item in SUBJECTS
+    if item.stream == "FACTS" and item.writer in SERVICES
 }
 
 

@@ -11,19 +11,53 @@ from services.cli.installation_options import DEFAULT_DIRECTORY, Directory, Nats
 
 app = typer.Typer(
     name="log",
-    help="The log as a whole: check it, take it along, fill an empty one.",
+    help="The log as a whole: check it, repair it, take it along, fill an empty one.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
-@app.command("verify", epilog="Example:\n\nfleetlog log verify --nats nats://127.0.0.1:4222")
+@app.command("verify", epilog="Examples:\n\n\b\nfleetlog log verify\nfleetlog log verify --nats nats://127.0.0.1:4222")
 def verify_log(directory: Directory = DEFAULT_DIRECTORY, nats: Nats = "") -> None:
-    """Walk every fact and say what does not hold together; ends with 1 when something does not."""
-    from services.cli.log_verify import verify
+    """Check every message of every stream, and how the facts hang together; ends with 1 when something is wrong.
+
+    Works on a running installation and on the files of a stopped one.
+    """
+    from services.cli.log_verify import verify, verify_installation
     from services.cli.running import run
 
-    run(verify(access(directory, nats)))
+    run(verify(access(directory, nats)) if nats else verify_installation(directory))
+
+
+@app.command(
+    "repair",
+    epilog="""Examples:
+
+\b
+fleetlog log repair
+fleetlog log repair --quarantine
+fleetlog log repair --quarantine --accept-loss
+""",
+)
+def repair_log(
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="Mend what can be mended and set the rest aside; else only show it.")
+    ] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Go on although the only state of an object is lost.")
+    ] = False,
+    directory: Directory = DEFAULT_DIRECTORY,
+) -> None:
+    """Get a log with damaged messages up again, while the installation is stopped.
+
+    A message of which one byte changed is mended. What cannot be mended goes to DIR/quarantine, and everything else
+    stays. Ends with 0 when nothing is damaged or all is done, 1 when something is damaged and was only shown, 2 when an
+    object would be lost.
+    """
+    from services.cli.log_repair import Wish, repair
+    from services.cli.running import run
+
+    run(repair(directory, Wish(quarantine=quarantine, accept_loss=accept_loss)))
 
 
 @app.command(
@@ -49,6 +83,15 @@ def export_log(
     from services.cli.running import run
 
     run(export(access(directory, nats), file, Choice(since=since, until=until, subject=subject)))
+
+
+@app.command("release", epilog="Example:\n\nfleetlog log release --dir .fleetlog")
+def release_log(directory: Directory = DEFAULT_DIRECTORY, nats: Nats = "") -> None:
+    """Deliver what a restored log says although not everything could be compared with the control plane."""
+    from services.cli.backup.marking import release
+    from services.cli.running import run
+
+    run(release(access(directory, nats)))
 
 
 @app.command("import", epilog="Example:\n\nfleetlog log import monday.log.gz --nats nats://127.0.0.1:5222")

@@ -21,7 +21,7 @@ from schemas.topology import BLOBS, FACTS, OBSERVED
 from services._kit.history import stored_at, walk
 from services._kit.log import Log, match
 from services._rules.splicing import base_of, whole
-from services.cli.log_files import Extent, Header, Record, Writer, record
+from services.cli.log_files import FORMAT, Extent, Header, Record, Writer, record
 from services.cli.log_times import moment
 from services.cli.logbook import LogAccess, open_log, streams
 from services.cli.running import Failed, complain, patience
@@ -43,7 +43,7 @@ class Choice(Struct, frozen=True, kw_only=True):
         return not (self.since or self.until or self.subject)
 
 
-class _Bounds(Struct, frozen=True):
+class Bounds(Struct, frozen=True):
     """Positions in FACTS and times, both inclusive."""
 
     first: int = 1
@@ -56,19 +56,22 @@ class _Bounds(Struct, frozen=True):
         return self.after <= when <= self.before
 
 
+ALL: Final = Bounds()
+
+
 async def export(access: LogAccess, path: Path, choice: Choice) -> int:
     """Write the file; raises Failed for a choice that makes no sense."""
     bounds = _bounds(choice, time.time())
     _check_pattern(choice.subject)
     async with patience("exporting"), open_log(access) as connection:
         logs = streams(connection)
-        writer = Writer(path, await _header(logs, choice))
+        writer = Writer(path, await header_of(logs, choice))
         try:
             digests: set[bytes] = set()
-            async for item in _messages(logs, choice.subject, bounds):
+            async for item in messages_of(logs, choice.subject, bounds):
                 digests.update(_DIGEST.findall(item.data))
                 writer.write(item)
-            async for item in _blobs(logs[BLOBS.name], None if choice.all else sorted(digests)):
+            async for item in blobs_of(logs[BLOBS.name], None if choice.all else sorted(digests)):
                 writer.write(item)
         except BaseException:
             writer.give_up()
@@ -79,12 +82,14 @@ async def export(access: LogAccess, path: Path, choice: Choice) -> int:
     return 0
 
 
-async def _header(logs: Mapping[str, Log], choice: Choice) -> Header:
+async def header_of(logs: Mapping[str, Log], choice: Choice, format_: str = FORMAT) -> Header:
+    """The first line of a file that is written now."""
     extents = {}
     for stream in (FACTS, OBSERVED):
         identity = await logs[stream.name].identity()
         extents[stream.name] = Extent(identity.id, identity.last_seq)
     return Header(
+        format=format_,
         version=version("fleetlog"),
         exported_at=time.time(),
         streams=extents,
@@ -94,7 +99,7 @@ async def _header(logs: Mapping[str, Log], choice: Choice) -> Header:
     )
 
 
-async def _messages(logs: Mapping[str, Log], subject: str, bounds: _Bounds) -> AsyncIterator[Record]:
+async def messages_of(logs: Mapping[str, Log], subject: str = "", bounds: Bounds = ALL) -> AsyncIterator[Record]:
     """Facts in the order of their positions, then observations in that of theirs."""
     aggregate = subject.partition(".")[0]
     if aggregate != "observed":
@@ -110,7 +115,7 @@ async def _messages(logs: Mapping[str, Log], subject: str, bounds: _Bounds) -> A
                 yield record(OBSERVED.name, message.seq, stored_at(message), message)
 
 
-async def _blobs(log: Log, digests: list[bytes] | None) -> AsyncIterator[Record]:
+async def blobs_of(log: Log, digests: list[bytes] | None) -> AsyncIterator[Record]:
     """Manifest bytes: all as they stand on the log, or those of certain digests, each whole."""
     if digests is None:
         async for message in log.read(BLOBS.subjects):
@@ -129,8 +134,8 @@ async def _blobs(log: Log, digests: list[bytes] | None) -> AsyncIterator[Record]
         yield record(BLOBS.name, seq, message.time, message)
 
 
-def _bounds(choice: Choice, now: float) -> _Bounds:
-    bounds = _Bounds()
+def _bounds(choice: Choice, now: float) -> Bounds:
+    bounds = Bounds()
     if choice.since.isdecimal():
         bounds = replace(bounds, first=int(choice.since))
     elif choice.since:

@@ -1,8 +1,12 @@
-"""The file of an exported log: gzip, one JSON object per line; a header, messages as they were stored, an end."""
+"""The file of an exported log: gzip, one JSON object per line; a header, messages as they were stored, an end.
+
+A backup is the same with files and the configuration of streams in it, encrypted as a whole (backup/sealed_file.py).
+"""
 
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +17,11 @@ from msgspec import Struct
 
 from services._kit.connection import Connection
 from services._kit.log import Message
+from services.cli.backup.sealed_file import SealedReader, SealedWriter, is_sealed, private_file
 from services.cli.running import Failed
 
 FORMAT: Final = "fleetlog-log/1"
+BACKUP: Final = "fleetlog-backup/1"
 IMPORTED: Final = "fleetlog-imported"
 """In the metadata of stream FACTS: the last position that was imported."""
 
@@ -56,13 +62,27 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="line", tag="message",
         return self.text.encode() if self.text is not None else self.base64 or b""
 
 
+class StoredFile(Struct, frozen=True, kw_only=True, tag_field="line", tag="file"):
+    """A file of the installation; `path` is relative to its directory."""
+
+    path: str
+    data: bytes
+
+
+class StreamSetup(Struct, frozen=True, kw_only=True, tag_field="line", tag="stream"):
+    """A stream that schemas.topology does not describe, as its server had it."""
+
+    stream: str
+    config: dict[str, Any]
+
+
 class End(Struct, frozen=True, kw_only=True, tag_field="line", tag="end"):
     """The last line: how many messages of each stream there are. A file without it is not whole."""
 
     messages: dict[str, int]
 
 
-Line = Header | Record | End
+Line = Header | Record | StoredFile | StreamSetup | End
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Line).decode
 
@@ -81,16 +101,18 @@ def record(stream: str, seq: int, stored: float, message: Message) -> Record:
 
 
 class Writer:
-    """Writes a file beside its place and moves it there when it is whole."""
+    """Writes a file beside its place and moves it there when it is whole; encrypted with a passphrase, if given."""
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: Header, passphrase: bytes | None = None) -> None:
         self.counts: dict[str, int] = {}
         self._path = path
         self._partial = path.with_name(f".{path.name}.partial")
         try:
-            self._file = gzip.open(self._partial, "wb", compresslevel=6)  # noqa: SIM115 - closed by finish and give_up
+            sealed = SealedWriter(self._partial, passphrase) if passphrase is not None else None
+            self._under: Any = sealed if sealed is not None else private_file(self._partial)
         except OSError as error:
             raise Failed(f"{path} cannot be written: {error.strerror or error}") from None
+        self._file = gzip.GzipFile(fileobj=self._under, mode="wb", compresslevel=6)
         self._line(header)
 
     def write(self, item: Record) -> None:
@@ -98,26 +120,37 @@ class Writer:
         self.counts[item.stream] = self.counts.get(item.stream, 0) + 1
         self._line(item)
 
+    def add(self, item: StoredFile | StreamSetup) -> None:
+        """Write what a backup holds beside messages."""
+        self._line(item)
+
     def finish(self) -> None:
         """Write the end; the file is in its place then."""
         self._line(End(messages=self.counts))
         self._file.close()
+        self._under.close()
         self._partial.replace(self._path)
 
     def give_up(self) -> None:
         """Leave nothing behind."""
         self._file.close()
+        self._under.close()
         self._partial.unlink(missing_ok=True)
 
     def _line(self, item: Line) -> None:
         self._file.write(_encode(item) + b"\n")
 
 
-def read(path: Path) -> Iterator[Line]:
-    """The lines of a file; raises Failed when it is none of ours, or broken."""
+def read(path: Path, passphrase: bytes | None = None) -> Iterator[Line]:
+    """The lines of a file: of a backup with a passphrase, else of a log; raises Failed for a broken or other file."""
     number = 0
+    if passphrase is None and is_sealed(path):
+        raise Failed(f"{path} is a backup; `fleetlog restore backup {path}` reads it")
     try:
-        with gzip.open(path, "rb") as file:
+        with (
+            SealedReader(path, passphrase) if passphrase is not None else path.open("rb") as under,
+            gzip.GzipFile(fileobj=io.BufferedReader(under), mode="rb") as file,
+        ):
             for number, line in enumerate(file, 1):  # noqa: B007 - told in the error
                 yield _decode(line)
     except FileNotFoundError:
@@ -130,23 +163,26 @@ def read(path: Path) -> Iterator[Line]:
         raise Failed(f"{path}, line {number}: {error}") from None
 
 
-def inspect(path: Path) -> tuple[Header, End]:
+def inspect(path: Path, passphrase: bytes | None = None) -> tuple[Header, End]:
     """Header and end of a file, every line read; raises Failed when it is not whole or its positions do not ascend."""
     header: Header | None = None
     end: End | None = None
     counts: dict[str, int] = {}
     last: dict[str, int] = {}
-    for line in read(path):
+    wanted = FORMAT if passphrase is None else BACKUP
+    for line in read(path, passphrase):
         match line:
             case Header():
-                if line.format != FORMAT:
-                    raise Failed(f"{path} has format {line.format!r}; this version reads {FORMAT}")
+                if line.format != wanted:
+                    raise Failed(f"{path} has format {line.format!r}; this version reads {wanted}")
                 header = line
             case Record():
                 if line.seq <= last.get(line.stream, 0):
                     raise Failed(f"{path}: #{line.seq} of {line.stream} comes after #{last[line.stream]}")
                 last[line.stream] = line.seq
                 counts[line.stream] = counts.get(line.stream, 0) + 1
+            case StoredFile() | StreamSetup():
+                pass
             case End():
                 end = line
         if header is None:

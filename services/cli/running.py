@@ -6,8 +6,10 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NoReturn
+
+from services._kit.tasks import child
 
 SILENT_SECONDS: Final = 2.0
 INTERRUPTED: Final = 130
@@ -16,6 +18,13 @@ TERMINATED: Final = 143
 
 class Failed(Exception):
     """The command cannot do what was asked; the message says why and what to do."""
+
+
+def say(text: str) -> None:
+    """Write to stderr as it is; a terminal that is gone does not matter."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def complain(message: str) -> None:
@@ -84,7 +93,7 @@ async def patience(what: str) -> AsyncIterator[None]:
             complain(f"{what} … ({waited} s)")
             pause = min(pause * 2, 10.0)
 
-    task = asyncio.create_task(tell())
+    task = child(tell())
     try:
         yield
     finally:

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from typing import Final
+
 import msgspec
 
 from schemas.topology import DAY, MIB, STREAMS, SUBJECTS, Stream
+from services._rules.stream_room import RoomError, sizes
 from services.cli.printing import as_json, table
+from services.cli.running import Failed
+
+TOPOLOGY_BYTES: Final = "FLEETLOG_TOPOLOGY_BYTES"
+
+
+def asked_sizes() -> dict[str, int]:
+    """The sizes of streams that the environment asks for; raises Failed."""
+    texts = [part.strip() for part in os.environ.get(TOPOLOGY_BYTES, "").split(",") if part.strip()]
+    try:
+        return sizes(texts)
+    except RoomError as error:
+        raise Failed(f"{TOPOLOGY_BYTES}: {error}") from None
 
 
 def topology(output: str = "") -> str:

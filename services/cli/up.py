@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import fields
+
 from services._kit.kube import KubeClient
+from services._kit.private_files import private_text
 from services.cli import gateway_setup, groups, identities, scraping, secret_keys, steps, surroundings
+from services.cli.attachments.checking import Unusable, examine
+from services.cli.attachments.members import join_members, register_members
+from services.cli.attachments.retrying import keep_trying, leave, left
 from services.cli.control import read_kubeconfig
 from services.cli.crds import apply_definitions, needed_definitions
 from services.cli.layout import CONTROL, HUB_USER, Installation, Layout, agent_process
 from services.cli.lock import Lock
+from services.cli.log_disk.files import guarded, refused_file
 from services.cli.log_watch import LogWatch
 from services.cli.preparing import MEMBERS, Options, Refused, check, prepare
-from services.cli.processes import Rank, Supervisor, nats_server_binary, preload
-from services.cli.running import Failed
+from services.cli.processes import Rank, Supervisor
+from services.cli.running import INTERRUPTED, Failed, say
+from services.cli.supervision.child import nats_server_binary
+from services.cli.supervision.liveness import Limits
+from services.cli.supervision.preloading import preload
+from services.cli.supervision.probe import Address
+from services.cli.supervision.stopping import stop_leftovers
 
 SERVICES: Final = (
     "cluster_monitor",
@@ -49,8 +64,9 @@ class Installer:
         self.installation = installation
         self._known = known
         self._inherited = surroundings.take(os.environ)
-        self._supervisor = Supervisor(layout)
+        self._supervisor = Supervisor(layout, limits_of(self._inherited))
         self._watch: LogWatch | None = None
+        self._troubles: dict[str, str] = {}
         members = (member.name for member in installation.members)
         agents = (agent_process(member.name) for member in installation.pull_members)
         self._names = services_of(installation)
@@ -64,47 +80,49 @@ class Installer:
         """Whether the control plane is our own API server."""
         return not self.installation.control_kubeconfig
 
+    @property
+    def control(self) -> Path:
+        """How services reach the control plane."""
+        return self.layout.kubeconfig(CONTROL) if self.embedded else self.layout.control_access
+
     def run(self) -> int:
         """Start everything, say `ready`, and keep it running until asked to stop; the exit code."""
         supervisor = self._supervisor
-        with self._lock():
-            supervisor.listen()
-            began = time.monotonic()
-            try:
-                code = self._start()
-                if code == 0:
-                    self._summary(time.monotonic() - began)
-                    while not supervisor.asked_to_stop:
-                        supervisor.wait(self._watch.seconds if self._watch is not None else None)
-                        if self._watch is not None:
-                            self._watch.look()
-                        for name in supervisor.tick():
-                            if not supervisor.asked_to_stop:
-                                sys.stderr.write(
-                                    f"{name} died and is started again; its log: {self.layout.log(name)}\n"
-                                )
-            finally:
-                sys.stderr.write("stopping …\n")
-                supervisor.stop()
-            return 0 if supervisor.asked_to_stop else code
-
-    def _lock(self) -> Lock:
-        return Lock(self.layout.directory / "run" / "up.lock")
+        supervisor.listen()
+        began = time.monotonic()
+        try:
+            code = self._start()
+            if code == 0:
+                self._summary(time.monotonic() - began)
+                while not supervisor.asked_to_stop:
+                    supervisor.wait(self._watch.seconds if self._watch is not None else None)
+                    if self._watch is not None:
+                        self._watch.look()
+                    supervisor.tick()
+        finally:
+            say("stopping …\n")
+            supervisor.stop()
+        return 0 if supervisor.asked_to_stop else code
 
     def _start(self) -> int:
-        sys.stderr.write(f"starting in {self.layout.directory}\n")
+        say(f"starting in {self.layout.directory}\n  programs … ")
+        began = time.monotonic()
         preload()
+        say(f"ok ({time.monotonic() - began:.1f} s)\n")
+        if not self.embedded and (code := self._step("control plane", self._check_control)):
+            return code
         if not self.installation.nats_url:
             self._log_server()
-        if code := self._step("log", lambda: steps.apply_streams(self.installation)):
+        refused = refused_file(self.layout.data("nats"))
+        if code := self._step("log", lambda: steps.apply_streams(self.installation, refused)):
             return code
         self._front_doors()
         if self._known:
             self._services()
             self._agents()
         ours = [member.name for member in self.installation.members if member.simulated]
-        kubeconfigs = [self.layout.kubeconfig(name) for name in (CONTROL, *ours)]
-        if code := self._step("API servers", lambda: steps.front_doors(kubeconfigs)):
+        kubeconfigs = [self.layout.kubeconfig(name) for name in ([CONTROL] if self.embedded else []) + ours]
+        if kubeconfigs and (code := self._step("API servers", lambda: steps.front_doors(kubeconfigs, self.layout.log))):
             return code
         gateway_setup.environment(self.layout, self.installation)
         if code := self._step("definitions", self._apply_definitions):
@@ -112,28 +130,73 @@ class Installer:
         if not self._known:
             self._services()
         agents = {member.name: self.layout.agent_kubeconfig(member.name) for member in self.installation.pull_members}
-        members = {member.name: self.layout.kubeconfig(member.name) for member in self.installation.members}
-        control = self.layout.kubeconfig(CONTROL)
+        members = {name: self.layout.kubeconfig(name) for name in ours}
+        control = self.control
         ports = {name: self.installation.port(name) for name in self._names}
-        if code := self._step("services", lambda: steps.services_ready(ports)):
+        logs = {name: self.layout.log(name) for name in self._names}
+        if code := self._step("services", lambda: steps.services_ready(ports, logs)):
             return code
-        if self.embedded and (code := self._step("gateway", lambda: gateway_setup.available(control))):
+        served = gateway_setup.available if self.embedded else gateway_setup.reached
+        if code := self._step("gateway", lambda: served(self.layout.kubeconfig(CONTROL))):
             return code
         if agents:
-            if code := self._step("registration", lambda: steps.register_members(control, members, agents)):
+            if code := self._step("registration", lambda: register_members(control, members, agents)):
                 return code
             if not self._known:
                 # Not earlier: an agent is turned away until its cluster is a member.
                 self._agents()
-        return self._step("members", lambda: steps.join_members(control, members, agents))
+        if code := self._step("members", lambda: self._join(members, agents)):
+            return code
+        self._keep_trying()
+        return 0
+
+    async def _join(self, members: Mapping[str, Path], agents: Mapping[str, Path]) -> str:
+        joined = await join_members(self.control, members, agents, self._attached)
+        leave(self.layout.troubles, joined.troubles)
+        return str(joined)
+
+    @property
+    def _attached(self) -> dict[str, Path]:
+        """Kubeconfigs of the members that are not simulated here."""
+        return {member.name: Path(member.kubeconfig) for member in self.installation.members if not member.simulated}
+
+    def _keep_trying(self) -> None:
+        """Say which members cannot be used, and try them again as long as everything else runs."""
+        self._troubles = left(self.layout.troubles)
+        for name, trouble in self._troubles.items():
+            say(f"    member {name} is not usable: {trouble}\n")
+        if not self._troubles:
+            return
+        say("    the others run; it is tried again until it is usable\n")
+        files, troubles = self._attached, self._troubles
+
+        def body() -> int:
+            asyncio.run(keep_trying(self.control, files, troubles, lambda text: say(f"{text}\n")))
+            return 0
+
+        self._supervisor.add_task("joining", body)
+
+    async def _check_control(self) -> str:
+        """Try the control plane before anything is started that needs it; raises Failed."""
+        try:
+            usable = await examine(Path(self.installation.control_kubeconfig))
+        except Unusable as error:
+            raise Failed(f"the control plane cannot be used: {error}") from None
+        _copy_private(Path(self.installation.control_kubeconfig), self.control)
+        return usable.source.server
 
     def _step(self, name: str, work: object) -> int:
         return self._supervisor.run_step(lambda: steps.run_step(name, work))  # type: ignore[arg-type]  # a coroutine function
 
     def _log_server(self) -> None:
         layout = self.layout
-        self._supervisor.add_command("nats", Rank.LOG, [nats_server_binary(), "-c", str(self._nats_config())])
-        health = f"http://127.0.0.1:{self.installation.port('nats_http')}/healthz"
+        port = self.installation.port("nats_http")
+        command = guarded(layout.data("nats"), [nats_server_binary(), "-c", str(self._nats_config())])
+        # What it says is of an earlier start.
+        refused_file(layout.data("nats")).unlink(missing_ok=True)
+        # Not its /healthz: that looks at every stream, and waits for a disk that stands still.
+        self._supervisor.add_command("nats", Rank.LOG, command, [Address(port, "/")])
+        health = f"http://127.0.0.1:{port}/healthz"
         self._watch = LogWatch(health, layout.data("nats"), layout.pid("nats"))
 
     def _nats_config(self) -> Path:
@@ -168,12 +231,14 @@ class Installer:
                 "FLEETLOG_APISERVER_AUDIT_LOG": str(layout.audit(CONTROL)),
                 **secret_keys.environment(layout, secret_keys.APISERVER),
             }
-            self._supervisor.add_service(CONTROL, Rank.API, "services.apiserver.__main__", environment)
-        else:
-            _copy_private(Path(installation.control_kubeconfig), layout.kubeconfig(CONTROL))
+            address = Address(installation.port(CONTROL), "/livez", tls=True)
+            module = "services.apiserver.__main__"
+            self._supervisor.add_service(CONTROL, Rank.API, module, environment, answers=[address])
         for member in installation.members:
             if not member.simulated:
-                _copy_private(Path(member.kubeconfig), layout.kubeconfig(member.name))
+                # One that cannot be read is named when the members are joined.
+                with suppress(Failed, OSError):
+                    _copy_private(Path(member.kubeconfig), layout.kubeconfig(member.name))
                 continue
             environment = {
                 **surroundings.beginning_with("FLEETLOG_MEMBER_", self._inherited, (*SERVICES, DESCHEDULER)),
@@ -188,7 +253,9 @@ class Installer:
                 "FLEETLOG_MEMBER_NODES": str(member.nodes),
                 "FLEETLOG_MEMBER_AUDIT_LOG": str(layout.audit(member.name)),
             }
-            self._supervisor.add_service(member.name, Rank.API, "services.member_sim.__main__", environment)
+            address = Address(installation.port(member.name), "/livez", tls=True)
+            module = "services.member_sim.__main__"
+            self._supervisor.add_service(member.name, Rank.API, module, environment, answers=[address])
 
     def _services(self) -> None:
         together: dict[str, dict[str, dict[str, str]]] = {group: {} for group in groups.GROUPS}
@@ -197,16 +264,20 @@ class Installer:
             environment["FLEETLOG_INSTANCE"] = f"{name}-0"
             environment["FLEETLOG_HTTP_PORT"] = str(self.installation.port(name))
             if name in _WITH_CONTROL:
-                environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(self.layout.kubeconfig(CONTROL))
+                environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(self.control)
             if name == "gateway":
                 environment.update(gateway_setup.environment(self.layout, self.installation))
             environment.update(secret_keys.environment(self.layout, name))
             if name in groups.PROCESS_OF:
                 together[groups.PROCESS_OF[name]][name] = environment
             else:
-                self._supervisor.add_service(name, Rank.SERVICE, f"services.{name}.__main__", environment)
+                answers = [Address(self.installation.port(name))]
+                module = f"services.{name}.__main__"
+                self._supervisor.add_service(name, Rank.SERVICE, module, environment, answers=answers)
         for group, services in together.items():
-            self._supervisor.add_service(group, Rank.SERVICE, "services.cli.groups", {}, services=services)
+            answers = [Address(self.installation.port(name)) for name in services]
+            module = "services.cli.groups"
+            self._supervisor.add_service(group, Rank.SERVICE, module, {}, services=services, answers=answers)
 
     def _agents(self) -> None:
         """Agents of the pull members; one without identity waits until it has one."""
@@ -225,18 +296,19 @@ class Installer:
                 "FLEETLOG_HTTP_PORT": str(self.installation.port(name)),
             }
             needs = (seed, kubeconfig)
-            self._supervisor.add_service(name, Rank.SERVICE, "services.agent.__main__", environment, needs=needs)
+            answers = [Address(self.installation.port(name))]
+            module = "services.agent.__main__"
+            self._supervisor.add_service(name, Rank.SERVICE, module, environment, needs=needs, answers=answers)
 
     async def _apply_definitions(self) -> str:
-        client = await KubeClient.from_kubeconfig(self.layout.kubeconfig(CONTROL))
+        client = await KubeClient.from_kubeconfig(self.control)
         try:
             done = await apply_definitions(client, needed_definitions())
         finally:
             await client.close()
         if self.embedded:
             ca = (self.layout.data("gateway") / "ca.crt").read_bytes()
-            control = self.layout.kubeconfig(CONTROL)
-            await gateway_setup.register(control, ca, self.installation.port("gateway_api"))
+            await gateway_setup.register(self.control, ca, self.installation.port("gateway_api"))
         return done
 
     def _summary(self, seconds: float) -> None:
@@ -247,39 +319,54 @@ class Installer:
             f"Fleetlog runs ({seconds:.1f} s). Control plane and {len(self.installation.members)} member clusters.",
             "Try, in another terminal:",
             f"  export KUBECONFIG={layout.kubeconfig(CONTROL)}",
-            "  kubectl get clusters",
+            "  kubectl get clusters" if self.embedded else "  kubectl get clusters,rb,work -A",
             "  kubectl apply -f your-deployment.yaml -f your-propagationpolicy.yaml",
             *([f"  kubectl --kubeconfig {layout.kubeconfig(first)} get pods"] if first else []),
             f"  fleetlog events --follow --dir {layout.directory}",
-            "Ctrl-C stops everything; the data stays and the next start continues with it.",
+            *([f"Not usable, and tried again: {', '.join(self._troubles)}; see above"] if self._troubles else []),
+            f"Ctrl-C, or `fleetlog stop --dir {layout.directory}`, stops everything; the data stays",
+            "and the next start continues with it.",
             "",
         ]
-        sys.stderr.write("\n".join(lines))
-        sys.stderr.flush()
+        say("\n".join(lines))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
 
 
 def _copy_private(source: Path, target: Path) -> None:
-    """Copy a kubeconfig; the files it names are found from the copy as well."""
-    if not source.is_file():
-        raise Refused(f"kubeconfig {source} does not exist")
+    """Copy a kubeconfig; the files it names are found from the copy as well. Raises Failed, OSError."""
     import yaml
 
-    try:
-        text = yaml.safe_dump(read_kubeconfig(source), sort_keys=False)
-    except Failed as error:
-        raise Refused(str(error)) from None
-    target.touch(mode=0o600)
-    target.chmod(0o600)
-    target.write_text(text, encoding="utf-8")
+    private_text(target, yaml.safe_dump(read_kubeconfig(source), sort_keys=False))
+
+
+def limits_of(variables: Mapping[str, str]) -> Limits:
+    """How long a process may take to answer, from FLEETLOG_UP_*; raises Refused for what is no number of seconds."""
+    values = {}
+    for name in fields(Limits):
+        variable = f"FLEETLOG_UP_{name.name.upper()}_SECONDS"
+        text = variables.get(variable, "")
+        try:
+            values[name.name] = float(text) if text else getattr(Limits(), name.name)
+        except ValueError:
+            raise Refused(f"{variable}={text}: give a number of seconds, or 0 to wait for ever") from None
+        if not 0 <= values[name.name] < float("inf"):
+            raise Refused(f"{variable}={text}: give a number of seconds, or 0 to wait for ever")
+    return Limits(**values)
 
 
 def up(options: Options) -> int:
-    """Run an installation until it is asked to stop; the exit code. Raises Refused."""
+    """Run an installation until it is asked to stop; the exit code. Raises Refused and AlreadyRunning."""
     check(options)
-    layout, installation, known = prepare(options)
-    simulated = sum(member.simulated for member in installation.members)
-    if known and options.members not in (MEMBERS, simulated):
-        sys.stderr.write(f"--members {options.members} has no effect: this installation keeps its {simulated}\n")
-    return Installer(layout, installation, known=known).run()
+    place = Layout(options.directory)
+    lock = Lock(place.lock)
+    try:
+        with lock:
+            stop_leftovers(place, lock, lambda text: say(f"{text}\n"))
+            layout, installation, known = prepare(options)
+            simulated = sum(member.simulated for member in installation.members)
+            if known and options.members not in (MEMBERS, simulated):
+                say(f"--members {options.members} has no effect: this installation keeps its {simulated}\n")
+            return Installer(layout, installation, known=known).run()
+    except KeyboardInterrupt:
+        return INTERRUPTED

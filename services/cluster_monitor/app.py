@@ -11,52 +11,68 @@ import structlog
 
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased, ControlPlaneIdentified
 from schemas.events.observed import WorkObserved
 from schemas.subjects import EVERY_ACTIVITY, SubjectError, cluster_of, escape, unescape
 from services._kit.background import Background
-from services._kit.kube import MERGE_PATCH, ApiError, KubeClient, Unreachable, resource_path
-from services._kit.kube_watch import Decoded, Reflector
+from services._kit.identity.control import ControlPlaneIdentity
+from services._kit.identity.gate import Gate
+from services._kit.kube import ApiError, KubeClient, Unreachable
+from services._kit.kube_api import PASSING
+from services._kit.kube_watch import Decoded, Reflector, known_uid
 from services._kit.log import Message
+from services._kit.members.access import Members
+from services._kit.members.kubeconfig import open_kubeconfig
 from services._kit.service import BaseService, Context, Decision
-from services._rules.names import execution_namespace
+from services._kit.supervision import Supervised, spawn, supervise
+from services._rules.absence.guard import Guard
+from services._rules.kube_events import Note
+from services._rules.restoring import absence_in_doubt
 from services.cluster_monitor.decide import (
     FINALIZER,
     AddFinalizer,
+    Announce,
     DropFinalizer,
-    Effect,
     Thresholds,
+    WriteIdentity,
     WriteSpec,
     WriteStatus,
+    Written,
     decide,
+    decide_all,
+    rfc3339,
 )
 from services.cluster_monitor.emptying import Emptying
 from services.cluster_monitor.heartbeats import Malformed, Pace, heard
+from services.cluster_monitor.identity import fold_absence, is_another
 from services.cluster_monitor.metrics import register
 from services.cluster_monitor.probing import Prober
 from services.cluster_monitor.settings import MonitorSettings
 from services.cluster_monitor.silence import Graces
-from services.cluster_monitor.state import MonitorState, Probe
+from services.cluster_monitor.state import ALL, SCOPE, MonitorState, Probe
 from services.cluster_monitor.taint_policies import TaintPolicies
+from services.cluster_monitor.writing import GROUP, VERSION, carry_out, path_of, tell
 
 log = structlog.get_logger("cluster_monitor")
 
 Manifest = dict[str, Any]
-_GROUP, _VERSION, _RESOURCE = "cluster.karmada.io", "v1alpha1", "clusters"
 
 
 class Retry(Exception):
     """A write to the control plane that has to be repeated."""
 
 
-def _path(name: str = "", subresource: str = "") -> str:
-    return resource_path(_GROUP, _VERSION, _RESOURCE, "", name, subresource)
-
-
 class ClusterMonitor(BaseService[MonitorState, str]):
     """Cluster objects and probes in, cluster facts out; keys are cluster names."""
 
     name = "cluster_monitor"
-    filters = ("cluster.*", f"observed.*.{escape('customresourcedefinitions.apiextensions.k8s.io')}.>")
+    filters = (
+        "cluster.*",
+        "identity.*",
+        "absence.*",
+        "confirmation.*",
+        f"observed.*.{escape('customresourcedefinitions.apiextensions.k8s.io')}.>",
+    )
 
     def __init__(self, settings: MonitorSettings) -> None:
         self._settings = settings
@@ -64,18 +80,21 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         self._thresholds = Thresholds(settings.cluster_success_threshold, settings.cluster_failure_threshold, graces)
         self._context: Context[MonitorState, str] | None = None
         self._client: KubeClient | None = None
+        self._members: Members | None = None
         self._probers: dict[str, Prober] = {}
         self._paces: dict[str, Pace] = {}
         self._emptying: dict[str, Emptying] = {}
         self._writes: Background[tuple[str, str]] = Background(concurrency=8, retry=(Retry,))
-        self._watch: asyncio.Task[None] | None = None
+        self._watch: Supervised | None = None
+        self._clusters: Reflector[Manifest] | None = None
         self._taint_policies: TaintPolicies | None = None
+        self._identity: ControlPlaneIdentity | None = None
         self._leading = False
         self._closing: set[asyncio.Task[None]] = set()
 
     def new_state(self) -> MonitorState:
         """An empty projection."""
-        return MonitorState()
+        return MonitorState(guard=Guard(scope=SCOPE, limits=self._settings.limits()))
 
     def fold(self, state: MonitorState, message: Message, event: Known) -> Iterable[str]:
         """Take in one of the monitor's own facts."""
@@ -90,35 +109,60 @@ class ClusterMonitor(BaseService[MonitorState, str]):
                 cluster.fact, cluster.subject_seq = event, message.seq
             case ClusterRemoved():
                 cluster = state.of(event.name)
-                cluster.fact, cluster.subject_seq = None, message.seq
+                cluster.fact, cluster.subject_seq, cluster.told = None, message.seq, False
+                state.guard.passing.discard(event.name)
+            case ControlPlaneIdentified() | AbsenceHeld() | AbsenceReleased() | AbsenceConfirmed():
+                return fold_absence(state, message.seq, message.subject, event)
             case _:
                 pass
         return ()
 
     def last_seq(self, state: MonitorState, subject: str) -> int:
-        """Position of the last fact of a cluster."""
+        """Position of the last fact of a cluster, or about what is held."""
+        if not subject.startswith("cluster."):
+            return state.subjects.get(subject, 0)
         cluster = state.clusters.get(subject.partition(".")[2])
         return cluster.subject_seq if cluster is not None else 0
 
+    def unsettled(self, state: MonitorState, now: float) -> str:
+        """Clusters that were not seen since the log was restored: what it says of them may be outdated."""
+        del now
+        if doubt := absence_in_doubt(state.guard):
+            return doubt
+        if not state.listed:
+            return "no list of clusters yet"
+        probes = {name: state.of(name).probe for name in self._probers}
+        if unseen := [name for name, probe in probes.items() if probe is None]:
+            return f"clusters that were not probed yet: {', '.join(unseen[:5])}"
+        closed = [f"{name} ({probe.error})" for name, probe in probes.items() if probe is not None and probe.error]
+        return f"clusters whose credentials cannot be used: {', '.join(closed[:5])}" if closed else ""
+
     def recover(self, state: MonitorState) -> Iterable[str]:
-        """Every cluster."""
-        return list(state.clusters)
+        """Every cluster, and what concerns them all."""
+        return [ALL, *state.clusters]
 
     def decide(self, state: MonitorState, key: str, now: float) -> Decision:
         """Facts and writes of one cluster."""
-        verdict = decide(state, key, now, self._thresholds)
+        verdict = decide_all(state, now) if key == ALL else decide(state, key, now, self._thresholds)
         return Decision(events=verdict.events, effects=verdict.effects, wake_at=verdict.wake_at)
 
     async def start(self, context: Context[MonitorState, str]) -> None:
         """Open the control plane."""
         self._context = context
-        self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        self._client = await open_kubeconfig(self._settings.control_kubeconfig)
         self._client.guard = context.guard
+        self._members = Members(self._client)
         if context.connection is not None:
             await context.connection.subscribe(EVERY_ACTIVITY, self._active)
             await context.connection.subscribe("hello.*", self._greeted)
             context.connection.on_regained(self._listen_anew)
-        register(context.metrics.reads, context.projection.state)
+        guard = context.projection.state.guard
+        self._identity = await ControlPlaneIdentity.open(
+            self._settings.control_kubeconfig, self._client, guard, lambda: context.mark((ALL,))
+        )
+        context.health.fact("removals_held", lambda: guard.count)
+        register(context.metrics.reads, context.projection.state, context.clock)
+        context.health.check("watches", self._unheard)
         context.health.check("clusters", lambda: "" if context.projection.state.listed else "no list of clusters yet")
 
     async def _active(self, message: Any) -> None:
@@ -161,31 +205,36 @@ class ClusterMonitor(BaseService[MonitorState, str]):
     async def on_caught_up(self) -> None:
         """Watch Cluster objects from now on."""
         assert self._client is not None
+        assert self._identity is not None
+        self._identity.start()
         reflector = Reflector(
             self._client,
-            _path(),
+            path_of(),
             self,
             Decoded(),
-            api_version=f"{_GROUP}/{_VERSION}",
+            api_version=f"{GROUP}/{VERSION}",
             kind="Cluster",
-            on_gone=self._not_served,
+            gate=Gate(self._identity, self.refused),
         )
-        self._reflector = reflector
-        self._watch = asyncio.create_task(reflector.run())
+        self._clusters = reflector
+        self._watch = supervise("watch:clusters", partial(_until_served, reflector))
         if self._settings.gates()["Failover"]:
             assert self._context is not None
             state = self._context.projection.state
-            self._taint_policies = TaintPolicies(self._client, state.taint_policies, self._policies_changed)
+            self._taint_policies = TaintPolicies(
+                self._client, state.taint_policies, self._policies_changed, Gate(self._identity)
+            )
+
+    def _unheard(self) -> str:
+        """Why nothing is heard of the control plane's objects; empty while they are followed."""
+        clusters = self._clusters.outage.trouble if self._clusters is not None else ""
+        policies = self._taint_policies.trouble if self._taint_policies is not None else ""
+        return clusters or policies
 
     def _policies_changed(self) -> None:
         """What taints clusters is another set of policies now."""
         assert self._context is not None
         self._context.mark(list(self._context.projection.state.clusters))
-
-    async def _not_served(self) -> None:
-        """The definition of Cluster is not installed (yet): try again until it is."""
-        await asyncio.sleep(1.0)
-        self._watch = asyncio.create_task(self._reflector.run())
 
     async def on_leading(self) -> None:
         """Probe from now on."""
@@ -210,9 +259,12 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         if self._taint_policies is not None:
             await self._taint_policies.close()
         if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+            await self._watch.close()
         await asyncio.gather(*self._closing, return_exceptions=True)
+        if self._members is not None:
+            await self._members.close()
+        if self._identity is not None:
+            await self._identity.close()
         if self._client is not None:
             await self._client.close()
 
@@ -222,16 +274,30 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         state = self._context.projection.state
         found = {manifest["metadata"]["name"]: manifest for manifest in objects}
         state.listed = True
-        for name in {*state.clusters, *found}:
+        for name in {*state.clusters, *found} - state.lost(found.keys()):
             self._take(name, found.get(name))
+        self._context.mark((ALL,))
+
+    def refused(self, objects: list[Manifest]) -> None:
+        """A complete list of Cluster objects that does not count."""
+        assert self._context is not None
+        self._context.projection.state.refuse({manifest["metadata"]["name"] for manifest in objects})
+        self._context.mark((ALL,))
 
     def changed(self, kind: str, manifest: Manifest) -> None:
         """One change of a Cluster object."""
-        self._take(manifest["metadata"]["name"], None if kind == "DELETED" else manifest)
+        assert self._context is not None
+        state, name = self._context.projection.state, manifest["metadata"]["name"]
+        if kind == "DELETED":
+            known_uid(state.of(name).manifest, manifest)
+            state.told(name, there=False)
+        self._take(name, None if kind == "DELETED" else manifest)
 
     def _take(self, name: str, manifest: Manifest | None) -> None:
         assert self._context is not None
         cluster = self._context.projection.state.of(name)
+        if manifest is not None and self._context.projection.state.told(name, there=True):
+            self._context.mark((ALL,))
         if manifest is None or (cluster.manifest is not None and _kind(cluster.manifest) != _kind(manifest)):
             cluster.probe, cluster.empty, cluster.heard_at = None, False, 0.0
             self._paces.pop(name, None)
@@ -251,9 +317,12 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         assert self._context is not None
         assert self._client is not None
         if wanted and prober is None:
-            take = partial(self._probed, name)
+            take, missing = partial(self._probed, name), partial(self._unprobed, name)
             interval = self._settings.cluster_status_update_frequency
-            self._probers[name] = Prober(name, self._client, spec, take, interval=interval, clock=self._context.clock)
+            assert self._members is not None
+            self._probers[name] = Prober(
+                name, self._members, spec, take, missing, interval=interval, clock=self._context.clock
+            )
         elif wanted and prober is not None:
             prober.update(spec)
         elif prober is not None:
@@ -265,13 +334,22 @@ class ClusterMonitor(BaseService[MonitorState, str]):
             self._close(self._emptying.pop(name).close())
 
     def _close(self, closing: Any) -> None:
-        task = asyncio.create_task(closing)
+        task = spawn("closing", closing)
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _probed(self, name: str, probe: Probe) -> None:
+    def _probed(self, name: str, probe: Probe) -> bool:
+        """Take a probe; whether the next one shall come soon."""
         assert self._context is not None
-        self._context.projection.state.of(name).probe = probe
+        cluster = self._context.projection.state.of(name)
+        cluster.probe, cluster.unprobed = probe, False
+        self._context.mark((name,))
+        return is_another(cluster)
+
+    def _unprobed(self, name: str) -> None:
+        assert self._context is not None
+        log.error("probes_missing", cluster=name)
+        self._context.projection.state.of(name).unprobed = True
         self._context.mark((name,))
 
     def _emptied(self, name: str) -> None:
@@ -283,14 +361,23 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         """Hand writes over."""
         for effect in effects:
             match effect:
-                case WriteSpec() | WriteStatus() | AddFinalizer() | DropFinalizer():
+                case Announce():
+                    self._writes.submit((effect.note.key.name, effect.note.reason), partial(self._tell, effect.note))
+                case WriteIdentity() | WriteSpec() | WriteStatus() | AddFinalizer() | DropFinalizer():
                     self._writes.submit((effect.name, type(effect).__name__), partial(self._write, effect))
                 case _:
                     raise TypeError(f"the cluster monitor has no effect {effect!r}")
 
-    async def _write(self, effect: Effect) -> None:
+    async def _tell(self, note: Note) -> None:
+        assert self._context is not None
+        assert self._client is not None
+        if not await tell(self._client, note, rfc3339(self._context.clock.now())):
+            raise Retry(f"Event {note.reason} of {note.key.name}")
+
+    async def _write(self, effect: Written) -> None:
         try:
-            await self._carry_out(effect)
+            assert self._client is not None
+            await carry_out(self._client, effect)
         except Unreachable as error:
             raise Retry(str(error)) from error
         except ApiError as error:
@@ -300,48 +387,16 @@ class ClusterMonitor(BaseService[MonitorState, str]):
                 assert self._context is not None
                 self._context.mark((effect.name,))
                 return
-            if error.status in (429, 500, 502, 503, 504):
+            if error.status in PASSING:
                 raise Retry(str(error)) from error
             raise
 
-    async def _carry_out(self, effect: Effect) -> None:
-        client = self._client
-        assert client is not None
-        match effect:
-            case WriteSpec():
-                # Only if nobody changed the taints meanwhile.
-                body = {"metadata": {"resourceVersion": effect.resource_version}, "spec": {"taints": effect.taints}}
-                await client.patch(_path(effect.name), body)
-            case WriteStatus():
-                await client.patch(_path(effect.name, "status"), {"status": effect.patch}, MERGE_PATCH)
-            case AddFinalizer():
-                await self._take_into_care(client, effect.name)
-            case DropFinalizer():
-                live = await client.get(_path(effect.name))
-                kept = [name for name in live["metadata"].get("finalizers", ()) if name != FINALIZER]
-                namespace = execution_namespace(effect.name)
-                try:
-                    await client.delete(resource_path("", "v1", "namespaces", "", namespace))
-                except ApiError as error:
-                    if error.status not in (404, 409):
-                        raise
-                version = live["metadata"].get("resourceVersion", "")
-                await client.patch(_path(effect.name), {"metadata": {"resourceVersion": version, "finalizers": kept}})
 
-    async def _take_into_care(self, client: KubeClient, name: str) -> None:
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": execution_namespace(name)}}
-        try:
-            await client.create(resource_path("", "v1", "namespaces"), namespace)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-        live = await client.get(_path(name))
-        metadata = live["metadata"]
-        if FINALIZER in metadata.get("finalizers", ()) or "deletionTimestamp" in metadata:
-            return
-        finalizers = [*metadata.get("finalizers", ()), FINALIZER]
-        version = metadata.get("resourceVersion", "")
-        await client.patch(_path(name), {"metadata": {"resourceVersion": version, "finalizers": finalizers}})
+async def _until_served(reflector: Reflector[Manifest]) -> None:
+    """Follow clusters; while their definition is not installed, try again until it is."""
+    while True:
+        await reflector.run()
+        await asyncio.sleep(1.0)
 
 
 def _kind(manifest: Manifest) -> tuple[str, str]:

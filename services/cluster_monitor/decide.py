@@ -10,13 +10,27 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
+from schemas.events.control_plane import AbsenceEvent, AbsenceReleased
 from services._rules import constants as const
+from services._rules.absence import guard as absence
 from services._rules.failover.taint_policies import apply_policies
+from services._rules.kube_events import Note
 from services._rules.patch import merge_difference
 from services._rules.quantity import parse
+from services.cluster_monitor.announcing import note_of, note_of_all
+from services.cluster_monitor.expiring import with_expiry
+from services.cluster_monitor.identity import (
+    CONDITION,
+    Identity,
+    condition_of,
+    identity_of,
+    scope_of,
+    strange,
+)
+from services.cluster_monitor.identity import held as held_of
 from services.cluster_monitor.readiness import apis_condition, condition, filter_ready, find_condition, taints_for
 from services.cluster_monitor.silence import Graces, silence, silent_at
-from services.cluster_monitor.state import ClusterState, MonitorState
+from services.cluster_monitor.state import KIND, ClusterState, MonitorState
 
 Manifest = dict[str, Any]
 
@@ -51,13 +65,30 @@ class DropFinalizer(Struct, frozen=True):
     name: str
 
 
-Effect = WriteSpec | WriteStatus | AddFinalizer | DropFinalizer
+class WriteIdentity(Struct, frozen=True):
+    """Say in a Cluster object who the member is, now that an operator accepted another one."""
+
+    name: str
+    resource_version: str
+    identity: str
+
+
+class Announce(Struct, frozen=True):
+    """Write a Kubernetes Event."""
+
+    note: Note
+
+
+Written = WriteIdentity | WriteSpec | WriteStatus | AddFinalizer | DropFinalizer
+
+
+Effect = Announce | Written
 
 
 class Verdict(Struct, frozen=True):
-    """Events to append, effects on the control plane, and when to look again."""
+    """Events to append, effects on the control plane, and when to decide again."""
 
-    events: tuple[ClusterEvent, ...] = ()
+    events: tuple[ClusterEvent | AbsenceEvent, ...] = ()
     effects: tuple[Effect, ...] = ()
     wake_at: float | None = None
 
@@ -78,9 +109,11 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     cluster = state.of(name)
     manifest = cluster.manifest
     if manifest is None:
-        if cluster.fact is not None and state.listed:
-            return Verdict(events=(ClusterRemoved(name=name, uid=cluster.fact.uid),))
-        return Verdict()
+        if cluster.fact is None or not state.listed or state.guard.holds(KIND, name):
+            return Verdict()
+        why = absence.why_gone(state.guard, name, cluster.told)
+        ended = (AbsenceReleased(scope=scope_of(name), reason=why),) if cluster.held is not None else ()
+        return Verdict(events=(ClusterRemoved(name=name, uid=cluster.fact.uid, reason=why), *ended))
     effects: list[Effect] = []
     wake_at: float | None = None
     metadata = manifest["metadata"]
@@ -89,10 +122,11 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
         effects.append(AddFinalizer(name))
     status = manifest.get("status") or {}
     mode = manifest["spec"].get("syncMode")
+    identity = identity_of(cluster, str(metadata.get("uid", "")), manifest["spec"])
     if mode == "Pull":
-        status, wake_at = _heard_status(cluster, metadata, status, now, thresholds)
-    elif cluster.probe is not None and mode == "Push":
-        status = _status(cluster, status, thresholds)
+        status, wake_at = _heard_status(cluster, metadata, status, now, thresholds, identity)
+    elif mode == "Push":
+        status = _probed_status(cluster, status, now, thresholds, identity)
     if status is not manifest.get("status"):
         patch = merge_difference(manifest.get("status") or {}, status)
         if patch:
@@ -100,41 +134,85 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     ready = find_condition(status.get("conditions") or [], "Ready")
     ready_status = ready["status"] if ready else None
     spec = manifest["spec"]
-    taints = taints_for(ready_status, spec.get("taints") or [], _time(now))
+    if cluster.adopted and spec.get("id") and spec["id"] != cluster.adopted:
+        effects.append(WriteIdentity(name, metadata.get("resourceVersion", ""), cluster.adopted))
+    due = held_of(cluster, identity, now)
+    effects.extend(Announce(note_of(event, name, str(metadata.get("uid", "")))) for event in due)
+    taints = taints_for(ready_status, spec.get("taints") or [], rfc3339(now))
     if state.taint_policies and not deleting:
         judged = {**manifest, "spec": {**spec, "taints": taints}, "status": status}
-        taints = apply_policies(judged, list(state.taint_policies.values()), _time(now))
+        taints = apply_policies(judged, list(state.taint_policies.values()), rfc3339(now))
     if taints != (spec.get("taints") or []):
         effects.append(WriteSpec(name, metadata.get("resourceVersion", ""), taints))
         spec = {**spec, "taints": taints}
     if deleting and FINALIZER in metadata.get("finalizers", ()) and (cluster.empty or ready_status != "True"):
         effects.append(DropFinalizer(name))
-    return Verdict(events=_facts(cluster, metadata, spec, status, deleting), effects=tuple(effects), wake_at=wake_at)
+    facts = _facts(cluster, metadata, spec, status, deleting, identity)
+    return Verdict(events=(*facts, *due), effects=tuple(effects), wake_at=wake_at)
 
 
-def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds) -> Manifest:
+def decide_all(state: MonitorState, now: float) -> Verdict:
+    """What shall be said of Cluster objects that are missing."""
+    kinds = {KIND} if any(cluster.fact is not None for cluster in state.clusters.values()) else set()
+    due = absence.decide(state.guard, kinds, now)
+    # Nothing is written to a control plane that is not ours.
+    notes = [Announce(note_of_all(event, state.guard.uid)) for event in due] if state.guard.trusted else []
+    return Verdict(events=due, effects=tuple(notes))
+
+
+def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, identity: Identity) -> Manifest:
     probe = cluster.probe
     assert probe is not None
     conditions = list(status.get("conditions") or [])
     published = find_condition(conditions, "Ready")
-    wanted = filter_ready(
+    # Another cluster at its address is no hiccup: that is said at once.
+    wanted = strange(identity) or filter_ready(
         published, probe, cluster.memory, success_seconds=thresholds.success, failure_seconds=thresholds.failure
     )
-    now = _time(probe.at)
+    now = rfc3339(probe.at)
     result = dict(status)
     fresh = {"Ready": condition("Ready", wanted, published, now)}
+    if identity.known and (identity.stranger or find_condition(conditions, CONDITION) is not None):
+        # Said from the first time on that it is not so.
+        fresh[CONDITION] = condition(CONDITION, condition_of(identity), find_condition(conditions, CONDITION), now)
     if probe.summary is not None and wanted.status == "True":
         result.update(probe.summary)
         apis = apis_condition(probe, len(probe.summary.get("apiEnablements") or ()))
         previous = find_condition(conditions, "CompleteAPIEnablements")
         fresh["CompleteAPIEnablements"] = condition("CompleteAPIEnablements", apis, previous, now)
     kept = [fresh.pop(entry["type"], entry) for entry in conditions]
-    result["conditions"] = [*kept, *fresh.values()]
+    result["conditions"] = with_expiry([*kept, *fresh.values()], probe.expiry, probe.at)
     return result
 
 
+def _probed_status(
+    cluster: ClusterState, status: Manifest, now: float, thresholds: Thresholds, identity: Identity
+) -> Manifest:
+    """The status of a push cluster: what the latest probe says, or that there are no probes any more."""
+    if cluster.unprobed:
+        return _silent_status(status, now)
+    return status if cluster.probe is None else _status(cluster, status, thresholds, identity)
+
+
+def _silent_status(status: Manifest, now: float) -> Manifest:
+    """A status whose Ready condition is Unknown."""
+    conditions = status.get("conditions") or []
+    published = find_condition(conditions, "Ready")
+    wanted = silence(published)
+    if wanted is None:
+        return status
+    fresh = condition("Ready", wanted, published, rfc3339(now))
+    kept = [fresh if entry["type"] == "Ready" else entry for entry in conditions]
+    return {**status, "conditions": kept if published is not None else [*kept, fresh]}
+
+
 def _heard_status(
-    cluster: ClusterState, metadata: Manifest, status: Manifest, now: float, thresholds: Thresholds
+    cluster: ClusterState,
+    metadata: Manifest,
+    status: Manifest,
+    now: float,
+    thresholds: Thresholds,
+    identity: Identity,
 ) -> tuple[Manifest, float | None]:
     """The status of a pull cluster: what its agent says, or that it says nothing any more."""
     conditions = status.get("conditions") or []
@@ -148,17 +226,12 @@ def _heard_status(
         if published is not None and published.get("status") == "Unknown":
             # An agent that is back is believed at once.
             thresholds = replace(thresholds, success=0.0)
-        return _status(cluster, status, thresholds), ends
-    wanted = silence(published)
-    if wanted is None:
-        return status, None
-    fresh = condition("Ready", wanted, published, _time(now))
-    kept = [fresh if entry["type"] == "Ready" else entry for entry in conditions]
-    return {**status, "conditions": kept if published is not None else [*kept, fresh]}, None
+        return _status(cluster, status, thresholds, identity), ends
+    return _silent_status(status, now), None
 
 
 def _facts(
-    cluster: ClusterState, metadata: Manifest, spec: Manifest, status: Manifest, deleting: bool
+    cluster: ClusterState, metadata: Manifest, spec: Manifest, status: Manifest, deleting: bool, identity: Identity
 ) -> tuple[ClusterEvent, ...]:
     fact = cluster.fact
     uid = str(metadata.get("uid", ""))
@@ -175,7 +248,12 @@ def _facts(
         "spec": spec,
         "status": _damped(status, (known or {}).get("status") or {}),
     }
-    if fact is not None and known == view and fact.deleting == deleting:
+    same = fact is not None and (fact.deleting, fact.identity, fact.stranger) == (
+        deleting,
+        identity.known,
+        identity.stranger,
+    )
+    if same and known == view:
         return ()
     changed = ClusterChanged(
         name=cluster.name,
@@ -183,9 +261,14 @@ def _facts(
         manifest=Raw(msgspec.json.encode(view)),
         generation=int(metadata.get("generation", 0)),
         deleting=deleting,
+        identity=identity.known,
+        stranger=identity.stranger,
     )
     if fact is not None and fact.uid != uid:
-        return (ClusterRemoved(name=cluster.name, uid=fact.uid), changed)
+        return (
+            ClusterRemoved(name=cluster.name, uid=fact.uid, reason="replaced by a cluster of the same name"),
+            changed,
+        )
     return (changed,)
 
 
@@ -231,5 +314,6 @@ def _used(summary: Manifest, name: str) -> int:
     return sum(parse((summary.get(part) or {}).get(name, "0")).nano for part in parts)
 
 
-def _time(seconds: float) -> str:
+def rfc3339(seconds: float) -> str:
+    """A time in seconds since 1970 as Kubernetes writes it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

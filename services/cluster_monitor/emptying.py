@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 
@@ -13,8 +13,9 @@ from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from schemas.subjects import escape
 from services._kit.delivery.reports import LEAVING
-from services._kit.errors import LogError
-from services._kit.log import Log
+from services._kit.log import Log, Message
+from services._kit.supervision import supervise
+from services._kit.tasks import end
 
 log = structlog.get_logger("cluster_monitor.emptying")
 
@@ -30,48 +31,54 @@ class Emptying:
         self._done = done
         self._works: dict[ObjectKey, WorkEvent] = {}
         self._gone: dict[ObjectKey, str] = {}
+        self._unreadable: set[str] = set()
+        """Subjects whose last event cannot be read: they may still hold something."""
         self._complete = {"FACTS": False, "OBSERVED": False}
         self._told = False
         token = escape(cluster)
+        patterns = {"FACTS": f"work.{token}.>", "OBSERVED": f"observed.{token}.>"}
         self._tasks = [
-            asyncio.create_task(self._follow(logs["FACTS"], f"work.{token}.>")),
-            asyncio.create_task(self._follow(logs["OBSERVED"], f"observed.{token}.>")),
+            supervise(f"emptying:{cluster}", partial(self._follow, logs[stream], pattern))
+            for stream, pattern in patterns.items()
         ]
 
     async def close(self) -> None:
         """Stop watching."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*(supervised.task for supervised in self._tasks))
 
     async def _follow(self, stream: Log, pattern: str) -> None:
+        """Take in a stream for as long as there is one; after an error everything is read again."""
+        self._complete[stream.name] = False
         pump = stream.pump([pattern])
         try:
             async for delivery in pump:
                 for message in delivery.messages:
-                    try:
-                        event = decode(message.subject, message.data)
-                    except DecodeError as error:
-                        # What cannot be read may still hold something: the cluster does not count as empty.
-                        log.warning("event_unreadable", cluster=self._cluster, error=str(error))
-                        return
-                    match event:
-                        case WorkRendered() | WorkWithdrawn():
-                            self._works[event.key] = event
-                        case WorkObserved():
-                            gone = event.absent or event.reason == LEAVING
-                            self._gone[event.key] = event.uid if gone else ""
-                        case _:
-                            continue
+                    self._take(message)
                 self._complete[stream.name] = delivery.caught_up
                 self._check()
-        except LogError as error:
-            log.warning("emptying_interrupted", cluster=self._cluster, error=str(error))
         finally:
             await pump.close()
 
+    def _take(self, message: Message) -> None:
+        try:
+            event = decode(message.subject, message.data)
+        except DecodeError as error:
+            if message.subject not in self._unreadable:
+                log.warning("event_unreadable", cluster=self._cluster, subject=message.subject, error=str(error))
+            self._unreadable.add(message.subject)
+            return
+        self._unreadable.discard(message.subject)
+        match event:
+            case WorkRendered() | WorkWithdrawn():
+                self._works[event.key] = event
+            case WorkObserved():
+                gone = event.absent or event.reason == LEAVING
+                self._gone[event.key] = event.uid if gone else ""
+            case _:
+                return
+
     def _check(self) -> None:
-        if self._told or not all(self._complete.values()):
+        if self._told or self._unreadable or not all(self._complete.values()):
             return
         for key, work in self._works.items():
             if isinstance(work, WorkRendered) or self._gone.get(key) != work.uid:

@@ -8,13 +8,16 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from schemas.agent import Hello, Sample
+from schemas.agent import Expiry, Hello, Sample
 from services._rules.quantity import QuantityError, parse
 
 LARGEST: Final = 1 << 20
 """Bytes of one greeting; a larger one is not read."""
 PER_SECOND: Final = 10
 """Greetings of one cluster that are read in a second; more say nothing new."""
+
+_LAST_TIME: Final = 253_402_300_800.0
+"""The year 10000, in seconds since 1970."""
 
 _Text = Annotated[str, Meta(max_length=256)]
 _Count = Annotated[int, Meta(ge=0, le=1 << 40)]
@@ -69,9 +72,24 @@ def heard(data: bytes, now: float) -> Sample | None:
         sample = msgspec.json.decode(data, type=Hello).sample
         if sample is None:
             return None
-        return replace(sample, at=now, error=sample.error[:1024], summary=_known(sample.summary))
+        return replace(
+            sample,
+            at=now,
+            error=sample.error[:1024],
+            summary=_known(sample.summary),
+            expiry=_plausible(sample.expiry),
+            identity=sample.identity[:256],
+        )
     except (msgspec.MsgspecError, QuantityError, RecursionError) as error:
         raise Malformed(str(error)) from None
+
+
+def _plausible(expiry: Expiry | None) -> Expiry | None:
+    """The end of credentials, where it is a time that a calendar has."""
+    if expiry is None or not 0 < expiry.at < _LAST_TIME:
+        return None
+    since = expiry.since if 0 < expiry.since < expiry.at else 0.0
+    return Expiry(at=expiry.at, since=since, what=expiry.what[:256])
 
 
 def _known(summary: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from services._kit.clock import Clock
 from services._kit.metrics import ReadCollector, Rows
 from services._rules.quantity import QuantityError, parse
 from services.cluster_monitor.readiness import find_condition
@@ -22,7 +23,7 @@ _AMOUNTS: Final = (
 )
 
 
-def register(reads: ReadCollector, state: MonitorState) -> None:
+def register(reads: ReadCollector, state: MonitorState, clock: Clock) -> None:
     """Offer how the members are, as the status of their Cluster objects says."""
 
     def statuses() -> Iterator[tuple[str, Manifest]]:
@@ -36,13 +37,35 @@ def register(reads: ReadCollector, state: MonitorState) -> None:
     def each(value: Callable[[Manifest], float]) -> Rows:
         return lambda: [((name,), value(status)) for name, status in statuses()]
 
+    held = "Objects that are missing and do not count as deleted"
+    reads.gauge("withdrawals_held", held, lambda: state.guard.count, scope=state.guard.scope)
+    reads.table(
+        "cluster_identity_changed",
+        "1 while another cluster answers at the member's address",
+        _LABELS,
+        _strangers(state),
+    )
     reads.gauge("monitor_clusters", "Members by readiness", lambda: clusters(ready=True), ready="true")
     reads.gauge("monitor_clusters", "", lambda: clusters(ready=False), ready="false")
     reads.table("cluster_ready_state", "1 while the member is Ready", _LABELS, each(_ready))
     reads.table("cluster_node_number", "Nodes of the member", _LABELS, each(_nodes("totalNum")))
     reads.table("cluster_ready_node_number", "Ready nodes of the member", _LABELS, each(_nodes("readyNum")))
+    reads.table(
+        "fleetlog_member_credentials_expire_seconds",
+        "Seconds until the credentials of the member expire, where these say when; below zero once they have",
+        _LABELS,
+        lambda: [
+            ((name,), cluster.probe.expiry.at - clock.now())
+            for name, cluster in state.clusters.items()
+            if cluster.probe is not None and cluster.probe.expiry is not None
+        ],
+    )
     for name, part, resource in _AMOUNTS:
         reads.table(f"cluster_{name}", f"Sum over nodes: {part} {resource}", _LABELS, each(_amount(part, resource)))
+
+
+def _strangers(state: MonitorState) -> Rows:
+    return lambda: [((name,), float(cluster.held is not None)) for name, cluster in state.clusters.items()]
 
 
 def _ready(status: Manifest) -> bool:

@@ -1,4 +1,7 @@
-"""Decides when the agent of a pull cluster counts as silent, and what is published then (reference 03 §6.7)."""
+"""Decides when a cluster counts as silent, and what is published then (reference 03 §6.7).
+
+A pull cluster is silent when its agent is, a push cluster when there are no probes of it any more.
+"""
 
 from __future__ import annotations
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Final
 
 from msgspec import Struct, field
 
 from schemas.agent import Sample
 from schemas.events.cluster import ClusterChanged
+from schemas.events.control_plane import AbsenceHeld
+from services._rules.absence import guard as absence
+from services._rules.absence.guard import Guard
 
 Manifest = dict[str, Any]
 
+SCOPE: Final = "clusters"
+KIND: Final = "clusters.cluster.karmada.io"
+ALL: Final = ""
+"""The key under which is decided what concerns all clusters; none has this name."""
 
 Probe = Sample
 """One look at a member, by the prober of a push member or by the agent of a pull member."""
@@ -33,6 +41,14 @@ class ClusterState(Struct, kw_only=True):
     fact: ClusterChanged | None = None
     subject_seq: int = 0
     empty: bool = False
+    held: AbsenceHeld | None = None
+    held_at: int = 0
+    adopted: str = ""
+    """The identity that an operator confirmed, until the Cluster object says it."""
+    told: bool = False
+    """Whether a watch said that its Cluster object was deleted."""
+    unprobed: bool = False
+    """Whether no probe of a push member has ended for so long that the last says nothing any more."""
     heard_at: float = 0.0
     """When the agent of a pull member said anything; at first, when somebody began to listen."""
 
@@ -44,6 +60,28 @@ class MonitorState(Struct):
     taint_policies: dict[str, Manifest] = field(default_factory=dict)
     """ClusterTaintPolicies by name; none where they do not count."""
     listed: bool = False
+    guard: Guard[str] = field(default_factory=lambda: Guard(scope=SCOPE))
+    """Whether a Cluster object that is missing counts as deleted."""
+    subjects: dict[str, int] = field(default_factory=dict)
+    """Positions of the last facts about what is held."""
+
+    def recorded(self) -> set[str]:
+        """Names of the clusters that are on record as members."""
+        return {name for name, cluster in self.clusters.items() if cluster.fact is not None}
+
+    def lost(self, listed: Collection[str]) -> set[str]:
+        """The clusters that a complete list lacks and that are held; the others count as removed."""
+        recorded = self.recorded()
+        return absence.lost(self.guard, KIND, recorded.difference(listed), len(recorded), vital=True)
+
+    def refuse(self, listed: Collection[str]) -> None:
+        """Take in what a list lacks that does not count."""
+        absence.refused(self.guard, KIND, self.recorded().difference(listed))
+
+    def told(self, name: str, *, there: bool) -> bool:
+        """Take in that a Cluster object is there, or that it was deleted; whether it was held."""
+        self.of(name).told = not there
+        return (absence.found if there else absence.gone)(self.guard, KIND, name)
 
     def of(self, name: str) -> ClusterState:
         """The state of one member, made on first mention."""

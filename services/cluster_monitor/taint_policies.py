@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from services._kit.kube import KubeClient, resource_path
-from services._kit.kube_watch import Decoded, Reflector
+from services._kit.kube_watch import Decoded, Gatekeeper, Reflector
+from services._kit.supervision import supervise
 
 Manifest = dict[str, Any]
 
@@ -21,7 +22,13 @@ _LATER: Final = 1.0  # seconds until the definition is looked for again
 class TaintPolicies:
     """Keeps `policies` (by name) as the control plane has them, and calls `changed_to` whenever one changed."""
 
-    def __init__(self, client: KubeClient, policies: dict[str, Manifest], changed_to: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        policies: dict[str, Manifest],
+        changed_to: Callable[[], None],
+        gate: Gatekeeper[Manifest] | None = None,
+    ) -> None:
         self._policies = policies
         self._tell = changed_to
         self._reflector = Reflector(
@@ -31,8 +38,14 @@ class TaintPolicies:
             Decoded(),
             api_version=f"{_GROUP}/{_VERSION}",
             kind=_KIND,
+            gate=gate,
         )
-        self._task = asyncio.create_task(self._run())
+        self._task = supervise("watch:clustertaintpolicies", self._run)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is heard of the policies; empty while they are followed."""
+        return self._reflector.outage.trouble
 
     async def _run(self) -> None:
         """A reflector ends when the kind is not served: look again until it is."""
@@ -57,5 +70,4 @@ class TaintPolicies:
 
     async def close(self) -> None:
         """Stop following."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._task.close()

@@ -12,14 +12,21 @@ from msgspec import Struct
 from schemas.codec import DecodeError, Known, decode
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
-from schemas.subjects import object_key, policy_key
+from schemas.subjects import absence as absence_subject
+from schemas.subjects import confirmation, object_key, policy_key
 from schemas.subjects import template as template_subject
 from services._kit.asking import Ask, Asking
 from services._kit.background import Background
 from services._kit.errors import LogError, Refused
+from services._kit.identity.control import ControlPlaneIdentity
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube_api import PASSING
 from services._kit.log import Message
+from services._kit.members.kubeconfig import open_kubeconfig
 from services._kit.service import BaseService, Context, Decision
+from services._rules.absence import guard as absence
+from services._rules.absence.guard import Guard
+from services._rules.absence.identity import Judgement
 from services._rules.interpreter.answers import Unanswered
 from services._rules.secrecy import is_secret_resource
 from services._rules.skip_rules import compile_skip_rules
@@ -27,18 +34,23 @@ from services._rules.withholding import refusal_of_secret
 from services.detector.complaining import Complaints
 from services.detector.decide import NeedKey, Tell, WriteClaim, WritePolicyId, decide_policy, decide_template
 from services.detector.metrics import register
+from services.detector.restoring import unsettled
+from services.detector.scope import decide_scope
 from services.detector.settings import DetectorSettings
-from services.detector.state import DetectorState, Key, fold, forget
+from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, forget
 from services.detector.watching import PLURALS, Watching
 
 # A write that raced with another, or found no server, is worth another try; a refused one is decided anew.
-_TRANSIENT: Final = frozenset({409, 429, 500, 502, 503, 504})
+_SCOPED: Final = ("identity.", "absence.", "confirmation.")
+_TRANSIENT: Final = PASSING | {409}
 
 
 log = structlog.get_logger("detector")
 
 
 def _key_of(subject: str) -> Key:
+    if subject.startswith(_SCOPED):
+        return SCOPE
     return policy_key(subject) if subject.startswith("policy.") else object_key(subject)
 
 
@@ -58,7 +70,14 @@ class Detector(BaseService[DetectorState, Key]):
     """The control plane in, facts and claims out."""
 
     name = "detector"
-    filters = ("template.>", "policy.>", "binding.>")
+    filters = (
+        "template.>",
+        "policy.>",
+        "binding.>",
+        "identity.*",
+        absence_subject(SCOPE.scope),
+        confirmation(SCOPE.scope),
+    )
 
     def __init__(self, settings: DetectorSettings) -> None:
         self._settings = settings
@@ -66,11 +85,13 @@ class Detector(BaseService[DetectorState, Key]):
         self._context: Context[DetectorState, Key] | None = None
         self._client: KubeClient | None = None
         self._watching: Watching | None = None
+        self._identity: ControlPlaneIdentity | None = None
         self._writes: Background[Key] = Background(concurrency=settings.concurrent_writes, retry=(Transient,))
         self._again: dict[Key, float] = {}
         self._refused: dict[ObjectKey, str] = {}
         self._complaints = Complaints()
         self._asking: Asking[Key] = Asking(self._mark)
+        self._judged: Judgement | None = None
         self._newer: set[str] = set()
         """Subjects whose last event a newer version wrote."""
 
@@ -85,6 +106,7 @@ class Detector(BaseService[DetectorState, Key]):
             options=self._settings.options(),
             interpreter=self._asking.interpreter,
             reinterpret=self._asking.take,
+            guard=Guard(scope=SCOPE.scope, limits=self._settings.limits()),
         )
 
     def fold(self, state: DetectorState, message: Message, event: Known) -> Iterable[Key]:
@@ -114,16 +136,27 @@ class Detector(BaseService[DetectorState, Key]):
         """Position of the last event of a subject."""
         return state.subjects.get(subject, 0)
 
+    def unsettled(self, state: DetectorState, now: float) -> str:
+        """What has to be listed or stored before a restored log is compared with the control plane."""
+        del now
+        return unsettled(state, self._again, self._asking.pending)
+
     def recover(self, state: DetectorState) -> Iterable[Key]:
         """Everything in sight and everything on record: a standby sees what goes, and decides nothing about it."""
         known: list[Key] = [*state.policies, *state.policy_facts, *state.templates, *state.template_facts]
-        return dict.fromkeys(known)
+        return dict.fromkeys([SCOPE, *known])
 
     def decide(self, state: DetectorState, key: Key, now: float) -> Decision:
         """Facts and writes of one template or policy."""
-        if (again := self._again.get(key, 0.0)) > now:
-            return Decision(wake_at=again)
-        self._again.pop(key, None)
+        if key in self._again:
+            assert self._context is not None
+            left = self._again[key] - self._context.clock.monotonic()
+            if left > 0:
+                return Decision(wake_at=now + left)
+            del self._again[key]
+        if isinstance(key, ScopeKey):
+            scope = decide_scope(state, now)
+            return Decision(events=scope.events, effects=[Tell(note) for note in scope.notes])
         try:
             verdict = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
         except Unanswered as missing:
@@ -140,21 +173,42 @@ class Detector(BaseService[DetectorState, Key]):
     async def start(self, context: Context[DetectorState, Key]) -> None:
         """Open the control plane."""
         self._context = context
-        self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        self._client = await open_kubeconfig(self._settings.control_kubeconfig)
         self._client.guard = context.guard
         self._asking.interpreters.reach_services(self._client)
+        state, client = context.projection.state, self._client
+        self._identity = await ControlPlaneIdentity.open(
+            self._settings.control_kubeconfig, client, state.guard, self._identity_read
+        )
         self._watching = Watching(
-            self._client, context.projection.state, context.mark, period=self._settings.discovery_period
+            client, state, context.mark, period=self._settings.discovery_period, identity=self._identity
         )
         if context.blobs.vault is not None:
             context.blobs.vault.on_changed = self._key_changed
-        register(context.metrics, context.projection.state, lambda: self._writes.pending)
+        register(context.metrics, state, lambda: self._writes.pending)
         self._asking.offer(context.health, context.metrics.reads)
-        context.health.check("control-plane", lambda: "" if context.projection.state.policies_listed else _BLIND)
+        watching = self._watching
+        context.health.check("watches", lambda: watching.trouble)
+        context.health.check("control-plane", lambda: "" if state.policies_listed else _BLIND)
+        context.health.check("identity", lambda: _stranger(state.guard))
+        context.health.fact("withdrawals_held", lambda: state.guard.count)
+
+    def _identity_read(self) -> None:
+        """Who the control plane is was read: what follows is decided."""
+        assert self._context is not None
+        guard = self._context.projection.state.guard
+        if guard.judgement is not self._judged or absence.identify(guard, self._context.clock.now()) is not None:
+            if self._watching is not None and self._judged is not None and not self._judged.trusted:
+                # Kinds that the other one did not serve are served again.
+                self._watching.find_now()
+            self._judged = guard.judgement
+            self._context.mark((SCOPE,))
 
     async def on_caught_up(self) -> None:
         """Watch from now on, as a standby too: a takeover finds everything at hand."""
         assert self._watching is not None
+        assert self._identity is not None
+        self._identity.start()
         self._watching.start()
 
     async def stop(self) -> None:
@@ -164,6 +218,8 @@ class Detector(BaseService[DetectorState, Key]):
         await self._writes.close()
         await self._complaints.close()
         await self._asking.close()
+        if self._identity is not None:
+            await self._identity.close()
         if self._client is not None:
             await self._client.close()
 
@@ -208,7 +264,7 @@ class Detector(BaseService[DetectorState, Key]):
                 await context.blobs.put_many([data for _, data in effect.blobs])
         except LogError as error:
             log.warning("manifest_not_stored", key=str(effect.key), reason=str(error))
-            self._again[effect.key] = context.clock.now() + _PATIENCE
+            self._again[effect.key] = context.clock.monotonic() + _PATIENCE
         context.mark((effect.key,))
 
     async def _need_key(self, effect: NeedKey) -> None:
@@ -228,7 +284,7 @@ class Detector(BaseService[DetectorState, Key]):
             return
         except LogError as error:
             log.warning("key_not_read", namespace=key.namespace, reason=str(error))
-            self._again[key] = context.clock.now() + _PATIENCE
+            self._again[key] = context.clock.monotonic() + _PATIENCE
         context.mark((key,))
 
     def _key_changed(self, namespace: str) -> None:
@@ -258,7 +314,15 @@ class Detector(BaseService[DetectorState, Key]):
 
 _PATIENCE: Final = 2.0
 _NO_KEY = "no key is configured, so Secrets are not stored and not propagated; set FLEETLOG_SECRETS_KEY_FILE"
-_BLIND = "the control plane's policies have not been listed yet"
+_BLIND: Final = "the control plane's policies have not been listed yet"
+
+
+def _stranger(guard: Guard[Key]) -> str:
+    """Why nothing that the control plane says counts; empty when it does."""
+    if guard.judgement is None or guard.trusted:
+        return ""
+    seen = guard.reading.uid if guard.reading is not None else ""
+    return f"the control plane is {guard.uid}, but {seen or 'one that does not tell its identity'} answers"
 
 
 def _told(effect: WriteClaim | WritePolicyId, error: ApiError) -> str:

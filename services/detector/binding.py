@@ -11,9 +11,11 @@ from services._rules.interpreter import (
     INTERPRET_COMPONENT,
     INTERPRET_REPLICA,
     Interpreter,
+    InterpretError,
     NativeInterpreter,
     interpret_chain,
 )
+from services._rules.interpreter.replicas import wrong_count
 
 Manifest = dict[str, Any]
 PriorityOf = Callable[[str], int | None]
@@ -103,6 +105,9 @@ def _size(spec: Manifest, manifest: Manifest, options: Options, interpreter: Int
     if not interpreter.hook_enabled(api_version, kind, INTERPRET_REPLICA):
         return 0, False
     replicas, requirements = interpreter.get_replicas(manifest, quota=options.quotas)
+    why = wrong_count(replicas)
+    if why:
+        raise InterpretError(why, "spec.replicas")
     if replicas:
         spec["replicas"] = replicas
     if requirements is not None:

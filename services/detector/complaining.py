@@ -9,11 +9,11 @@ from typing import Final
 from schemas.keys import ObjectKey
 from services._kit.background import Background
 from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube_api import PASSING
 from services._rules.kube_events import Note, event_name, event_of
 
 AT_ONCE: Final = 4
 _REMEMBERED: Final = 10_000
-_BUSY: Final = frozenset({429, 500, 502, 503, 504})
 
 
 class Complaints:
@@ -62,7 +62,7 @@ async def _write(client: KubeClient, note: Note, now: float) -> None:
     try:
         await client.request("POST", path, body=event_of(note, first=at, last=at, count=1))
     except ApiError as error:
-        if error.status in _BUSY:
+        if error.status in PASSING:
             raise _Again(str(error)) from error
         if error.status == 409:
             await _renew(client, f"{path}/{event_name(note)}", at)
@@ -75,7 +75,7 @@ async def _renew(client: KubeClient, path: str, at: str) -> None:
     try:
         await client.patch(path, {"lastTimestamp": at})
     except ApiError as error:
-        if error.status in _BUSY:
+        if error.status in PASSING:
             raise _Again(str(error)) from error
         if error.status not in (403, 404):
             raise

@@ -14,6 +14,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules import constants as const
+from services._rules.absence import guard as absence
 from services._rules.claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
 from services._rules.interpreter import InterpretError
 from services._rules.interpreter.answers import Unanswered
@@ -21,19 +22,13 @@ from services._rules.kube_events import Note
 from services._rules.policy_match import Template, best_policy, template_of
 from services._rules.secrecy import is_secret
 from services.detector.binding import Unresolved, binding_spec
+from services.detector.manifests import stripped
 from services.detector.notes import not_interpreted, unresolved, unused
-from services.detector.state import (
-    PROPAGATION_KINDS,
-    DetectorState,
-    Manifest,
-    PolicyView,
-    claimed_policy,
-    id_label,
-    rank,
-    stripped,
-)
+from services.detector.policies import PolicyView, id_label
+from services.detector.state import PROPAGATION_KINDS, DetectorState, Manifest, claimed_policy, rank
 
 INLINE_BYTES: Final = 4096
+_REPLACED: Final = "replaced by an object of the same name"
 
 Fact = TemplateChanged | TemplateDeleted | BindingRequested | BindingReleased | PolicyChanged | PolicyDeleted
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -94,8 +89,9 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> Verdict:
     fact = state.policy_facts.get(key)
     view = state.policies.get(key)
     if view is None:
-        if key.kind in state.listed and isinstance(fact, PolicyChanged):
-            return Verdict(events=(PolicyDeleted(key=key, uid=fact.uid),))
+        if key.kind in state.listed and isinstance(fact, PolicyChanged) and not state.guard.holds(key.kind, key):
+            why = absence.why_gone(state.guard, key, key in state.told)
+            return Verdict(events=(PolicyDeleted(key=key, uid=fact.uid, reason=why),))
         return NOTHING
     effects: list[Effect] = []
     label = id_label(key)
@@ -110,7 +106,9 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> Verdict:
         if fact.uid == view.uid and fact.manifest == manifest and fact.deleting == deleting:
             return Verdict(effects=effects)
         if fact.uid != view.uid:
-            return Verdict(events=(PolicyDeleted(key=key, uid=fact.uid), changed), effects=[*effects, *told])
+            return Verdict(
+                events=(PolicyDeleted(key=key, uid=fact.uid, reason=_REPLACED), changed), effects=[*effects, *told]
+            )
     return Verdict(events=(changed,), effects=[*effects, *told])
 
 
@@ -120,7 +118,8 @@ def decide_template(state: DetectorState, key: ObjectKey, now: float) -> Verdict
         return NOTHING
     manifest = state.templates.get(key)
     if manifest is None:
-        return _gone(state, key) if key.group_resource in state.listed else NOTHING
+        known = key.group_resource in state.listed and not state.guard.holds(key.group_resource, key)
+        return _gone(state, key, absence.why_gone(state.guard, key, key in state.told)) if known else NOTHING
     template = template_of(manifest)
     metadata = manifest["metadata"]
     if (metadata.get("labels") or {}).get(const.TEMPLATE_CLAIMED_BY_LABEL):
@@ -133,12 +132,12 @@ def decide_template(state: DetectorState, key: ObjectKey, now: float) -> Verdict
     return _propagated(state, key, manifest, template, now)
 
 
-def _gone(state: DetectorState, key: ObjectKey) -> Verdict:
-    """Close what is on record of an object that is proven absent."""
+def _gone(state: DetectorState, key: ObjectKey, why: str) -> Verdict:
+    """Close what is on record of an object that is proven absent; `why` tells how that is known."""
     events: list[Fact] = []
     template, binding = state.template_facts.get(key), state.binding_facts.get(key)
     if isinstance(template, TemplateChanged):
-        events.append(TemplateDeleted(key=key, uid=template.uid, reason="deleted from the control plane"))
+        events.append(TemplateDeleted(key=key, uid=template.uid, reason=why))
     if isinstance(binding, BindingRequested):
         events.append(BindingReleased(key=key, uid=binding.uid, reason="template deleted"))
     return Verdict(events=events)
@@ -148,7 +147,7 @@ def _released(state: DetectorState, key: ObjectKey, uid: str) -> Verdict:
     """An object of the same name replaced the recorded one and is not propagated itself."""
     template = state.template_facts.get(key)
     if isinstance(template, TemplateChanged) and template.uid != uid:
-        return _gone(state, key)
+        return _gone(state, key, _REPLACED)
     return NOTHING
 
 
@@ -247,7 +246,7 @@ def _orphaned(state: DetectorState, key: ObjectKey, manifest: Manifest, cleaned:
     binding = state.binding_facts.get(key)
     if isinstance(binding, BindingRequested):
         if binding.uid != uid:
-            return _gone(state, key)
+            return _gone(state, key, _REPLACED)
         if binding.policy is not None:
             events.append(_next(binding, policy=None))
     return Verdict(events=events, effects=_claim_write(key, manifest, cleaned))
@@ -298,7 +297,7 @@ def _applied(
     live = template if isinstance(template, TemplateChanged) and template.uid == uid else None
     bound = binding if isinstance(binding, BindingRequested) and binding.uid == uid else None
     if isinstance(template, TemplateChanged) and live is None:
-        events.append(TemplateDeleted(key=key, uid=template.uid, reason="replaced by an object of the same name"))
+        events.append(TemplateDeleted(key=key, uid=template.uid, reason=_REPLACED))
     if isinstance(binding, BindingRequested) and bound is None:
         events.append(BindingReleased(key=key, uid=binding.uid, reason="template replaced"))
     user_changed = live is None or live.digest != digest

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from schemas.events.binding import BindingRequested
 from services._kit.metrics import KitMetrics, exponential
-from services.detector.state import DetectorState
+from services._rules.absence.guard import Guard
+from services.detector.state import DetectorState, Key
 
 
 def register(metrics: KitMetrics, state: DetectorState, pending: Callable[[], int]) -> None:
@@ -17,6 +18,11 @@ def register(metrics: KitMetrics, state: DetectorState, pending: Callable[[], in
     reads.gauge("detector_waiting", "Objects that no policy matches", lambda: len(state.waiting))
     reads.gauge("detector_kinds_listed", "Kinds of which a complete list was seen", lambda: len(state.listed))
     reads.gauge("detector_pending_writes", "Claims and ids not yet written", pending)
+    guard = state.guard
+    reads.gauge("control_plane_trusted", "1 while the control plane is who it is known to be", lambda: _trusted(guard))
+    reads.gauge(
+        "withdrawals_held", "Missing objects that do not count as deleted", lambda: guard.count, scope=guard.scope
+    )
     attempts = reads.tally("policy_apply_attempts", "Policies applied to objects", "result")
     applying = metrics.timings(
         "resource_apply_policy_duration_seconds",
@@ -36,3 +42,8 @@ def register(metrics: KitMetrics, state: DetectorState, pending: Callable[[], in
 
     metrics.on_stored(stored)
     metrics.on_failed(failed)
+
+
+def _trusted(guard: Guard[Key]) -> bool:
+    """Before it was read for the first time there is nothing to alert of."""
+    return guard.judgement is None or guard.trusted

@@ -10,7 +10,8 @@ from services._rules.interpreter import INTERPRET_COMPONENT
 from services._rules.kube_events import Note
 from services._rules.unbuilt import not_acted_on
 from services.detector.binding import priority_class
-from services.detector.state import PRIORITY_CLASSES, DetectorState, Manifest, PolicyView
+from services.detector.policies import PolicyView
+from services.detector.state import PRIORITY_CLASSES, DetectorState, Manifest
 
 LONGEST: Final = 1024
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from services._kit.keys import KeyedSettings
 from services._kit.settings import SettingsError
+from services._rules.absence.guard import Limits
 from services._rules.feature_gates import FeatureGateError, feature_gates
 from services.detector.binding import Options
 
@@ -17,12 +18,24 @@ class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_
     discovery_period: float = 30.0
     """Seconds between looks for new kinds; a new CustomResourceDefinition is looked for at once."""
     concurrent_writes: int = 32
+    held_share: float = 0.2
+    """Share of a kind's objects that may be missing from one list; see docs/held-withdrawals.md."""
+    held_count: int = 5
+    """Fewer objects than that are never held, whatever share they are."""
     feature_gates: tuple[str, ...] = ()
     """Entries such as `WorkloadAffinity=true`."""
 
     def __post_init__(self) -> None:
-        """Refuse a gate that does not exist."""
+        """Refuse a gate that does not exist, and limits that make no sense."""
         self.options()
+        self.limits()
+
+    def limits(self) -> Limits:
+        """How much may be missing from one list; raises SettingsError."""
+        try:
+            return Limits(share=self.held_share, count=self.held_count)
+        except ValueError as error:
+            raise SettingsError(f"FLEETLOG_HELD_SHARE, FLEETLOG_HELD_COUNT: {error}") from None
 
     def options(self) -> Options:
         """What the gates add to bindings; raises SettingsError for one that does not exist."""

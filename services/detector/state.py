@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from schemas.codec import Known
-from schemas.envelope import named_id
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
+from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased, ControlPlaneIdentified
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
 from schemas.hints import Purged
@@ -18,60 +18,41 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import binding as binding_subject
 from schemas.subjects import policy as policy_subject
 from schemas.subjects import template as template_subject
-from services._rules import constants as const
+from services._rules.absence import guard as absence
+from services._rules.absence.guard import Guard
 from services._rules.claims import read_claim
 from services._rules.end_of_life import over
 from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configured import KINDS as INTERPRETERS
 from services._rules.interpreter.configured import Reinterpret, concerns, unconfigured
-from services._rules.policy_match import Policy, compile_policy, template_of
+from services._rules.policy_match import compile_policy, template_of
 from services._rules.secrecy import DigestKey
 from services._rules.skip_rules import SkipRules, compile_skip_rules
 from services.detector.binding import NATIVE, Options, priority_class
+from services.detector.manifests import stripped, unchanged
+from services.detector.policies import PolicyView
+from services.detector.recorded import on_its_way_out, recorded, recorded_policies
 from services.detector.templates import Templates
 
 Manifest = dict[str, Any]
-Key = ObjectKey | PolicyKey
+
+
+class ScopeKey(Struct, frozen=True):
+    """What is decided for all objects at once: who the control plane is, and what of it is held."""
+
+    scope: str
+
+    def __str__(self) -> str:
+        return self.scope
+
+
+Key = ObjectKey | PolicyKey | ScopeKey
+SCOPE: Final = ScopeKey("templates")
 
 PROPAGATION_KINDS: Final = ("PropagationPolicy", "ClusterPropagationPolicy")
 OVERRIDE_KINDS: Final = ("OverridePolicy", "ClusterOverridePolicy")
 POLICY_KINDS: Final = (*PROPAGATION_KINDS, *OVERRIDE_KINDS)
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
-_SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "selfLink")
-
-
-class PolicyView(Struct, frozen=True):
-    """A policy as it stands in the control plane; `match` is None for all but propagation policies."""
-
-    key: PolicyKey
-    manifest: Manifest
-    uid: str
-    generation: int
-    match: Policy | None
-
-    @property
-    def spec(self) -> Manifest:
-        """The policy's spec."""
-        spec: Manifest = self.manifest.get("spec") or {}
-        return spec
-
-    @property
-    def permanent_id(self) -> str:
-        """The id in the policy's label, or the one it will get: it is drawn from the uid."""
-        label = id_label(self.key)
-        labels = self.manifest["metadata"].get("labels") or {}
-        return str(labels.get(label) or named_id(f"policy/{self.uid}"))
-
-    @property
-    def lazy(self) -> bool:
-        """Whether changes of the policy wait for a change of the template."""
-        return self.spec.get("activationPreference") == "Lazy"
-
-
-def id_label(key: PolicyKey) -> str:
-    if key.kind == "ClusterPropagationPolicy":
-        return const.CLUSTER_PROPAGATION_POLICY_ID_LABEL
-    return const.PROPAGATION_POLICY_ID_LABEL
 
 
 class DetectorState(Struct):
@@ -102,6 +83,10 @@ class DetectorState(Struct):
     """Takes in what users configured for interpretation; the kinds that it touches."""
     ranked: dict[str, set[ObjectKey]] = field(default_factory=dict)
     """Templates by the PriorityClass that their policy names: they are decided again when it changes."""
+    guard: Guard[Key] = field(default_factory=lambda: Guard(scope=SCOPE.scope))
+    """Whether what is missing counts as deleted."""
+    told: set[Key] = field(default_factory=set)
+    """Recorded objects whose deletion a watch told of."""
 
     def priority_of(self, name: str) -> int | None:
         """Value of a PriorityClass of the control plane; None where there is none."""
@@ -127,6 +112,8 @@ def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable
     match event:
         case TemplateChanged() | TemplateDeleted():
             state.template_facts[event.key] = event
+            if isinstance(event, TemplateDeleted):
+                return _ended(state, event.key)
         case BindingRequested() | BindingReleased():
             before = state.binding_facts.get(event.key)
             if isinstance(before, BindingRequested) and before.policy is not None:
@@ -136,11 +123,42 @@ def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable
                 state.claimed.setdefault(event.policy.key, set()).add(event.key)
         case PolicyChanged() | PolicyDeleted():
             state.policy_facts[event.key] = event
-            if event.key.kind in INTERPRETERS and event.key.kind not in state.listed:
-                return _reinterpreted(state, event)
+            if isinstance(event, PolicyDeleted) and _ended(state, event.key):
+                return (SCOPE, *_reinterpreted_by(state, event))
+            return _reinterpreted_by(state, event)
+        case ControlPlaneIdentified() | AbsenceHeld() | AbsenceReleased() | AbsenceConfirmed():
+            return [*_confirmed(state, absence.fold(state.guard, seq, event)), SCOPE]
         case _:
             return ()
     return ()
+
+
+def _ended(state: DetectorState, key: Key) -> tuple[Key, ...]:
+    """It is on record that an object is gone, and why; what is held may depend on it."""
+    state.guard.passing.discard(key)
+    state.told.discard(key)
+    return (SCOPE,) if state.guard.held is not None else ()
+
+
+def _confirmed(state: DetectorState, keys: list[Key]) -> list[Key]:
+    """Let go of what was held, now that its absence is confirmed."""
+    dirty: list[Key] = []
+    for key in keys:
+        match key:
+            case ObjectKey() if key.group_resource in state.listed:
+                dirty.extend(_absent(state, key))
+            case PolicyKey() if key.kind in state.listed:
+                dirty.extend(_absent_policy(state, key))
+            case _:
+                pass
+    return dirty
+
+
+def _reinterpreted_by(state: DetectorState, event: PolicyEvent) -> list[Key]:
+    """The objects that a fact concerns that says how they are interpreted, where no list says it."""
+    if event.key.kind not in INTERPRETERS or event.key.kind in state.listed:
+        return []
+    return _reinterpreted(state, event)
 
 
 def _reinterpreted(state: DetectorState, event: PolicyEvent) -> list[Key]:
@@ -162,38 +180,24 @@ def _forget_claim(state: DetectorState, policy: PolicyKey, key: ObjectKey) -> No
         state.claimed.pop(policy, None)
 
 
-def stripped(manifest: Manifest) -> Manifest:
-    """An object without status and what servers keep in its metadata: what a fact compares and stores."""
-    metadata = {name: value for name, value in manifest["metadata"].items() if name not in _SERVER_FIELDS}
-    return {name: value for name, value in manifest.items() if name not in ("status", "metadata")} | {
-        "metadata": metadata
-    }
-
-
-def _unchanged(before: Manifest, manifest: Manifest) -> bool:
-    """Whether two states of an object differ in nothing but status and server-side metadata."""
-    old, new = before["metadata"], manifest["metadata"]
-    if old.get("uid") != new.get("uid") or ("deletionTimestamp" in old) != ("deletionTimestamp" in new):
-        return False
-    if old.get("labels") != new.get("labels") or old.get("annotations") != new.get("annotations"):
-        return False
-    if "generation" in new and old.get("generation") == new["generation"]:
-        return True
-    return stripped(before) == stripped(manifest)
-
-
 def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | None) -> Iterable[Key]:
     """Take in an object of the control plane (None: it is gone); the keys to decide."""
     before = state.templates.get(key)
     if manifest is None:
+        absence.gone(state.guard, key.group_resource, key)
         state.waiting.discard(key)
         rank(state, key, None)
         if key not in state.templates:
             return ()
         del state.templates[key]
+        if isinstance(state.template_facts.get(key), TemplateChanged):
+            state.told.add(key)
         return _concerned(state, key)
     state.templates[key] = manifest
-    if before is not None and _unchanged(before, manifest):
+    state.told.discard(key)
+    if absence.found(state.guard, key.group_resource, key):
+        return (*_concerned(state, key), SCOPE)
+    if before is not None and unchanged(before, manifest):
         return ()
     return _concerned(state, key)
 
@@ -224,30 +228,50 @@ def take_list(state: DetectorState, group_resource: str, found: Mapping[ObjectKe
         # Until now nobody could say that a class does not exist.
         dirty.extend(key for held in state.ranked.values() for key in held)
     known = {key for key in state.templates if key.group_resource == group_resource}
-    remembered = {key for key in state.template_facts if key.group_resource == group_resource}
-    for key in (known | remembered) - found.keys():
-        if key in state.templates:
-            del state.templates[key]
-        state.waiting.discard(key)
-        rank(state, key, None)
-        dirty.extend(_concerned(state, key))
+    on_record = recorded(state, group_resource)
+    missing = on_record - found.keys()
+    sudden = [key for key in missing if not on_its_way_out(state, key)]
+    held = absence.lost(state.guard, group_resource, sudden, len(on_record))
+    for key in (known | missing) - found.keys() - held:
+        dirty.extend(_absent(state, key))
+    dirty.append(SCOPE)
     state.listed.add(group_resource)
     for key, manifest in found.items():
         dirty.extend(take_template(state, key, manifest))
     return dirty
 
 
+def _absent(state: DetectorState, key: ObjectKey) -> Iterable[Key]:
+    """An object is proven absent."""
+    if key in state.templates:
+        del state.templates[key]
+    state.waiting.discard(key)
+    rank(state, key, None)
+    return _concerned(state, key)
+
+
 def take_policy(state: DetectorState, key: PolicyKey, manifest: Manifest | None) -> Iterable[Key]:
     """Take in a policy of the control plane (None: it is gone); the keys to decide."""
-    before = state.policies.get(key)
     if manifest is None:
+        absence.gone(state.guard, key.kind, key)
         known = state.policies.pop(key, None)
+        if isinstance(state.policy_facts.get(key), PolicyChanged):
+            state.told.add(key)
         if key.kind in INTERPRETERS:
             return [key, *_reinterpreted(state, PolicyDeleted(key=key, uid=""))]
         if known is None:
             return ()
         _index(state)
         return [key, *state.claimed.get(key, ())]
+    state.told.discard(key)
+    if absence.found(state.guard, key.kind, key):
+        return [*_entered(state, key, manifest), SCOPE]
+    return _entered(state, key, manifest)
+
+
+def _entered(state: DetectorState, key: PolicyKey, manifest: Manifest) -> Iterable[Key]:
+    """Take in a policy as it stands; the keys to decide."""
+    before = state.policies.get(key)
     view = PolicyView(
         key=key,
         manifest=manifest,
@@ -256,7 +280,7 @@ def take_policy(state: DetectorState, key: PolicyKey, manifest: Manifest | None)
         match=compile_policy(manifest) if key.kind in PROPAGATION_KINDS else None,
     )
     state.policies[key] = view
-    if before is not None and _unchanged(before.manifest, manifest):
+    if before is not None and unchanged(before.manifest, manifest):
         return ()
     if key.kind in INTERPRETERS:
         # In force at once; other services follow when it is on the log.
@@ -281,17 +305,30 @@ def take_policy_list(state: DetectorState, kind: str, found: dict[PolicyKey, Man
     complete_before = state.policies_listed
     dirty: list[Key] = []
     known = {key for key in state.policies if key.kind == kind}
-    remembered = {key for key in state.policy_facts if key.kind == kind}
-    for key in (known | remembered) - found.keys():
-        dirty.append(key)
-        dirty.extend(take_policy(state, key, None))
-        dirty.extend(state.claimed.get(key, ()))
+    on_record = recorded_policies(state, kind)
+    missing = on_record - found.keys()
+    held = absence.lost(state.guard, kind, missing, len(on_record), vital=kind in POLICY_KINDS)
+    for key in (known | missing) - found.keys() - held:
+        dirty.extend(_absent_policy(state, key))
+    for key in missing & held:
+        fact = state.policy_facts.get(key)
+        if key not in state.policies and isinstance(fact, PolicyChanged):
+            # After a start it is known from the log only.
+            dirty.extend(_entered(state, key, msgspec.json.decode(fact.manifest)))
+    dirty.append(SCOPE)
     state.listed.add(kind)
     state.unlisted.discard(kind)
     for key, manifest in found.items():
         dirty.extend(take_policy(state, key, manifest))
     if state.policies_listed and not complete_before:
         dirty.extend(_everything(state))
+    return dirty
+
+
+def _absent_policy(state: DetectorState, key: PolicyKey) -> list[Key]:
+    """A policy is proven absent."""
+    dirty = [key, *take_policy(state, key, None), *state.claimed.get(key, ())]
+    state.told.discard(key)
     return dirty
 
 

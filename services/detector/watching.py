@@ -9,11 +9,17 @@ from typing import Final
 import structlog
 
 from schemas.keys import ObjectKey, PolicyKey
+from services._kit.health import Outage
+from services._kit.identity.gate import EndpointIdentity, Gate
 from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable, resource_path
-from services._kit.kube_watch import AsBytes, Decoded, Kept, Reflector
+from services._kit.kube_watch import AsBytes, Decoded, Kept, Reflector, known_uid
+from services._kit.supervision import Supervised, spawn, supervise
+from services._kit.tasks import end
 from services._rules.interpreter.configured import KINDS as INTERPRETERS
+from services.detector.recorded import refuse_list, refuse_policy_list
 from services.detector.state import (
     PRIORITY_CLASSES,
+    SCOPE,
     DetectorState,
     Key,
     Manifest,
@@ -59,9 +65,16 @@ class _Templates:
         found = Templates({self._key(kept): kept.data for kept in objects})
         self._watching.mark(take_list(self._watching.state, self.group_resource, found))
 
+    def refused(self, objects: list[Kept]) -> None:
+        """A complete list of the kind that does not count."""
+        refuse_list(self._watching.state, self.group_resource, {self._key(kept): None for kept in objects})
+        self._watching.mark((SCOPE,))
+
     def changed(self, kind: str, found: Kept) -> None:
         """One change of an object of the kind."""
         key = self._key(found)
+        if kind == "DELETED":
+            known_uid(self._watching.state.templates.get(key), found.manifest)
         self._watching.mark(take_template(self._watching.state, key, None if kind == "DELETED" else found.manifest))
         if self.group_resource == _CRD:
             self._watching.look_again()
@@ -83,41 +96,66 @@ class _Policies:
         found = {self._key(manifest): manifest for manifest in objects}
         self._watching.mark(take_policy_list(self._watching.state, self._kind, found))
 
+    def refused(self, objects: list[Manifest]) -> None:
+        """A complete list of the kind that does not count."""
+        refuse_policy_list(self._watching.state, self._kind, {self._key(manifest): None for manifest in objects})
+        self._watching.mark((SCOPE,))
+
     def changed(self, kind: str, manifest: Manifest) -> None:
         """One change of a policy."""
         key = self._key(manifest)
+        if kind == "DELETED" and (view := self._watching.state.policies.get(key)) is not None:
+            known_uid(view.manifest, manifest)
         self._watching.mark(take_policy(self._watching.state, key, None if kind == "DELETED" else manifest))
 
 
 class Watching:
-    """All watches of the detector."""
+    """All watches of the detector; with an identity, lists count while the control plane is who it is known to be."""
 
-    def __init__(self, client: KubeClient, state: DetectorState, mark: Mark, *, period: float) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        state: DetectorState,
+        mark: Mark,
+        *,
+        period: float,
+        identity: EndpointIdentity | None = None,
+    ) -> None:
+        self._identity = identity
         self.state = state
         self.mark = mark
         self._client = client
         self._period = period
-        self._followed: dict[str, asyncio.Task[None]] = {}
+        self._followed: dict[str, tuple[Supervised, Outage]] = {}
+        self._discovery = Outage()
         self._again = asyncio.Event()
-        self._finder: asyncio.Task[None] | None = None
+        self._finder: Supervised | None = None
         self._patience: set[asyncio.Task[None]] = set()
         self._expected = 0
 
     def start(self) -> None:
         """Follow the policies now and every kind as discovery finds it."""
         if self._finder is None:
-            self._finder = asyncio.create_task(self._find())
+            self._finder = supervise("discovery", self._find)
 
     async def stop(self) -> None:
         """End every watch."""
-        tasks = [*self._followed.values(), *self._patience, *([self._finder] if self._finder is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        kept = [*(watch for watch, _ in self._followed.values()), *([self._finder] if self._finder is not None else [])]
+        await end(*(supervised.task for supervised in kept), *self._patience)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is heard of some kinds of the control plane; empty while all are followed."""
+        outages = [outage for _, outage in self._followed.values()]
+        return next((outage.trouble for outage in (self._discovery, *outages) if outage.trouble), "")
 
     def look_again(self) -> None:
         """A definition of a kind changed: it may be served from now on."""
         self._expected = _NEW_KIND_PATIENCE
+        self._again.set()
+
+    def find_now(self) -> None:
+        """Kinds may be served again that were not."""
         self._again.set()
 
     async def _find(self) -> None:
@@ -125,9 +163,11 @@ class Watching:
             try:
                 found = await self._client.discover()
             except (ApiError, Unreachable) as error:
+                self._discovery.failed(f"discovery: {error}")
                 log.warning("discovery_failed", error=str(error))
                 await asyncio.sleep(1.0)
                 continue
+            self._discovery.over()
             new = [resource for resource in found if self._follow(resource)]
             for kind in set(INTERPRETERS) - {resource.kind for resource in found if _is_policy(resource)}:
                 self.mark(take_absence(self.state, kind))
@@ -150,7 +190,7 @@ class Watching:
         if not _NEEDED_VERBS.issubset(resource.verbs):
             return False
         name = f"{resource.name}.{resource.group}"
-        if name in self._followed:
+        if name in self._followed and not self._followed[name][0].done:
             return False
         follower: _Templates | _Policies
         if _is_policy(resource):
@@ -170,12 +210,30 @@ class Watching:
         version, kind = resource.api_version, resource.kind
         reflector: Reflector[Manifest] | Reflector[Kept]
         if isinstance(follower, _Templates):
-            reflector = Reflector(self._client, path, follower, AsBytes(), api_version=version, kind=kind, on_gone=gone)
+            reflector = Reflector(
+                self._client,
+                path,
+                follower,
+                AsBytes(),
+                api_version=version,
+                kind=kind,
+                on_gone=gone,
+                gate=Gate(self._identity, follower.refused) if self._identity is not None else None,
+            )
         else:
-            reflector = Reflector(self._client, path, follower, Decoded(), api_version=version, kind=kind, on_gone=gone)
-        self._followed[name] = asyncio.create_task(reflector.run())
+            reflector = Reflector(
+                self._client,
+                path,
+                follower,
+                Decoded(),
+                api_version=version,
+                kind=kind,
+                on_gone=gone,
+                gate=Gate(self._identity, follower.refused) if self._identity is not None else None,
+            )
+        self._followed[name] = (supervise(f"watch:{name}", reflector.run, returns=True), reflector.outage)
         if resource.kind in INTERPRETERS and _is_policy(resource):
-            waiting = asyncio.create_task(self._listed(resource.kind, reflector))
+            waiting = spawn("interpreters-wait", self._listed(resource.kind, reflector))
             self._patience.add(waiting)
             waiting.add_done_callback(self._patience.discard)
         return True

@@ -13,6 +13,8 @@ from schemas.keys import ObjectKey
 from schemas.subjects import escape
 from services._kit.errors import LogError, Unavailable
 from services._kit.service import Context
+from services._kit.supervision import spawn
+from services._kit.tasks import end
 from services.estimator.remote import Remote
 from services.estimator.settings import EstimatorSettings
 from services.estimator.state import EstimatorState
@@ -41,9 +43,7 @@ class Agents:
 
     async def close(self) -> None:
         """Stop asking."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*self._tasks)
 
     async def put(self, cluster: str, question: RoomQuestions) -> RoomAnswers:
         """The answer of a cluster's agent; raises LogError where none came in time."""
@@ -73,7 +73,7 @@ class Agents:
             if not digests:
                 continue
             question = remote.take_question(digests, state.ledger.taken(cluster), self.number(), self._quotas)
-            task: asyncio.Task[None] = asyncio.create_task(self._exchange(cluster, remote, digests, question, position))
+            task = spawn(f"exchange:{cluster}", self._exchange(cluster, remote, digests, question, position))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -91,6 +91,9 @@ class Agents:
                 replicas = answers.replicas
         except LogError as error:
             self._complain(cluster, remote, error)
+        except Exception:
+            # Without an answer the question would count as under way for ever.
+            log.exception("exchange_failed", cluster=cluster)
         back = remote.silent and replicas is not None
         concerned: set[Any] = remote.answered(digests, replicas, position, self._context.clock.now())
         self._context.mark([*concerned, *(self._state.unplaced if back else ())])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from schemas.codec import Known
@@ -13,9 +13,11 @@ from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.kube import KubeClient
 from services._kit.log import Message
-from services._kit.member_access import open_member
 from services._kit.member_view import MemberView
+from services._kit.members.access import Member, Members
+from services._kit.members.kubeconfig import open_kubeconfig
 from services._kit.service import NOTHING, BaseService, Context, Decision
+from services._kit.supervision import spawn
 from services._rules.estimation_answers import Answers, Picture
 from services._rules.member_address import Access
 from services.estimator.agents import Agents
@@ -39,6 +41,8 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         self._settings = settings
         self._context: Context[EstimatorState, ObjectKey] | None = None
         self._control: KubeClient | None = None
+        self._members: Members | None = None
+        self._reached: dict[str, Member] = {}
         self._views: dict[str, tuple[Access, MemberView]] = {}
         self._quiet: dict[str, asyncio.TimerHandle] = {}
         self._acting = False
@@ -90,7 +94,8 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
     async def start(self, context: Context[EstimatorState, ObjectKey]) -> None:
         """Open the control plane, which holds the members' credentials."""
         self._context = context
-        self._control = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        self._control = await open_kubeconfig(self._settings.control_kubeconfig)
+        self._members = Members(self._control)
         register(context.metrics.reads, context.projection.state)
 
     async def on_leading(self) -> None:
@@ -111,6 +116,9 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         agents, self._agents = self._agents, None
         queries, self._queries = self._queries, None
         views, self._views = self._views, {}
+        reached, self._reached = self._reached, {}
+        for member in reached.values():
+            member.close()
         quiet, self._quiet = self._quiet, {}
         for timer in quiet.values():
             timer.cancel()
@@ -128,6 +136,8 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         """Close everything."""
         await self.on_following()
         await asyncio.gather(*self._closing, return_exceptions=True)
+        if self._members is not None:
+            await self._members.close()
         if self._control is not None:
             await self._control.close()
 
@@ -145,26 +155,22 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
             return
         if current is not None:
             del self._views[name], state.answers[name]
+            self._reached.pop(name).close()
             state.opening.pop(name, None)
             self._stop_timer(name)
-            task = asyncio.create_task(current[1].close())
+            task = spawn(f"view-close:{name}", current[1].close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
         if access is None:
             return
         picture = Picture(quotas=self._settings.estimate_quotas)
-        view = MemberView(name, self._opener(access), picture, partial(self._changed, name, picture))
+        assert self._members is not None
+        member = self._reached[name] = self._members.member(access.spec(), lambda: view.reconnect())
+        view = MemberView(name, member.open, picture, partial(self._changed, name, picture))
         self._views[name] = (access, view)
         state.answers[name] = Answers(picture)
         state.opening[name] = self._context.clock.now() + self._settings.member_sync_timeout
         view.start()
-
-    def _opener(self, access: Access) -> Callable[[], Awaitable[KubeClient]]:
-        async def open_client() -> KubeClient:
-            assert self._control is not None
-            return await open_member(self._control, access.spec())
-
-        return open_client
 
     def _changed(self, name: str, picture: Picture) -> None:
         """Something was folded into a view: answer who waited for it; estimate the unplaced once it is quiet."""

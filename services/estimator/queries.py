@@ -20,6 +20,8 @@ from services._kit.kube import ApiError, Unreachable
 from services._kit.member_unschedulable import NotCounted, unschedulable_replicas
 from services._kit.member_view import MemberView
 from services._kit.service import Context
+from services._kit.supervision import spawn
+from services._kit.tasks import end
 from services.estimator.agents import Agents
 from services.estimator.state import EstimatorState
 
@@ -51,13 +53,11 @@ class Queries:
         connection = self._context.connection
         if self._subscription is not None and connection is not None and not connection.nc.is_closed:
             await self._subscription.unsubscribe()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*self._tasks)
 
     async def _take(self, message: Msg) -> None:
         """One request; a member that takes its time holds up no other."""
-        task = asyncio.create_task(self._work_on(message))
+        task = spawn("query", self._work_on(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

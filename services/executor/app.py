@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
+import structlog
 from msgspec import UnsetType
 
 from schemas.codec import Known, decode
@@ -20,16 +21,21 @@ from services._kit.delivery.lane import Lane
 from services._kit.delivery.parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Appending, Reports
 from services._kit.delivery.written import Written
-from services._kit.errors import LogError
+from services._kit.errors import LogError, Refused
 from services._kit.kube import KubeClient
 from services._kit.log import Message
-from services._kit.member_access import open_member
+from services._kit.members.access import Member, Members
+from services._kit.members.kubeconfig import open_kubeconfig
 from services._kit.service import BaseService, Context
+from services._kit.supervision import spawn
+from services._kit.tasks import end
 from services._rules.interpreter.configured import FILTERS, Target
 from services._rules.member_address import Access
 from services.executor.metrics import Deliveries, register_lane
 from services.executor.settings import ExecutorSettings
 from services.executor.state import ExecutorState, LaneKey, abandoned, cut, fold, forget
+
+log = structlog.get_logger("executor")
 
 _LOOK_BACK = 8
 
@@ -44,6 +50,8 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._settings = settings
         self._context: Context[ExecutorState, LaneKey] | None = None
         self._control: KubeClient | None = None
+        self._members: Members | None = None
+        self._reached: dict[str, Member] = {}
         self._lanes: dict[str, tuple[Access, Lane]] = {}
         self._reports: Reports | None = None
         self._deliveries: Deliveries | None = None
@@ -81,7 +89,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             return
         self._reinterpreted |= kinds
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_afresh_at_all(state))
+            self._looking = spawn("look-afresh", self._look_afresh_at_all(state))
 
     async def _look_afresh_at_all(self, state: ExecutorState) -> None:
         while self._reinterpreted:
@@ -105,7 +113,8 @@ class Executor(BaseService[ExecutorState, LaneKey]):
     async def start(self, context: Context[ExecutorState, LaneKey]) -> None:
         """Open the control plane, which holds the members' credentials."""
         self._context = context
-        self._control = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig, connections=4)
+        self._control = await open_kubeconfig(self._settings.control_kubeconfig, connections=4)
+        self._members = Members(self._control)
         self._interpretation.reach_services(self._control)
         self._deliveries = Deliveries(context.metrics)
         self._written = Written(context.metrics.reads)
@@ -126,6 +135,21 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         assert self._reports is not None
         self._acting = True
         self._reports.start()
+        if not self._held:
+            self._open_all()
+
+    @property
+    def _held(self) -> bool:
+        """Whether a restore is under way: the works may be older than what the members hold."""
+        restoration = self._context.restoration if self._context is not None else None
+        return restoration is not None and restoration.holds
+
+    def on_restored(self) -> None:
+        """Works are not outdated any more: open a lane to every member."""
+        self._open_all()
+
+    def _open_all(self) -> None:
+        assert self._context is not None
         state = self._context.projection.state
         for name in list(state.clusters):
             self._open(name)
@@ -136,10 +160,12 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         """Another instance delivers now."""
         self._acting = False
         lanes, self._lanes = self._lanes, {}
+        reached, self._reached = self._reached, {}
+        for member in reached.values():
+            member.close()
         self._reinterpreted.clear()
         if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+            await end(self._looking)
         for cluster in lanes:
             assert self._context is not None
             self._context.metrics.reads.forget(cluster=cluster)
@@ -152,12 +178,14 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         await self.on_following()
         await asyncio.gather(*self._closing, return_exceptions=True)
         await self._interpretation.close()
+        if self._members is not None:
+            await self._members.close()
         if self._control is not None:
             await self._control.close()
 
     def on_dirty(self, keys: Iterable[LaneKey]) -> None:
         """Hand changed works to their lanes; open and close lanes with their clusters."""
-        if not self._acting:
+        if not self._acting or self._held:
             return
         left = set()
         for cluster, key in keys:
@@ -195,32 +223,25 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             return
         if current is not None:
             del self._lanes[cluster]
+            self._reached.pop(cluster).close()
             self._context.metrics.reads.forget(cluster=cluster)
-            task = asyncio.create_task(current[1].close())
+            task = spawn(f"lane-close:{cluster}", current[1].close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
-        if access is None or access.mode != "Push":
+        if access is None or access.mode != "Push" or access.stranger:
             return
         settings = LaneSettings(
             concurrency=self._settings.cluster_concurrency, longest_backoff=self._settings.longest_backoff
         )
         source = self._source(cluster)
-        lane = Lane(cluster, self._opener(access), source, settings, self._interpretation, self._written)
-        self._lanes[cluster] = (access, lane)
+        assert self._members is not None
+        member = self._members.member(access.spec(), lambda: lane.reconnect(), self._context.guard)
+        lane = Lane(cluster, member.open, source, settings, self._interpretation, self._written)
+        self._lanes[cluster], self._reached[cluster] = (access, lane), member
         register_lane(self._context.metrics.reads, lane)
         lane.start()
         for key in state.of(cluster).unfinished():
             lane.look_at(key)
-
-    def _opener(self, access: Access) -> Callable[[], Awaitable[KubeClient]]:
-        async def open_client() -> KubeClient:
-            assert self._control is not None
-            member = await open_member(self._control, access.spec())
-            if self._context is not None:
-                member.guard = self._context.guard
-            return member
-
-        return open_client
 
     def _source(self, cluster: str) -> WorkSource:
         context, reports = self._context, self._reports
@@ -238,7 +259,14 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             before, digest = works.before(key, current)
             if before is None and digest:
                 before = await self._recall(current, digest)
-            return None if before is None else await self._bytes(before)
+            try:
+                return None if before is None else await self._bytes(before)
+            except Refused as error:
+                if error.err_code:
+                    raise
+                # Damaged, collected, or erased with its key: what only the old manifest had is then left alone.
+                log.warning("earlier_manifest_lost", cluster=cluster, key=str(key), reason=str(error))
+                return None
 
         elsewhere = cut(works)
 
@@ -253,6 +281,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             previous=previous,
             report=reports.report,
             now=context.clock.now,
+            identity=lambda: access.identity if (access := context.projection.state.clusters.get(cluster)) else "",
         )
 
     async def _stored(self, position: int) -> bytes | None:

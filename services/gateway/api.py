@@ -17,6 +17,7 @@ from services._kit.health import Health
 from services.gateway import answers, openapi, resources
 from services.gateway.answers import Failure, form_of, no_such_path
 from services.gateway.auth import Authenticator, Identity, tls_of
+from services.gateway.front.front import Asked, Front, is_own
 from services.gateway.history import Histories
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.reading import Reader
@@ -84,6 +85,7 @@ class Api:
         self._metrics = metrics
         self._authenticator = Authenticator(settings)
         self._tls = tls_of(settings)
+        self._front = Front(settings) if settings.upstream_url else None
         self._runner: web.ServerRunner | None = None
         self._watches: set[asyncio.Task[Any]] = set()
         self._log = structlog.get_logger(__name__)
@@ -92,6 +94,8 @@ class Api:
 
     async def start(self) -> None:
         """Listen; raises OSError when the port is taken."""
+        if self._front is not None:
+            await self._front.start()
         server = web.Server(self._handle, access_log=None)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=GOODBYE_SECONDS)
         await self._runner.setup()
@@ -112,6 +116,8 @@ class Api:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._front is not None:
+            await self._front.stop()
 
     async def _handle(self, request: BaseRequest) -> web.StreamResponse:
         """Answer one request; never raises."""
@@ -123,6 +129,12 @@ class Api:
                 return self._healthy(parts[0])
             identity = self._identify(request)
             target = target_of(parts)
+            if self._front is not None:
+                if not is_own(parts):
+                    response = await self._passed_on(self._front, request, parts, identity)
+                    self._metrics.requests.labels(verb, "passed on", str(response.status)).inc()
+                    return response
+                await self._front.check(request, identity, _asked(request, target))
             if target is not None:
                 resource = target.resource.plural
                 response, verb = await self._resource(request, target)
@@ -145,6 +157,18 @@ class Api:
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         return self._authenticator.identify(request.headers, certificate)
+
+    async def _passed_on(
+        self, front: Front, request: BaseRequest, parts: list[str], identity: Identity
+    ) -> web.StreamResponse:
+        """Let the control plane answer; a stop of the gateway ends it."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._watches.add(task)
+        try:
+            return await front.answer(request, identity, parts)
+        finally:
+            self._watches.discard(task)
 
     def _healthy(self, which: str) -> web.Response:
         reasons = self._health.reasons() if which == "readyz" else {}
@@ -236,6 +260,16 @@ class Api:
                 body_of = openapi.v3(name)
                 return None if body_of is None else _json(body_of)
         return None
+
+
+def _asked(request: BaseRequest, target: Target | None) -> Asked:
+    """What has to be allowed for a request of the gateway's own."""
+    if target is None:
+        return Asked("get", request.path)
+    watches = target.watch or options_of(request.rel_url.query).watch
+    verb = "watch" if watches else "get" if target.name else "list"
+    place = (target.namespace, target.name, target.subresource)
+    return Asked(verb, request.path, target.resource, *place)
 
 
 def target_of(parts: list[str]) -> Target | None:

@@ -27,18 +27,23 @@ class Identity(Struct, frozen=True):
 
     user: str
     groups: tuple[str, ...] = ()
+    authorization: str = ""
+    """Header with credentials that only the control plane can judge; `user` is empty then."""
+    installation: bool = False
+    """Whether a token of the token file was shown."""
 
 
 class Authenticator:
     """Checks client certificates and tokens; raises SettingsError when nobody at all could be let in."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        if not settings.token_file and not settings.front_proxy_ca:
+        if not settings.token_file and not settings.front_proxy_ca and not settings.upstream_url:
             raise SettingsError(
                 "nobody could use the gateway: set FLEETLOG_FRONT_PROXY_CA (requests of an API server) "
                 "or FLEETLOG_TOKEN_FILE (direct use)"
             )
         self._proxies = bool(settings.front_proxy_ca)
+        self._passes_on = bool(settings.upstream_url)
         self._names = frozenset(settings.front_proxy_names)
         self._file = Path(settings.token_file) if settings.token_file else None
         self._stamp: tuple[int, int] = (0, 0)
@@ -47,12 +52,16 @@ class Authenticator:
 
     def identify(self, headers: MultiMapping[str], certificate: Mapping[str, Any] | None) -> Identity:
         """The requester; raises Failure 401."""
-        kind, _, token = headers.get("Authorization", "").partition(" ")
+        authorization = headers.get("Authorization", "")
+        kind, _, token = authorization.partition(" ")
         if kind.lower() == "bearer":
             identity = self._by_token(token.strip())
             if identity is not None:
                 return identity
-            raise unauthorized("Unauthorized: the bearer token is not known here")
+            if not self._passes_on:
+                raise unauthorized("Unauthorized: the bearer token is not known here")
+        if authorization and self._passes_on:
+            return Identity("", authorization=authorization)
         if self._proxies and certificate and self._trusted(certificate):
             user = headers.get("X-Remote-User", "")
             if user:
@@ -104,7 +113,7 @@ def parse_tokens(text: str) -> dict[bytes, Identity]:
             continue
         user = row[1] if len(row) > 1 and row[1] else "fleetlog:gateway"
         groups = tuple(part for part in row[3].split(",") if part) if len(row) > 3 else ()
-        tokens[row[0].strip().encode()] = Identity(user, groups)
+        tokens[row[0].strip().encode()] = Identity(user, groups, installation=True)
     if not tokens:
         raise ValueError("it holds no token")
     return tokens

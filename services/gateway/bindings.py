@@ -23,7 +23,7 @@ from services._rules.quantity import QuantityError
 from services._rules.scheduling.ladder import answered
 from services._rules.scheduling.model import Status
 from services._rules.scheduling.read import binding_view
-from services._rules.status_rules import FAILED_SUMMARY, FULLY_APPLIED, NOT_FULLY_APPLIED, NOT_YET
+from services._rules.status_rules import FAILED_SUMMARY, FULLY_APPLIED, NOT_COUNTED, NOT_FULLY_APPLIED, NOT_YET
 from services.gateway.shapes import Manifest, condition, fields_of, time_text
 from services.gateway.state import Bound
 
@@ -264,8 +264,9 @@ def _item(item: ClusterStatusItem) -> Manifest:
     # The type says so to every client: an empty bool is left out by Karmada too.
     if item.applied:
         entry["applied"] = True
-    if item.message:
-        entry["appliedMessage"] = item.message
+    message = item.message or (f"{NOT_COUNTED}{item.problem}" if item.problem else "")
+    if message:
+        entry["appliedMessage"] = message
     entry["health"] = item.health
     return entry
 

@@ -20,5 +20,15 @@ class GatewaySettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields
     """Common names such a certificate may have; empty: any."""
     token_file: str = ""
     """File with lines `token` or `token,user,uid,"group1,group2"` for direct use; read again when it changes."""
+    upstream_url: str = ""
+    """URL of a control plane that sends no requests here: whatever is not the gateway's own is passed on to it, with
+    the credentials of who asks."""
+    upstream_ca: str = ""
+    """File with its authority."""
+    upstream_insecure: bool = False
+    """Whether its certificate is not verified."""
+    upstream_cert: str = ""
+    upstream_key: str = ""
+    """Files of a client certificate: who bears a token of `token_file` acts there as it says; empty: may do nothing."""
     watch_changes: int = 4096
     """Changes per kind that are kept for watches that come back."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ import structlog
 from msgspec import Struct
 
 from schemas.codec import Known
+from schemas.events.observed import WorkObserved
 from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import PURGED
@@ -23,12 +25,15 @@ from services._kit.errors import LogError
 from services._kit.history import HISTORY, held
 from services._kit.log import Message
 from services._kit.service import NOTHING, BaseService, Context, Decision
+from services._kit.topology import fills
 from services._rules.end_of_life import FACTS, OBSERVED, Purge, cut
 from services.janitor.blob_gc import BlobCollector
 from services.janitor.decide import decide, trims
-from services.janitor.metrics import JanitorStats, register
+from services.janitor.fill import StreamWatch
+from services.janitor.metrics import JanitorStats, register, register_fill
 from services.janitor.settings import JanitorSettings
 from services.janitor.state import (
+    TAIL_BYTES,
     JanitorState,
     Key,
     Tail,
@@ -37,6 +42,7 @@ from services.janitor.state import (
     forget_object,
     forget_policy,
     unreadable,
+    weigh,
 )
 
 _AT_ONCE: Final = 16
@@ -93,6 +99,7 @@ class Janitor(BaseService[JanitorState, Key]):
         self._settings = settings
         self._context: Context[JanitorState, Key] | None = None
         self._collector: BlobCollector | None = None
+        self._watch: StreamWatch | None = None
 
     def new_state(self) -> JanitorState:
         """An empty projection."""
@@ -100,7 +107,10 @@ class Janitor(BaseService[JanitorState, Key]):
 
     def fold(self, state: JanitorState, message: Message, event: Known) -> Iterable[Key]:
         """Apply one event."""
-        return fold(state, message.seq, message.time, message.subject, event)
+        touched = fold(state, message.seq, message.time, message.subject, event)
+        if isinstance(event, WorkObserved):
+            return touched
+        return [*touched, *weigh(state, message.subject, len(message.data))]
 
     def unreadable(self, state: JanitorState, message: Message) -> Iterable[Key]:
         """What a newer version said something of stays."""
@@ -132,6 +142,24 @@ class Janitor(BaseService[JanitorState, Key]):
             context.logs, context.clock, self._settings.janitor_blob_period, self.stats.blobs
         )
         register(context.metrics.reads, context.projection.state, self.stats)
+        connection = context.connection
+        if connection is not None:
+            self._watch = StreamWatch(
+                partial(fills, connection), self._settings.janitor_fill_period, self._alarms_changed
+            )
+            register_fill(context.metrics.reads, self._watch)
+            context.health.fact("streams", self._watch.document)
+            self._watch.start()
+
+    def _alarms_changed(self, streams: frozenset[str]) -> None:
+        """Keep less of busy subjects in FACTS while it is nearly full: HISTORY has what goes."""
+        context = self._context
+        assert context is not None
+        state, settings = context.projection.state, self._settings
+        tight = min(settings.janitor_tail, settings.janitor_tight_tail)
+        state.tail = tight if FACTS in streams else settings.janitor_tail
+        if FACTS in streams:
+            context.mark([Tail(subject) for subject, count in state.counts.items() if count > tight])
 
     async def on_leading(self) -> None:
         """Learn how far HISTORY is, and which subjects grew long while nobody looked."""
@@ -161,6 +189,8 @@ class Janitor(BaseService[JanitorState, Key]):
 
     async def stop(self) -> None:
         """End what runs beside the decisions."""
+        if self._watch is not None:
+            await self._watch.stop()
         if self._collector is not None:
             await self._collector.stop()
 
@@ -239,15 +269,20 @@ class Janitor(BaseService[JanitorState, Key]):
         assert context is not None
         state, facts = context.projection.state, context.logs[FACTS]
         try:
-            positions = [message.seq async for message in facts.read([subject])]
-            up_to = cut(positions, state.tail, state.held)
+            there = [(message.seq, len(message.data)) async for message in facts.read([subject])]
+            positions, sizes = [seq for seq, _ in there], [size for _, size in there]
+            up_to = cut(positions, state.tail, state.held, sizes, TAIL_BYTES)
             if up_to:
                 self.stats.trimmed += await facts.purge(subject, up_to)
-            left = [seq for seq in positions if seq > up_to]
+            left = [size for seq, size in there if seq > up_to]
         except LogError as error:
             self._failed("trim_failed", subject, error)
             return
         state.counts[subject] = len(left)
+        state.weights.pop(subject, None)
+        if sum(left) > 2 * TAIL_BYTES:
+            # HISTORY does not hold it yet: it is looked at once more.
+            state.weights[subject] = sum(left)
 
     def _failed(self, what: str, where: str, error: LogError) -> None:
         self.stats.failures += 1

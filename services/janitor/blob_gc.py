@@ -6,7 +6,6 @@ writer can be overtaken is told in services/_rules/blob_gc.py. Two instances at 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 import structlog
@@ -17,6 +16,7 @@ from services._kit.clock import Clock
 from services._kit.errors import LogError
 from services._kit.history import HISTORY
 from services._kit.log import Log
+from services._kit.supervision import Periodic
 from services._rules.blob_gc import NAMING, garbage, named
 from services._rules.splicing import bound
 
@@ -39,36 +39,21 @@ class BlobStats(Struct):
     failures: int = 0
 
 
-class BlobCollector:
+class BlobCollector(Periodic):
     """Collects every `period` seconds between `start` and `stop`."""
 
     def __init__(self, logs: Mapping[str, Log], clock: Clock, period: float, stats: BlobStats | None = None) -> None:
+        super().__init__("blob-collection", period, self._round)
         self.stats = stats or BlobStats()
         self._logs = logs
         self._clock = clock
-        self._period = period
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Collect now and from now on."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        """End collecting."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.collect()
-            except LogError as error:
-                self.stats.failures += 1
-                log.warning("blobs_not_collected", reason=str(error))
-            await asyncio.sleep(self._period)
+    async def _round(self) -> None:
+        try:
+            await self.collect()
+        except LogError as error:
+            self.stats.failures += 1
+            log.warning("blobs_not_collected", reason=str(error))
 
     async def collect(self) -> int:
         """One round; how many blobs went. Raises LogError, then what is left goes in the next."""

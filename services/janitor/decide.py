@@ -20,7 +20,7 @@ from services._rules.end_of_life import (
     since,
     unfinished,
 )
-from services.janitor.state import JanitorState, Key, Tail
+from services.janitor.state import TAIL_BYTES, JanitorState, Key, Tail
 
 
 class Verdict(Struct, frozen=True):
@@ -52,7 +52,7 @@ def decide(state: JanitorState, key: Key, now: float, retention: float) -> Verdi
 
 def trims(state: JanitorState, key: Tail) -> bool:
     """Whether a subject has to be looked at."""
-    return state.counts.get(key.subject, 0) > state.tail
+    return state.counts.get(key.subject, 0) > state.tail or state.weights.get(key.subject, 0) > TAIL_BYTES
 
 
 def _object(state: JanitorState, key: ObjectKey, now: float, retention: float) -> Verdict:

@@ -6,6 +6,7 @@ from msgspec import Struct, field
 
 from services._kit.metrics import ReadCollector
 from services.janitor.blob_gc import BlobStats
+from services.janitor.fill import StreamWatch
 from services.janitor.state import JanitorState
 
 
@@ -17,6 +18,15 @@ class JanitorStats(Struct):
     trimmed: int = 0
     failures: int = 0
     blobs: BlobStats = field(default_factory=BlobStats)
+
+
+def register_fill(reads: ReadCollector, watch: StreamWatch) -> None:
+    """Offer how full the streams of the log are."""
+    stream = ("stream",)
+    reads.table("fleetlog_stream_bytes", "Bytes that a stream of the log holds", stream, watch.sizes)
+    reads.table("fleetlog_stream_limit_bytes", "Bytes that a stream may hold, -1: unbounded", stream, watch.limits)
+    reads.table("fleetlog_stream_fill_ratio", "Share of its bytes that a stream holds", stream, watch.ratios)
+    reads.table("fleetlog_stream_alarm", "1 while a stream is so full that it needs room", stream, watch.raised)
 
 
 def register(reads: ReadCollector, state: JanitorState, stats: JanitorStats) -> None:

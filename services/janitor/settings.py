@@ -18,6 +18,10 @@ class JanitorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields
     """How long everything stays after the last thing was said of an object that ended."""
     janitor_tail: Annotated[int, Meta(ge=1)] = 64
     """Events that FACTS keeps of a subject; older ones are in HISTORY."""
+    janitor_tight_tail: Annotated[int, Meta(ge=1)] = 8
+    """Events that FACTS keeps of a subject while it is so full that it raises an alarm."""
+    janitor_fill_period: Annotated[float, Meta(gt=0)] = 15.0
+    """How often is read how full the streams are."""
     janitor_blob_period: Annotated[float, Meta(gt=0)] = DAY / 4
     """How often manifest bytes that nothing names are looked for."""
     janitor_patience: Annotated[float, Meta(gt=0)] = 5.0

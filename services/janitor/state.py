@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -12,6 +13,11 @@ from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import cluster_of, object_key, policy_key
 from services._rules.end_of_life import Facet, Remains, Sighting, closes
+
+LARGE: Final = 16 << 10
+"""Bytes from which on an event counts by its size as well."""
+TAIL_BYTES: Final = 4 << 20
+"""Bytes of a subject that FACTS keeps beside its newest event; older ones are in HISTORY."""
 
 
 class Tail(Struct, frozen=True, array_like=True):
@@ -34,6 +40,8 @@ class JanitorState(Struct):
     in_cluster: dict[str, set[ObjectKey]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     """Events of a subject beyond its first one, as far as they are known."""
+    weights: dict[str, int] = field(default_factory=dict)
+    """Bytes of the large events of a subject that came since it was looked at."""
     held: int = 0
     folded: int = 0
     tail: int = 64
@@ -83,6 +91,14 @@ def fold(state: JanitorState, seq: int, time: float, subject: str, event: Known)
         if count >= 2 * state.tail and count % state.tail == 0:
             touched.append(Tail(subject))
     return touched
+
+
+def weigh(state: JanitorState, subject: str, size: int) -> Iterable[Key]:
+    """Count the bytes of one event of FACTS; a subject that grew by much has to be looked at."""
+    if size < LARGE:
+        return ()
+    weight = state.weights[subject] = state.weights.get(subject, 0) + size
+    return (Tail(subject),) if weight > 2 * TAIL_BYTES else ()
 
 
 def _cluster(state: JanitorState, name: str, known: Facet) -> Iterable[Key]:

@@ -9,9 +9,9 @@ from services.member_sim.settings import MemberSettings, from_environment
 
 
 async def _main(settings: MemberSettings) -> None:
-    from services._kit.logs import configure
+    from services._kit.logs import configure, get
     from services._kit.main import LOG_REPLACED
-    from services.apiserver.store import StoreReplaced
+    from services.apiserver.store import CANNOT_START, StoreReplaced, StoreUnavailable
     from services.member_sim.app import Running, run_member
 
     configure("member_sim", settings.name)
@@ -31,6 +31,9 @@ async def _main(settings: MemberSettings) -> None:
     except StoreReplaced:
         # The store has logged it; whoever keeps this process running starts it with what is stored now.
         sys.exit(LOG_REPLACED)
+    except StoreUnavailable as error:
+        get().error(CANNOT_START, reason=f"member {settings.name} cannot start: {error}")
+        sys.exit(1)
 
 
 def main() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from services._kit.supervision import Supervisor
+from services._kit.tasks import child, first_of
 from services.apiserver.call import Identity
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
@@ -41,6 +43,11 @@ async def run_member(settings: MemberSettings, ready: Callable[[Running], None] 
     Raises ValueError for settings that cannot work and OSError when a port is taken.
     """
     settings.check()
+    async with Supervisor():
+        await _run(settings, ready, stop)
+
+
+async def _run(settings: MemberSettings, ready: Callable[[Running], None] | None, stop: asyncio.Event) -> None:
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     token = settings.token or _kept_token(settings.data_dir / "token")
     kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
@@ -62,7 +69,7 @@ async def run_member(settings: MemberSettings, ready: Callable[[Running], None] 
     try:
         ca = server.authority.ca_pem.decode() if server.authority is not None else ""
         loop = Loop(Embedded(server), settings.config(ca), time.time)
-        playing = asyncio.create_task(loop.run(loop_stop))
+        playing = child(loop.run(loop_stop))
         admin = Admin(loop, settings.admin_token or token, gate.set)
         try:
             await admin.start(settings.admin_port)
@@ -107,10 +114,8 @@ def store_of(settings: MemberSettings) -> Store:
 
 async def _until_settled(loop: Loop, playing: asyncio.Task[None]) -> None:
     """Wait until the nodes are there and ready, so that the first pods find them."""
-    settled = asyncio.create_task(loop.settled())
-    await asyncio.wait((settled, playing), return_when=asyncio.FIRST_COMPLETED)
+    await first_of(loop.settled(), asyncio.wait({playing}))
     if playing.done():
-        settled.cancel()
         await playing
 
 
@@ -119,14 +124,11 @@ async def _first(stop: asyncio.Event, playing: asyncio.Task[None], store: Store)
 
     Raises StoreReplaced when the objects held are not those stored any more.
     """
-    stopping, losing = asyncio.create_task(stop.wait()), asyncio.create_task(store.lost())
-    await asyncio.wait((stopping, playing, losing), return_when=asyncio.FIRST_COMPLETED)
-    for task in (stopping, losing):
-        task.cancel()
+    reason = await first_of(store.lost(), stop.wait(), asyncio.wait({playing}))
     if playing.done():
         await playing
-    if losing.done() and not losing.cancelled():
-        raise StoreReplaced(losing.result())
+    if isinstance(reason, str):
+        raise StoreReplaced(reason)
 
 
 def _kept_token(path: Path) -> str:

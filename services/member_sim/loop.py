@@ -4,10 +4,12 @@ import asyncio
 import heapq
 import random
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import structlog
 
+from services._kit.supervision import spawn, supervise
+from services._kit.tasks import child, end
 from services.member_sim.decide import decide
 from services.member_sim.metrics import DECISIONS, REFUSALS, WRITES
 from services.member_sim.model import KINDS, NAMESPACES, NODES, PODS, Config, Key, Reservations, Turn, Write, key_of
@@ -82,8 +84,10 @@ class Loop:
             if resource != NAMESPACES:
                 revisions[resource] = await self._load(resource)
         self.mark(initial_nodes(self.state, self.config))
-        watches = [asyncio.create_task(self._follow(resource, revisions[resource])) for resource in KINDS]
-        stopper = asyncio.create_task(self._stopped(stop))
+        watches = [
+            supervise(f"watch:{resource}", partial(self._follow, resource, revisions[resource])) for resource in KINDS
+        ]
+        stopper = child(self._stopped(stop))
         self.loaded.set()
         try:
             while not stop.is_set():
@@ -95,9 +99,7 @@ class Loop:
                 if self.idle:
                     self._rest.set()
         finally:
-            for task in (*watches, stopper):
-                task.cancel()
-            await asyncio.gather(*watches, stopper, return_exceptions=True)
+            await end(*(watch.task for watch in watches), stopper)
             if self._alarm is not None:
                 self._alarm.cancel()
             if self._tasks:
@@ -168,7 +170,7 @@ class Loop:
             self._at(decision.wake, key)
         if decision.writes:
             self._busy.add(key)
-            task = asyncio.create_task(self._write(key, decision.writes))
+            task = spawn("write", self._write(key, decision.writes))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:

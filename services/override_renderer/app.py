@@ -94,15 +94,25 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         """The object whose facet a newer version wrote."""
         return () if message.subject.startswith(("policy.", "cluster.")) else (object_key(message.subject),)
 
+    def unsettled(self, state: RendererState, now: float) -> str:
+        """Manifests that could not be read or stored so far, and answers of interpreters."""
+        del state, now
+        if self._again:
+            return f"manifests are not at hand: {', '.join(str(key) for key in list(self._again)[:3])}"
+        return f"{self._asking.pending} objects wait for interpreters" if self._asking.pending else ""
+
     def recover(self, state: RendererState) -> Iterable[ObjectKey]:
         """Every object that is asked for, or still held somewhere."""
         return [key for key, bound in state.objects.items() if bound.live]
 
     def decide(self, state: RendererState, key: ObjectKey, now: float) -> Decision:
         """Works of one object; first the manifests it reads are fetched and those it names are stored."""
-        if (again := self._again.get(key, 0.0)) > now:
-            return Decision(wake_at=again)
-        self._again.pop(key, None)
+        if key in self._again:
+            assert self._context is not None
+            left = self._again[key] - self._context.clock.monotonic()
+            if left > 0:
+                return Decision(wake_at=now + left)
+            del self._again[key]
         missing = needed_blobs(state, key)
         secret = needs_key(state, key)
         if missing or (secret and key.namespace not in state.digest_keys):
@@ -156,7 +166,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
             try:
                 await (self._fetch(effect) if isinstance(effect, Fetch) else self._store(effect))
             except LogError as error:
-                self._again[effect.key] = context.clock.now() + _PATIENCE
+                self._again[effect.key] = context.clock.monotonic() + _PATIENCE
                 if effect.key not in self._absent:
                     self._absent.add(effect.key)
                     log.warning("manifest_not_at_hand", key=str(effect.key), reason=str(error))

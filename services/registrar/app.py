@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from services._kit.append import KeyedEvents
 from services._kit.errors import LogError
 from services._kit.log import Message
 from services._kit.service import BaseService, Context
+from services._kit.supervision import spawn
 from services._rules.interpreter.configured import FILTERS
 from services.registrar.desk import Desk
 from services.registrar.metrics import DeskStats, register
@@ -54,10 +55,13 @@ class Registrar(BaseService[RegistrarState, str]):
         before = self.last_seq(state, message.subject)
         touched = fold(state, message.seq, message.subject, event)
         if isinstance(event, WorkObserved) and event.prev < before and self._is_stray(state, message, event):
-            task = asyncio.create_task(self._say_again(before))
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
+            self._beside("report_again", self._say_again(before))
         return touched
+
+    def _beside(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = spawn(name, work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     def _is_stray(self, state: RegistrarState, message: Message, event: WorkObserved) -> bool:
         """Whether another instance wrote of a pull member while this one leads."""
@@ -96,6 +100,8 @@ class Registrar(BaseService[RegistrarState, str]):
         connection = self._context.connection
         if connection is None:
             return
+        if self._context.restoration is not None and self._context.restoration.holds:
+            self._end_consumers()
         for family in FAMILIES:
             self._subscriptions.append(await connection.subscribe(f"{family}.*", partial(self._take, family)))
 
@@ -109,6 +115,16 @@ class Registrar(BaseService[RegistrarState, str]):
                 await subscription.unsubscribe()
         await asyncio.gather(*(desk.close() for desk in desks.values()), *self._background, return_exceptions=True)
 
+    def _end_consumers(self) -> None:
+        """Agents that still read lose their consumers: they are given new ones when the restore is over."""
+        assert self._context is not None
+        for name, member in self._context.projection.state.members.items():
+            if member.mode == "Pull":
+                desk = self._desks[name] = Desk(name, self._context, self._settings, self.stats)
+                task = spawn(f"desk-forget:{name}", desk.forget())
+                self._background.add(task)
+                task.add_done_callback(self._background.discard)
+
     async def stop(self) -> None:
         """Close everything."""
         await self.on_following()
@@ -121,9 +137,7 @@ class Registrar(BaseService[RegistrarState, str]):
             member = members.get(cluster)
             desk = self._desks.get(cluster)
             if desk is not None and (member is None or member.mode != "Pull"):
-                task = asyncio.create_task(desk.forget())
-                self._background.add(task)
-                task.add_done_callback(self._background.discard)
+                self._beside("consumer_deleted", desk.forget())
 
     async def _take(self, family: str, message: Msg) -> None:
         """One request; its cluster is what the account it came from may say."""

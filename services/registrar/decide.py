@@ -15,6 +15,7 @@ from schemas.subjects import escape, observed
 from services._rules.accounts import agent_consumer
 from services._rules.drift import bounded
 from services._rules.interpreter.configured import FILTERS
+from services._rules.plausibility import LARGEST_STATUS, misreported
 from services.registrar.state import RegistrarState
 
 NANOSECOND: Final = 1_000_000_000
@@ -23,7 +24,8 @@ KEPT_WITHOUT_AGENT: Final = 3600.0
 _HEALTHS: Final = frozenset({"Healthy", "Unhealthy", "Unknown"})
 _OPERATIONS: Final = frozenset({"", "created", "updated", "kept", "deleted"})
 _LONGEST: Final = {"uid": 128, "digest": 128, "reason": 256, "message": 32_768, "member_uid": 128}
-_LARGEST_STATUS: Final = 1 << 20
+KEPT_BYTES: Final = 64 << 20
+"""Bytes that the statuses of one cluster's objects may have together."""
 
 
 class Welcome(Struct, frozen=True):
@@ -32,19 +34,36 @@ class Welcome(Struct, frozen=True):
     start: int
 
 
+HELD: Final = "the log was restored and is being compared with the control plane; works come when that is done"
+
+
 class Turned(Struct, frozen=True):
     """The agent has to wait for somebody; the reason says for whom."""
 
     problem: str
 
 
-def welcome(state: RegistrarState, cluster: str, hello: Hello, log: str, last: int) -> Welcome | Turned:
-    """Whether an agent may read, and from where; `log` and `last` are the log's identity and its last position."""
+def welcome(
+    state: RegistrarState, cluster: str, hello: Hello, log: str, last: int, *, held: bool = False
+) -> Welcome | Turned:
+    """Whether an agent may read, and from where; `log` and `last` are the log's identity and its last position.
+
+    While a restore `held` delivery back, an agent gets no works; it keeps what it was given before.
+    """
     member = state.members.get(cluster)
     if member is None:
         return Turned(f"there is no cluster {cluster} in the control plane; register it with syncMode Pull")
     if member.mode != "Pull":
         return Turned(f"cluster {cluster} has syncMode {member.mode or 'unset'}; only pull members have an agent")
+    if held and hello.fresh:
+        return Turned(HELD)
+    seen = hello.sample.identity if hello.sample is not None else ""
+    if seen and member.identity and seen != member.identity:
+        return Turned(
+            f"this cluster is not the member {cluster}: the uid of its namespace kube-system is {seen[:64]}, that of "
+            f"the member is {member.identity}; join this one under another name, or accept it in the place of "
+            f"{cluster} with `fleetlog confirm-absence member/{cluster}`"
+        )
     continues = hello.log == log and hello.uid == member.uid and 0 < hello.after <= last
     return Welcome(hello.after + 1 if continues else 0)
 
@@ -77,30 +96,40 @@ def may_have(state: RegistrarState, cluster: str, digest: str) -> bool:
     return works is not None and digest in works.named
 
 
-def examine(state: RegistrarState, cluster: str, event: WorkObserved, position: int, now: float) -> WorkObserved | str:
+def examine(
+    state: RegistrarState, cluster: str, event: WorkObserved, position: int, now: float, most: int = KEPT_BYTES
+) -> WorkObserved | str:
     """A report as it is stored, or why it never will be.
 
-    An agent speaks only of its own cluster and of objects that were given to it, in bounded words.
+    An agent speaks only of its own cluster and of what was given to it, in bounded words. Of statuses of more than
+    `most` bytes together the one that is too much is left out, and the report says so. Its numbers are for those to
+    judge who sum them, and who can say so on the object.
     """
     if event.cluster != cluster:
-        return f"a report on cluster {event.cluster} from the agent of {cluster}"
+        return f"a report on cluster {event.cluster[:64]!r} from the agent of {cluster}"
     works = state.works.get(cluster)
-    if works is None or event.key not in works.digests:
+    asked = works.asked(event.key) if works is not None else None
+    if asked is None:
         return f"{cluster} was given no work of {event.key}"
-    if event.work_seq > position:
-        return f"work position {event.work_seq} is ahead of the log"
+    problem = misreported(event, asked, position)
+    if problem:
+        return problem
     if event.health not in _HEALTHS or event.operation not in _OPERATIONS:
         return f"unknown health {event.health[:32]!r} or operation {event.operation[:32]!r}"
     for name, longest in _LONGEST.items():
         if len(getattr(event, name)) > longest:
             return f"{name} is longer than {longest} characters"
     if event.status is not UNSET:
-        if len(bytes(event.status)) > _LARGEST_STATUS:
-            return f"a status larger than {_LARGEST_STATUS} bytes"
+        size = len(bytes(event.status))
+        if size > LARGEST_STATUS:
+            return f"a status larger than {LARGEST_STATUS} bytes"
         try:
             msgspec.json.decode(event.status, type=dict[str, Any])
         except (msgspec.MsgspecError, RecursionError):
             return "the status is no JSON object"
+        if state.kept.get(cluster, 0) - state.sizes.get(observed(cluster, event.key), 0) + size > most:
+            why = f"status: has {size} bytes, and the statuses of cluster {cluster} may have {most} together"
+            event = replace(event, status=UNSET, health="Unknown", message=why)
     return replace(event, at=min(event.at, now), drift=bounded(event.drift), prev=0, provenance=Provenance())
 
 

@@ -28,15 +28,20 @@ from schemas.agent import (
     RoomAnswers,
     RoomQuestions,
 )
+from schemas.events.observed import WorkObserved
+from schemas.keys import ObjectKey
 from services._kit.append import KeyedEvents
 from services._kit.batch import ApiError
 from services._kit.connection import Connection
+from services._kit.delivery.reports import weight
 from services._kit.errors import LogError, Refused, from_api
 from services._kit.service import Context
 from services._rules.accounts import agent_consumer
+from services._rules.token_bucket import Bucket
 from services.registrar.decide import Turned, consumer_config, examine, is_stored, may_have, welcome
+from services.registrar.line import Line
 from services.registrar.metrics import DeskStats
-from services.registrar.pace import Bucket
+from services.registrar.refusals import Refusals
 from services.registrar.rooms import Rooms
 from services.registrar.settings import RegistrarSettings
 from services.registrar.state import RegistrarState
@@ -47,6 +52,8 @@ NO_CONSUMER: Final = 10014
 CATCH_UP_SECONDS: Final = 2.0
 CHUNK: Final = 1 << 20
 _BURST_SECONDS: Final = 2.0
+_READ_ONLY: Final = 8
+"""How many bytes that are only read cost as much as one that is stored."""
 _LARGEST: Final = 6 << 20
 _FACTS: Final = "FACTS"
 
@@ -81,22 +88,24 @@ class Desk:
         self._hellos = Bucket(settings.hellos_per_second, settings.hellos_per_second * _BURST_SECONDS)
         self._reports = Bucket(settings.reports_per_second, settings.reports_per_second * _BURST_SECONDS)
         self._bytes = Bucket(settings.blob_bytes_per_second, settings.blob_bytes_per_second * _BURST_SECONDS)
-        self._queue: asyncio.Queue[Callable[[], Awaitable[float]]] = asyncio.Queue(settings.waiting_requests)
+        self._report_bytes = Bucket(settings.report_bytes_per_second, settings.report_bytes_burst)
         self._rooms = Rooms(cluster, context.clock.monotonic, settings.room_answer_seconds)
-        self._task = asyncio.create_task(self._run())
+        self._refusals = Refusals(cluster, context.clock.monotonic)
+        waiting = (settings.waiting_requests, settings.waiting_bytes)
+        self._requests = Line(f"desk:{cluster}", self._attend, *waiting)
+        # What an agent says too much of must not delay what it asks for.
+        self._said = Line(f"reports:{cluster}", self._attend_reports, *waiting, together=True)
 
     def take(self, family: str, message: Msg) -> None:
         """Put a request in line, or drop it when too many wait; the agent asks again."""
-        handler = {"hello": self._hello, "blobs": self._blobs, "reports": self._report, "rooms": self._ask}[family]
-        try:
-            self._queue.put_nowait(partial(handler, message))
-        except asyncio.QueueFull:
+        line = self._said if family == "reports" else self._requests
+        if not line.take(family, message):
             self._stats.dropped += 1
 
     async def close(self) -> None:
         """Stop answering."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._requests.close()
+        await self._said.close()
         await self._rooms.close()
 
     async def forget(self) -> None:
@@ -109,26 +118,33 @@ class Desk:
         except LogError as error:
             log.warning("consumer_kept", cluster=self._cluster, reason=str(error))
 
-    async def _run(self) -> None:
-        while True:
-            work = await self._queue.get()
-            try:
-                pause = await work()
-            except Malformed as error:
-                self._stats.refused += 1
-                pause = self._hellos.take(1, self._context.clock.monotonic())
-                log.info("request_malformed", cluster=self._cluster, reason=str(error))
-            except LogError as error:
-                self._stats.failed += 1
-                pause = 0.0
-                log.info("request_failed", cluster=self._cluster, reason=str(error))
-            except Exception:
-                # A bug concerns one request of one cluster.
-                self._stats.failed += 1
-                pause = 0.0
-                log.exception("request_failed", cluster=self._cluster)
-            if pause:
-                await asyncio.sleep(pause)
+    async def _attend(self, requests: Sequence[tuple[str, Msg]]) -> float:
+        handlers = {"hello": self._hello, "blobs": self._blobs, "rooms": self._ask}
+        pauses = [await self._carefully(partial(handlers[family], message)) for family, message in requests]
+        return max(pauses, default=0.0)
+
+    async def _attend_reports(self, requests: Sequence[tuple[str, Msg]]) -> float:
+        return await self._carefully(partial(self._report, [message for _, message in requests]))
+
+    async def _carefully(self, work: Callable[[], Awaitable[float]]) -> float:
+        """Do a piece of work; the seconds to wait after it."""
+        try:
+            return await work()
+        except Malformed as error:
+            return self._malformed(error)
+        except LogError as error:
+            self._stats.failed += 1
+            log.info("request_failed", cluster=self._cluster, reason=str(error))
+        except Exception:
+            # A bug concerns one request of one cluster.
+            self._stats.failed += 1
+            log.exception("request_failed", cluster=self._cluster)
+        return 0.0
+
+    def _malformed(self, error: Malformed) -> float:
+        self._stats.refused += 1
+        log.info("request_malformed", cluster=self._cluster, reason=str(error))
+        return self._hellos.take(1, self._context.clock.monotonic())
 
     async def _hello(self, message: Msg) -> float:
         hello = _read(message, Hello)
@@ -139,7 +155,9 @@ class Desk:
 
     async def _greet(self, hello: Hello) -> HelloAnswer:
         identity = await self._context.logs[_FACTS].identity()
-        found = welcome(self._state, self._cluster, hello, identity.id, identity.last_seq)
+        restoration = self._context.restoration
+        held = restoration is not None and restoration.holds
+        found = welcome(self._state, self._cluster, hello, identity.id, identity.last_seq, held=held)
         if isinstance(found, Turned):
             self._stats.refused += 1
             return HelloAnswer(problem=found.problem, heartbeat_seconds=self._settings.agent_heartbeat)
@@ -157,6 +175,7 @@ class Desk:
             models=member.models,
             configured=tuple(self._state.configured) if hello.fresh else None,
             as_of=as_of,
+            identity=member.identity,
             settled=self._state.of(self._cluster).settled(as_of) if hello.fresh else 0,
         )
 
@@ -205,32 +224,62 @@ class Desk:
         self._stats.blob_bytes += len(data)
         return len(data)
 
-    async def _report(self, message: Msg) -> float:
-        said = _read(message, Reported)
-        reported = said.events[:MAX_REPORTS]
-        pause = await self._take_answers(said.answers[:MAX_QUESTIONS])
-        if said.waits and not reported:
-            await self._rooms.wait(partial(self._hand_questions, message))
-            return max(pause, self._reports.take(1, self._context.clock.monotonic()))
-        await self._catch_up(max((event.work_seq for event in reported), default=0))
+    async def _report(self, messages: Sequence[Msg]) -> float:
+        """Store what was reported in requests that came one after the other: of each object the newest."""
+        pause, size = 0.0, 0
+        said: list[tuple[Msg, Sequence[WorkObserved]]] = []
+        for message in messages:
+            size += len(message.data)
+            try:
+                request = _read(message, Reported)
+            except Malformed as error:
+                pause = max(pause, self._malformed(error))
+                continue
+            pause = max(pause, await self._take_answers(request.answers[:MAX_QUESTIONS]))
+            if request.waits and not request.events:
+                await self._rooms.wait(partial(self._hand_questions, message))
+                pause = max(pause, self._reports.take(1, self._context.clock.monotonic()))
+            else:
+                said.append((message, request.events[:MAX_REPORTS]))
+        if not said:
+            return pause
+        stored = await self._store(said)
+        count = sum(1 + len(events) for _, events in said)
+        now = self._context.clock.monotonic()
+        # To read what is not stored costs, too, but nothing on the log.
+        paid = self._report_bytes.take(stored + (size - min(stored, size)) / _READ_ONLY, now)
+        return max(pause, self._reports.take(count, now), paid)
+
+    async def _store(self, said: Sequence[tuple[Msg, Sequence[WorkObserved]]]) -> int:
+        """Append the newest report on each object, and answer; the bytes that were appended."""
+        await self._catch_up(max((event.work_seq for _, events in said for event in events), default=0))
         position, now = self._context.projection.position[_FACTS], self._context.clock.now()
-        refused: list[tuple[int, str]] = []
-        groups: list[KeyedEvents[str]] = []
-        places: list[int] = []
-        for index, event in enumerate(reported):
-            found = examine(self._state, self._cluster, event, position, now)
-            if isinstance(found, str):
-                refused.append((index, found))
-            elif not is_stored(self._state, found):
-                groups.append(KeyedEvents(str(index), (found,)))
-                places.append(index)
-        if groups:
+        refused: dict[tuple[int, int], str] = {}
+        newest: dict[ObjectKey, tuple[tuple[int, int], WorkObserved]] = {}
+        for request, (_, events) in enumerate(said):
+            for index, event in enumerate(events):
+                place = (request, index)
+                found = examine(self._state, self._cluster, event, position, now, self._settings.status_bytes)
+                if isinstance(found, str):
+                    refused[place] = found
+                    self._refusals.tell(event.key, found)
+                else:
+                    newest[found.key] = (place, found)
+        due = [(place, event) for place, event in newest.values() if not is_stored(self._state, event)]
+        if due:
+            groups = [KeyedEvents(f"{place}", (event,)) for place, event in due]
             outcome = await self._context.appender.append(groups)
-            refused += [(index, str(outcome.parked[str(index)])) for index in places if str(index) in outcome.parked]
-        self._stats.reports += len(reported) - len(refused)
+            for place, event in due:
+                if f"{place}" in outcome.parked:
+                    refused[place] = str(outcome.parked[f"{place}"])
+                    self._refusals.tell(event.key, refused[place])
+        for request, (message, events) in enumerate(said):
+            own = tuple((index, refused[request, index]) for index in range(len(events)) if (request, index) in refused)
+            self._stats.reports += len(events) - len(own)
+            await self._answer(message, msgspec.json.encode(ReportedAnswer(refused=own)))
         self._stats.refused += len(refused)
-        await self._answer(message, msgspec.json.encode(ReportedAnswer(refused=tuple(refused))))
-        return max(pause, self._reports.take(1 + len(reported), self._context.clock.monotonic()))
+        self._stats.superseded += sum(len(events) for _, events in said) - len(refused) - len(newest)
+        return sum(weight(event) for _, event in due)
 
     async def _take_answers(self, said: Sequence[RoomAnswers]) -> float:
         """Hand answers to who asked; what nobody asked for is paid for like a request that cannot be read."""

@@ -18,8 +18,14 @@ class DeskStats(Struct):
     reports: int = 0
     rooms: int = 0
     refused: int = 0
+    superseded: int = 0
     dropped: int = 0
     failed: int = 0
+
+
+def kept(state: RegistrarState) -> list[tuple[tuple[str, ...], float]]:
+    """Bytes of the statuses that are kept, by cluster."""
+    return [((cluster,), float(size)) for cluster, size in state.kept.items()]
 
 
 def register(reads: ReadCollector, state: RegistrarState, stats: DeskStats) -> None:
@@ -32,5 +38,9 @@ def register(reads: ReadCollector, state: RegistrarState, stats: DeskStats) -> N
     reads.counter("agent_reports", "Observations stored for agents", lambda: stats.reports)
     reads.counter("agent_rooms", "Questions about room that agents answered", lambda: stats.rooms)
     reads.counter("agent_refused", "What agents asked for and must not have", lambda: stats.refused)
+    reads.counter("agent_superseded", "Reports that were not stored: a newer one waited", lambda: stats.superseded)
+    reads.table(
+        "fleetlog_agent_status_bytes", "Bytes of the last statuses of a cluster", ("cluster",), lambda: kept(state)
+    )
     reads.counter("agent_dropped", "Requests dropped because too many waited", lambda: stats.dropped)
     reads.counter("agent_failures", "Requests that could not be answered", lambda: stats.failed)

@@ -12,6 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.agent import MAX_QUESTIONS, WAIT_SECONDS, RoomAnswers, RoomQuestions
+from services._kit.supervision import spawn
+from services._kit.tasks import end
 from services._rules.estimation_answers import MOST, NO_OPINION
 
 ABSENT_SECONDS: Final = 4 * WAIT_SECONDS
@@ -97,9 +99,7 @@ class Rooms:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             await waiting(())
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*self._tasks)
 
     async def _hand_over(self) -> None:
         due = [(number, asked) for number, asked in self._asked.items() if not asked.handed]
@@ -121,9 +121,13 @@ class Rooms:
         deliver, self._waiting = self._waiting, None
         self._timer = None
         if deliver is not None:
-            task: asyncio.Task[None] = asyncio.ensure_future(deliver(()))
+            task = spawn("rooms", self._say_none(deliver))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    @staticmethod
+    async def _say_none(deliver: Deliver) -> None:
+        await deliver(())
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
@@ -17,6 +17,7 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import escape, observed
 from services._rules.interpreter.configured import KINDS
+from services._rules.plausibility import Asked
 
 Manifest = dict[str, Any]
 
@@ -27,22 +28,30 @@ class Member(Struct, frozen=True):
     uid: str
     mode: str
     models: tuple[Manifest, ...] = ()
+    identity: str = ""
+    """Uid of the member's namespace kube-system, empty while it is not known."""
 
 
 class Works(Struct):
     """Digest and position by object of one cluster (no digest: withdrawn), and how many works name each digest.
 
-    `gone` has the position of the work for which an object was last reported absent.
+    `gone` has the position of the work for which an object was last reported absent, `uids` of what each work is.
     """
 
     digests: dict[ObjectKey, str] = field(default_factory=dict)
     positions: dict[ObjectKey, int] = field(default_factory=dict)
     named: dict[str, int] = field(default_factory=dict)
     gone: dict[ObjectKey, int] = field(default_factory=dict)
+    uids: dict[ObjectKey, str] = field(default_factory=dict)
 
-    def name(self, key: ObjectKey, digest: str, position: int) -> None:
+    def asked(self, key: ObjectKey) -> Asked | None:
+        """The last work of an object; None where there is none."""
+        position = self.positions.get(key)
+        return Asked(position, self.uids.get(key, ""), self.digests[key]) if position is not None else None
+
+    def name(self, key: ObjectKey, digest: str, position: int, uid: str = "") -> None:
         """From a position on, the work of an object names this digest and no other."""
-        self.positions[key] = position
+        self.positions[key], self.uids[key] = position, uid
         before = self.digests.get(key, "")
         self.digests[key] = digest
         if digest == before:
@@ -59,7 +68,7 @@ class Works(Struct):
     def forget(self, key: ObjectKey) -> None:
         """The work of an object is gone from the log."""
         self.name(key, "", 0)
-        del self.digests[key], self.positions[key]
+        del self.digests[key], self.positions[key], self.uids[key]
         self.gone.pop(key, None)
 
     def settled(self, last: int) -> int:
@@ -75,13 +84,16 @@ class Works(Struct):
 class RegistrarState(Struct):
     """The projection; `observed` holds position and time of the last report on every subject.
 
-    `configured` names what users configured about the interpretation of objects.
+    `sizes` are the bytes of the statuses of those that have one, `kept` their sums by cluster. `configured` names what
+    users configured about the interpretation of objects.
     """
 
     members: dict[str, Member] = field(default_factory=dict)
     works: dict[str, Works] = field(default_factory=dict)
     observed: dict[str, tuple[int, float]] = field(default_factory=dict)
     configured: set[PolicyKey] = field(default_factory=set)
+    sizes: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
 
     def of(self, cluster: str) -> Works:
         """Works of one cluster, made on first mention."""
@@ -89,6 +101,16 @@ class RegistrarState(Struct):
         if works is None:
             works = self.works[cluster] = Works()
         return works
+
+    def weigh(self, cluster: str, subject: str, size: int) -> None:
+        """The last status on a subject has so many bytes."""
+        kept = self.kept.get(cluster, 0) + size - self.sizes.pop(subject, 0)
+        if size:
+            self.sizes[subject] = size
+        if kept:
+            self.kept[cluster] = kept
+        else:
+            self.kept.pop(cluster, None)
 
 
 class _Spec(Struct, rename="camel"):
@@ -107,11 +129,12 @@ def fold(state: RegistrarState, seq: int, subject: str, event: Known) -> Iterabl
     """Apply one event; clusters whose membership changed."""
     match event:
         case WorkRendered():
-            state.of(event.cluster).name(event.key, event.digest, seq)
+            state.of(event.cluster).name(event.key, event.digest, seq, event.uid)
         case WorkWithdrawn():
-            state.of(event.cluster).name(event.key, "", seq)
+            state.of(event.cluster).name(event.key, "", seq, event.uid)
         case WorkObserved():
             state.observed[subject] = (seq, event.at)
+            state.weigh(event.cluster, subject, len(bytes(event.status)) if isinstance(event.status, Raw) else 0)
             works = state.of(event.cluster)
             if event.absent:
                 works.gone[event.key] = event.work_seq
@@ -120,7 +143,7 @@ def fold(state: RegistrarState, seq: int, subject: str, event: Known) -> Iterabl
                 works.gone.pop(event.key, None)
         case ClusterChanged():
             spec = _cluster.decode(event.manifest).spec
-            member = Member(event.uid, spec.sync_mode, spec.resource_models or ())
+            member = Member(event.uid, spec.sync_mode, spec.resource_models or (), event.identity)
             if state.members.get(event.name) != member:
                 state.members[event.name] = member
                 return (event.name,)
@@ -144,8 +167,10 @@ def forget(state: RegistrarState, purged: Purged) -> None:
             if 0 < works.positions.get(gone.key, 0) <= gone.position:
                 works.forget(gone.key)
                 state.observed.pop(observed(name, gone.key), None)
+                state.weigh(name, observed(name, gone.key), 0)
     for name in purged.clusters:
         if name not in state.members:
             beginning = f"observed.{escape(name)}."
             for subject in [subject for subject in state.observed if subject.startswith(beginning)]:
                 del state.observed[subject]
+                state.weigh(name, subject, 0)

@@ -146,6 +146,14 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         """The object whose facet a newer version wrote."""
         return () if message.subject.startswith(("cluster.", "lease.")) else (object_key(message.subject),)
 
+    def unsettled(self, state: SchedulerState, now: float) -> str:
+        """Objects whose placement waits for an estimate."""
+        name, since = self._scheduler_name, self._leading_since
+        waiting = [
+            key for key in state.objects if waits_until(state, key, now, name, self._timeout, since, self._rules)
+        ]
+        return f"{len(waiting)} objects wait for estimates" if waiting else ""
+
     def recover(self, state: SchedulerState) -> Iterable[ObjectKey]:
         """Objects whose placement has not seen their latest facets, or that a cluster change may move."""
         self._decisions.came("BindingAdd", sum(is_ours(item, self._scheduler_name) for item in state.objects.values()))

@@ -15,6 +15,7 @@ import structlog
 from schemas.subjects import explained as subject_of
 from services._kit.errors import LogError
 from services._kit.log import Log, NewMessage
+from services._kit.supervision import spawn
 from services.scheduler.explain import Changed, explained
 
 MOST_WAITING: Final = 2_000
@@ -44,7 +45,7 @@ class ExplanationWriter:
             del self._waiting[:spare]
             self.lost += spare
         if self._waiting and (self._task is None or self._task.done()):
-            self._task = asyncio.get_running_loop().create_task(self._write())
+            self._task = spawn("explanations", self._write())
 
     async def idle(self) -> None:
         """Wait until everything that was offered is written or lost."""

@@ -22,6 +22,7 @@ from services._rules.kube_events import Note
 from services._rules.names import binding_name
 from services._rules.scheduling.outcome import success_event
 from services.status_aggregator.state import AggregatorState
+from services.status_aggregator.unsummed import COMPONENT, REASON, uncounted_words
 
 Manifest = dict[str, Any]
 
@@ -69,8 +70,11 @@ def announce(state: AggregatorState, event: Known) -> Note | None:
             binding = _binding(state, event.key, event.uid)
             if binding is None or binding.everywhere:
                 return None
+            uncounted = [item for item in event.items if item.problem]
+            if uncounted:
+                return _note(binding, REASON, uncounted_words(uncounted), COMPONENT, warning=True)
             message = f"Update {_binding_title(binding)} with AggregatedStatus successfully."
-            return _note(binding, "AggregateStatusSucceed", message, "resource-binding-status-controller")
+            return _note(binding, "AggregateStatusSucceed", message, COMPONENT)
         case _:
             return None
 

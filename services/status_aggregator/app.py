@@ -20,8 +20,10 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from services._kit.interpreters import Interpreters
 from services._kit.kube import ApiError, KubeClient, Unreachable
+from services._kit.kube_api import PASSING
 from services._kit.log import Message
 from services._kit.lua.process import WorkerUnavailable
+from services._kit.members.kubeconfig import open_kubeconfig
 from services._kit.service import NOTHING, BaseService, Context, Decision
 from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
 from services._rules.interpreter.configured import FILTERS, Target
@@ -34,11 +36,11 @@ from services.status_aggregator.metrics import register
 from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState, fold, forget, of_kinds
 from services.status_aggregator.telling import Telling
-from services.status_aggregator.template_status import TemplateStatus, offers_status
-from services.status_aggregator.unsummed import refused, unsummed
+from services.status_aggregator.template_status import Away, TemplateStatus, offers_status
+from services.status_aggregator.unsummed import left_out, refused, unsummed
 from services.status_aggregator.writing import Writes
 
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E")
 _UNTOLD: Final = 2000
 _RUSH: Final = 3
 """Sums of one second from which on each object waits longer for its next: nobody reads them all."""
@@ -170,7 +172,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
     async def start(self, context: Context[AggregatorState, ObjectKey]) -> None:
         """Open the control plane."""
         self._context = context
-        self._client = await KubeClient.from_kubeconfig(self._settings.control_kubeconfig)
+        self._client = await open_kubeconfig(self._settings.control_kubeconfig)
         self._client.guard = context.guard
         self._interpreters.reach_services(self._client)
         self._status = TemplateStatus(
@@ -233,9 +235,14 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
     async def _write(self, key: ObjectKey) -> None:
         assert self._status is not None
         try:
-            await self._status.write(key)
+            out = await self._status.write(key)
+            if out:
+                self._complain(key, left_out, out)
+        except Away as problem:
+            # Its deletion becomes a fact soon, or the control plane is the right one again.
+            raise Retry(str(problem)) from problem
         except ApiError as error:
-            if error.status in (429, 500, 502, 503, 504):
+            if error.status in PASSING:
                 raise Retry(str(error)) from error
             self._complain(key, refused, error)
             raise

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import UNSET, Raw, Struct
+from msgspec.structs import replace
 
 from schemas.events.binding import BindingRequested
+from schemas.events.placement import PlacementDecided
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
+from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
+from services._rules.constants import LABEL_TRUE, RETAIN_REPLICAS_LABEL
 from services._rules.effective import REMOVED_AT_ONCE, effective, tasks_of
+from services._rules.interpreter.base import shortened
 from services._rules.observations import not_looked_at
+from services._rules.plausibility import Given, implausible, most_replicas, numbers
 from services._rules.status_rules import NOT_YET
-from services.status_aggregator.state import AggregatorState, Copy, Reported
+from services.status_aggregator.state import AT_ONCE, AggregatorState, Copy, Reported
+
+LARGEST_SUM: Final = 4 << 20
+"""Bytes of the statuses of all clusters in one rollup: with those of one more, it would not fit into a message."""
 
 
 class Pace(Struct, frozen=True):
@@ -28,8 +40,23 @@ def has_news(reported: Reported) -> bool:
     return any(seq > said for _, seq in reported.observed.values())
 
 
+def affordable_at(reported: Reported, now: float) -> float:
+    """When the next sum of an object may be said that says much of late: a few at once, then one per second.
+
+    So a member that reports without end makes the log grow no faster than that, whatever else it does.
+    """
+    spent = reported.spent
+    # A stamp from the future is of another clock, or of before this one was set back.
+    return spent.at + spent.sums - AT_ONCE if spent.sums > AT_ONCE and spent.at <= now else 0.0
+
+
 def due_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> float:
-    """When a changed sum may be said: members report in bursts, and one sum can speak for a whole burst.
+    """When a changed sum may be said: when it is gathered, and when the object may have another one."""
+    return max(gathered_at(reported, now, pace, slower), affordable_at(reported, now))
+
+
+def gathered_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> float:
+    """When a changed sum is complete enough: members report in bursts, and one sum can speak for a whole burst.
 
     `slower` (1 or more) stretches the time between two sums, and how long a sum waits for what is about to be said.
     A stamp further ahead than what is waited for comes from another clock, or from before this one was set back: it
@@ -83,8 +110,9 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
     binding = reported.binding
     if not isinstance(binding, BindingRequested):
         return _ended(state, key, reported)
-    items = tuple(
-        _item(cluster, work, reported)
+    shares = _shares(reported, binding)
+    items = within_bounds(
+        _item(cluster, work, reported, _problem(cluster, work, reported, binding, shares))
         for cluster, work in sorted(reported.works.items())
         if work.wanted and work.uid == binding.uid and cluster in state.clusters
     )
@@ -144,7 +172,63 @@ def _gone(cluster: str, reported: Reported) -> bool:
     return entry is None or entry[0].absent
 
 
-def _item(cluster: str, work: Copy, reported: Reported) -> ClusterStatusItem:
+def _shares(reported: Reported, binding: BindingRequested) -> dict[str, int]:
+    """The replicas that each cluster was given, where that says how many it may report."""
+    placed, template = reported.placement, reported.template
+    if not binding.workload or not isinstance(placed, PlacementDecided) or placed.uid != binding.uid:
+        return {}
+    if isinstance(template, TemplateChanged) and template.labels.get(RETAIN_REPLICAS_LABEL) == LABEL_TRUE:
+        return {}  # The members' own autoscalers say how many there are.
+    return {target.name: target.replicas for target in placed.clusters if target.replicas is not None}
+
+
+def _problem(cluster: str, work: Copy, reported: Reported, binding: BindingRequested, shares: Mapping[str, int]) -> str:
+    """Why the status that a cluster reports does not count; empty when it does."""
+    entry = reported.observed.get(cluster)
+    status = entry[0].status if entry is not None else UNSET
+    if entry is None or not isinstance(status, Raw):
+        return ""
+    seen, template, generation = entry[0], reported.template, 0
+    # A report on a work that was not read yet may be about a newer template, too.
+    if isinstance(template, TemplateChanged) and template.uid == binding.uid and seen.work_seq <= work.seq:
+        generation = template.generation
+    share = None if work.overridden else shares.get(cluster)
+    kind = (binding.api_version, binding.kind)
+    problem = implausible(*kind, status, Given(most_replicas(share), generation))
+    if not problem or share is None:
+        return problem
+    return implausible(*kind, status, Given(most_replicas(share, _counted(cluster, reported, kind)), generation))
+
+
+def _counted(cluster: str, reported: Reported, kind: tuple[str, str]) -> int:
+    """The replicas of a cluster that the last sum has."""
+    items = reported.rollup.items if reported.rollup is not None else ()
+    statuses = (item.status for item in items if item.cluster == cluster)
+    return max((numbers(*kind, status).most for status in statuses if isinstance(status, Raw)), default=0)
+
+
+def within_bounds(items: Iterable[ClusterStatusItem], most: int = LARGEST_SUM) -> tuple[ClusterStatusItem, ...]:
+    """The items with statuses of `most` bytes together: of what is too much the largest are left out, and say so."""
+    kept = tuple(items)
+    sizes = {item.cluster: len(bytes(item.status)) for item in kept if isinstance(item.status, Raw)}
+    total = sum(sizes.values())
+    left: dict[str, int] = {}
+    while total > most:
+        largest = max(sizes, key=lambda name: (sizes[name], name))
+        left[largest] = sizes.pop(largest)
+        total -= left[largest]
+    if not left:
+        return kept
+    why = f"those of all clusters together may have {most}"
+    return tuple(
+        replace(item, status=UNSET, problem=f"status: has {left[item.cluster]} bytes; {why}")
+        if item.cluster in left
+        else item
+        for item in kept
+    )
+
+
+def _item(cluster: str, work: Copy, reported: Reported, problem: str = "") -> ClusterStatusItem:
     entry = reported.observed.get(cluster)
     if entry is None or entry[0].uid != work.uid or entry[0].absent:
         return ClusterStatusItem(cluster=cluster, applied=False, message=NOT_YET)
@@ -152,9 +236,11 @@ def _item(cluster: str, work: Copy, reported: Reported) -> ClusterStatusItem:
     if not seen.applied:
         return ClusterStatusItem(cluster=cluster, applied=False, message=seen.message)
     # What runs there is what was rendered last: that it is no longer what is asked for is said beside it.
-    return ClusterStatusItem(
-        cluster=cluster, applied=True, message=work.problem, health=seen.health, status=seen.status
-    )
+    item = ClusterStatusItem(cluster=cluster, applied=True, message=work.problem)
+    if problem:
+        return replace(item, problem=problem)
+    # A status that could not be read is the one that was read before; the report says why.
+    return replace(item, health=seen.health, status=seen.status, problem=shortened(seen.message))
 
 
 def _same(before: StatusRolledUp, wanted: StatusRolledUp) -> bool:

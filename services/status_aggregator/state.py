@@ -17,19 +17,30 @@ from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
-from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import rollup
+from services._rules.constants import RETAIN_REPLICAS_LABEL
 from services._rules.end_of_life import over
 from services._rules.interpreter.configured import Target, concerns
+
+SUM_BYTES: Final = 32 << 10
+"""Bytes of statuses that count as one sum more."""
+
+
+AT_ONCE: Final = 10.0
+"""Sums of one object that may follow one another as fast as they are decided."""
+LONGEST_WAIT: Final = 10.0
+"""Seconds that a sum waits at most because of those before it; what was said before that is forgotten."""
 
 
 class Copy(Struct, frozen=True, gc=False):
     """What a cluster shall hold of an object, without its manifest: nobody sums that.
 
     `wanted` is false for a copy that was withdrawn; `at` is when that was decided, in seconds since 1970; `problem` is
-    why what it should be could not be rendered.
+    why what it should be could not be rendered. An `overridden` copy may have another number of replicas than its
+    cluster's share.
     """
 
     uid: str
@@ -37,6 +48,25 @@ class Copy(Struct, frozen=True, gc=False):
     at: float
     wanted: bool
     problem: str = ""
+    overridden: bool = False
+
+
+class Spent(Struct, frozen=True):
+    """What was said of one object of late: a number of sums that falls by one per second, as of a time (since 1970).
+
+    A large sum counts as several.
+    """
+
+    sums: float = 0.0
+    at: float = 0.0
+
+    def after(self, now: float, size: int) -> Spent:
+        """The same once another sum was said, with statuses of so many bytes."""
+        before = max(0.0, self.sums - max(0.0, now - self.at))
+        return Spent(min(before + 1.0 + size / SUM_BYTES, AT_ONCE + LONGEST_WAIT), now)
+
+
+NOTHING_SPENT: Final = Spent()
 
 
 class Reported(Struct):
@@ -51,6 +81,7 @@ class Reported(Struct):
     observed: dict[str, tuple[WorkObserved, int]] = field(default_factory=dict)
     rollup: StatusRolledUp | None = None
     rollup_seq: int = 0
+    spent: Spent = NOTHING_SPENT
 
     @property
     def begun(self) -> bool:
@@ -84,19 +115,20 @@ def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterab
             state.of(event.key).observed[event.cluster] = (kept, seq)
             return (event.key,)
         case WorkRendered() | WorkWithdrawn():
-            problem = event.problem if isinstance(event, WorkRendered) else ""
-            copy = Copy(event.uid, seq, event.provenance.decided_at, isinstance(event, WorkRendered), problem)
-            state.of(event.key).works[event.cluster] = copy
+            state.of(event.key).works[event.cluster] = _copy(event, seq)
             return (event.key,)
         case StatusRolledUp():
             state.subjects[subject] = seq
             reported = state.of(event.key)
             reported.rollup, reported.rollup_seq = event, seq
+            size = sum(len(bytes(item.status)) for item in event.items if isinstance(item.status, Raw))
+            reported.spent = reported.spent.after(event.provenance.decided_at, size)
             # The template's status follows the sum once it is on the log.
             return (event.key,)
         case TemplateChanged():
             reported = state.of(event.key)
-            reported.template = replace(event, labels={}, annotations={}, provenance=NO_PROVENANCE)
+            labels = {name: value for name, value in event.labels.items() if name == RETAIN_REPLICAS_LABEL}
+            reported.template = replace(event, labels=labels, annotations={}, provenance=NO_PROVENANCE)
         case TemplateDeleted():
             reported = state.of(event.key)
             reported.template = event
@@ -128,6 +160,13 @@ def fold(state: AggregatorState, seq: int, subject: str, event: Known) -> Iterab
         case _:
             return ()
     return (event.key,) if reported.begun else ()
+
+
+def _copy(event: WorkEvent, seq: int) -> Copy:
+    if isinstance(event, WorkWithdrawn):
+        return Copy(event.uid, seq, event.provenance.decided_at, wanted=False)
+    overridden = bool(event.cluster_overrides or event.overrides)
+    return Copy(event.uid, seq, event.provenance.decided_at, True, event.problem, overridden)
 
 
 def of_kinds(state: AggregatorState, targets: frozenset[Target]) -> list[ObjectKey]:

@@ -5,8 +5,10 @@ So a writer that stood still and was replaced puts no old sum over a newer one (
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, UnsetType
@@ -15,6 +17,7 @@ from schemas.events.binding import BindingRequested
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
+from services._kit.answers.shapes import check_manifest
 from services._kit.blobs import Blobs
 from services._kit.clock import Clock
 from services._kit.kube import JSON_PATCH, ApiError, KubeClient, decode, resource_path
@@ -23,9 +26,17 @@ from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, Interp
 from services._rules.interpreter.base import describe
 from services._rules.patch import same_json
 from services._rules.secrecy import is_secret
+from services.status_aggregator.culprits import Fault, NoCulprit, culprits, without
 from services.status_aggregator.state import AggregatorState
 
 Manifest = dict[str, Any]
+
+REFUSED: Final = frozenset({400, 413, 422})
+"""Answers of a control plane to a status that it never will take."""
+
+
+class Away(Exception):
+    """The control plane does not show a template that exists as far as is known: perhaps another one answers."""
 
 
 class _Present(Struct, frozen=True):
@@ -68,6 +79,9 @@ class TemplateStatus:
         self._clock = clock
         self._interpreting = interpreting
         self._known: dict[ObjectKey, _Present] = {}
+        self._at_fault: dict[ObjectKey, Fault] = {}
+        self._summed: dict[ObjectKey, dict[str, int]] = {}
+        """Of kinds that scripts sum: a digest of what each cluster said when that last went well."""
 
     def offered(self, api_version: str, kind: str) -> bool:
         """Whether the status of a kind is summed into its template."""
@@ -81,26 +95,106 @@ class TemplateStatus:
         """The object is gone."""
         self._known.pop(key, None)
 
-    async def write(self, key: ObjectKey) -> None:
-        """Bring the template's status to what the members report now.
+    async def write(self, key: ObjectKey) -> Mapping[str, str]:
+        """Bring the template's status to what the members report now; clusters whose report is left out, and why.
 
-        Raises ApiError, Unreachable, and where a user's interpreter gives no status InterpretError, WorkerUnavailable.
+        A report is left out where without it the others can be summed, or where the control plane takes their sum then.
+        Raises ApiError, Unreachable, Away, and where there is no status without any report InterpretError,
+        WorkerUnavailable.
         """
         reported = self._state.objects.get(key)
         if reported is None:
-            return
+            self._at_fault.pop(key, None)
+            self._summed.pop(key, None)
+            return {}
         binding, template, rollup = reported.binding, reported.template, reported.rollup
         if not isinstance(binding, BindingRequested) or not isinstance(template, TemplateChanged):
             self.forget(key)
-            return
+            self._at_fault.pop(key, None)
+            self._summed.pop(key, None)
+            return {}
         if rollup is None or rollup.uid != template.uid or not self.offered(template.api_version, template.kind):
-            return
+            return {}
         version = template.api_version.rpartition("/")[2]
         path = resource_path(key.group, version, key.resource, key.namespace, key.name)
+        items, before = _items(rollup), self._at_fault.pop(key, None)
+        fault = before.still(items) if before is not None else None
+        try:
+            await self._bring(key, template, fault.rest(items) if fault is not None else items, path)
+        except (InterpretError, ApiError) as problem:
+            if not _may_be_a_reports(problem):
+                raise
+            fault = await self._find(key, template, path, items, problem, before)
+            await self._bring(key, template, fault.rest(items), path)
+        if self._interpreting.customized(template.api_version, template.kind, AGGREGATE_STATUS):
+            self._summed[key] = _digests(items)
+        if fault is None:
+            return {}
+        self._at_fault[key] = fault
+        return fault.reasons
+
+    async def _find(
+        self,
+        key: ObjectKey,
+        template: TemplateChanged,
+        path: str,
+        items: Sequence[Manifest],
+        problem: Exception,
+        before: Fault | None,
+    ) -> Fault:
+        """Whose reports are at fault for a problem; raises the problem where nobody's are."""
+        last = self._summed.get(key)
+        suspects = set(before.reasons) if before is not None else set[str]()
+        if last is not None:
+            # A script that runs without end is stopped a few times only: who said something else is tried first.
+            suspects |= {name for name, digest in _digests(items).items() if last.get(name) != digest}
+        for whole in (False, True):
+            # Most interpreters know that a cluster may not have reported; some can do with fewer clusters only.
+            attempt = partial(self._attempt, key, template, path, items, whole)
+            try:
+                reasons = await culprits(items, problem, attempt, suspects)
+            except InterpretLater:
+                break  # The script that failed is put aside for a while.
+            except NoCulprit:
+                continue
+            said = {item["clusterName"]: item for item in items if item["clusterName"] in reasons}
+            return Fault(reasons, said, whole)
+        raise problem
+
+    async def _attempt(
+        self,
+        key: ObjectKey,
+        template: TemplateChanged,
+        path: str,
+        items: Sequence[Manifest],
+        whole: bool,
+        out: Collection[str],
+    ) -> Exception | None:
+        """What keeps the sum without some clusters from being made and written; nothing is changed by trying."""
+        present = await self._present(key, template, path)
+        if present is None:
+            return None
+        try:
+            wanted = await self._wanted(template, without(items, out, whole), present)
+            if not present.shows(wanted):
+                body = _replacement(present, wanted, tested=False)
+                await self._client.patch(f"{path}/status?dryRun=All", body, JSON_PATCH)
+        except InterpretLater:
+            raise
+        except InterpretError as problem:
+            return problem
+        except ApiError as error:
+            if error.status not in REFUSED:
+                raise
+            return error
+        return None
+
+    async def _bring(self, key: ObjectKey, template: TemplateChanged, items: Sequence[Manifest], path: str) -> None:
+        """Write what the items add up to; raises Away."""
         present = await self._present(key, template, path)
         while present is not None:
-            wanted = await self._wanted(template, rollup, present)
-            if wanted is None or present.shows(wanted):
+            wanted = await self._wanted(template, items, present)
+            if present.shows(wanted):
                 return
             try:
                 answer = await self._client.patch(f"{path}/status", _replacement(present, wanted), JSON_PATCH)
@@ -109,29 +203,26 @@ class TemplateStatus:
                 if error.status == 404:
                     if await self._read(key, template, path) is not None:
                         raise _without_status(template) from error
-                    return
+                    break
                 if error.status not in (409, 422):
                     raise
                 tested, present = present, await self._read(key, template, path)
                 if present is not None and present.condition == tested.condition:
                     raise  # Nobody wrote in between: it is the new status that is refused.
             else:
+                self.forget(key)
+                check_manifest(answer, template.kind)
                 self._known[key] = _seen(answer, wanted)
                 return
+        raise Away(f"{path} with uid {template.uid} is not there")
 
-    async def _wanted(self, template: TemplateChanged, rollup: StatusRolledUp, present: _Present) -> Manifest | None:
-        """The status that should be there; None where a member's report cannot be summed."""
+    async def _wanted(self, template: TemplateChanged, items: Sequence[Manifest], present: _Present) -> Manifest:
+        """The status that should be there."""
         obj = await self._manifest(template)
         if present.status:
             obj = {**obj, "status": present.status}
         now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        try:
-            summed = await self._interpreting.aggregate_status(obj, _items(rollup), now=now)
-        except InterpretError:
-            if self._interpreting.customized(template.api_version, template.kind, AGGREGATE_STATUS):
-                raise
-            # A member's report of another shape: it stays on the binding, where it can be seen.
-            return None
+        summed = await self._interpreting.aggregate_status(obj, items, now=now)
         status = summed.get("status") or {}
         if type(status) is not dict:
             raise InterpretError(f"is {describe(status)}, expected an object", "status")
@@ -154,6 +245,8 @@ class TemplateStatus:
             if error.status == 404:
                 return None
             raise
+        # What is another object says that this one is gone; what is none says nothing.
+        check_manifest(live, template.kind)
         if live["metadata"].get("uid") != template.uid:
             return None
         self.remember(key, live)
@@ -163,6 +256,17 @@ class TemplateStatus:
         if isinstance(template.manifest, UnsetType):
             return decode(await self._blobs.get(template.digest))
         return decode(template.manifest)
+
+
+def _digests(items: Sequence[Manifest]) -> dict[str, int]:
+    return {str(item["clusterName"]): hash(msgspec.json.encode(item)) for item in items}
+
+
+def _may_be_a_reports(problem: InterpretError | ApiError) -> bool:
+    """Whether a report may be at fault for a problem."""
+    if isinstance(problem, ApiError):
+        return problem.status in REFUSED
+    return not isinstance(problem, InterpretLater)
 
 
 def _seen(live: Manifest, wrote: Manifest | None = None) -> _Present:
@@ -180,10 +284,14 @@ def _without_status(template: TemplateChanged) -> InterpretLater:
     )
 
 
-def _replacement(present: _Present, wanted: Manifest) -> bytes:
-    """A patch that puts one status in the place of another, and nothing where another object or status is."""
+def _replacement(present: _Present, wanted: Manifest, *, tested: bool = True) -> bytes:
+    """A patch that puts one status in the place of another, and nothing where another object or status is.
+
+    Not `tested`, it goes over whatever status there is.
+    """
     uid = {"op": "test", "path": "/metadata/uid", "value": present.uid}
-    return msgspec.json.encode([uid, present.condition, {"op": "add", "path": "/status", "value": wanted}])
+    written = {"op": "add", "path": "/status", "value": wanted}
+    return msgspec.json.encode([uid, present.condition, written] if tested else [uid, written])
 
 
 def _items(rollup: StatusRolledUp) -> list[Manifest]:

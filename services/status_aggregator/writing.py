@@ -7,10 +7,14 @@ sum takes the place of one that waits.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from schemas.keys import ObjectKey
 from services._kit.background import Background
 from services._rules.interpreter.configured import Target
+
+LONGEST_PAUSE: Final = 5.0
+"""Between two tries of a write, in seconds: so soon is a status right after the control plane is."""
 
 
 class Writes:
@@ -23,7 +27,7 @@ class Writes:
         self._apart: dict[Target, Background[ObjectKey]] = {}
 
     def _background(self) -> Background[ObjectKey]:
-        return Background(concurrency=self._concurrency, retry=self._retry)
+        return Background(concurrency=self._concurrency, retry=self._retry, longest_pause=LONGEST_PAUSE)
 
     @property
     def pending(self) -> int:

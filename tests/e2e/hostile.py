@@ -53,7 +53,7 @@ REFUSED: Final = {
     "text": "returned a string",
     "list": "returned a table",
     "truth": "returned a boolean",
-    "negative": "-3 replicas",
+    "negative": "replicas: is -3",
     "requirements": "returned a string",
     "quantity": "resourceRequest",
     "null": "returned a nil",

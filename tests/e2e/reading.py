@@ -42,6 +42,7 @@ class Reader:
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
+        self._headers = {"Accept": "application/json"}
         self._kinds: dict[str, _Kind] = {}
         self._server = ""
         self._context: ssl.SSLContext | None = None
@@ -94,7 +95,7 @@ class Reader:
     def _read(self, path: str) -> Manifest:
         if self._context is None:
             self._load()
-        request = urllib.request.Request(f"{self._server}{path}", headers={"Accept": "application/json"})
+        request = urllib.request.Request(f"{self._server}{path}", headers=self._headers)
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS, context=self._context) as answer:
                 found: Manifest = msgspec.json.decode(answer.read())
@@ -111,11 +112,14 @@ class Reader:
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         self._server = cluster["server"]
         context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-        with tempfile.NamedTemporaryFile() as both:
-            for part in ("client-certificate-data", "client-key-data"):
-                both.write(base64.b64decode(user[part]))
-            both.flush()
-            context.load_cert_chain(both.name)
+        if "token" in user:
+            self._headers["Authorization"] = f"Bearer {user['token']}"
+        else:
+            with tempfile.NamedTemporaryFile() as both:
+                for part in ("client-certificate-data", "client-key-data"):
+                    both.write(base64.b64decode(user[part]))
+                both.flush()
+                context.load_cert_chain(both.name)
         self._context = context
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from services.cli.attachments.members import join_members
 from services.cli.layout import CONTROL
-from services.cli.steps import join_members
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import namespace
 from tests.e2e.space import EVERYWHERE, Space, clusters

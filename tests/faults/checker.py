@@ -11,7 +11,7 @@ import msgspec
 
 from services._kit.kube import KubeClient, resource_path
 from services._kit.log import Message
-from tests.faults.checker_log import causes, chains, folds
+from tests.faults.checker_log import causes, chains, folds, unrecorded
 from tests.faults.rounds_load import Wanted, image_in, shares
 
 Manifest = dict[str, Any]
@@ -116,7 +116,12 @@ class Audits:
 
 def check_log(messages: list[Message], observed: list[Message], since: int) -> list[str]:
     """The chain of every subject is whole, folds are deterministic, withdrawals after `since` have causes."""
-    return [*chains(messages, since), *causes(messages, since), *folds(messages, observed)]
+    return [
+        *chains(messages, since),
+        *causes(messages, since),
+        *unrecorded(messages, observed, since),
+        *folds(messages, observed),
+    ]
 
 
 def check_quiet(messages: Iterable[Message], since: int) -> list[str]:

@@ -23,6 +23,7 @@ from services import (
     status_aggregator,
 )
 from services._kit.log import Message
+from services._rules.absence.causes import losses
 from services._rules.reservations import Ledger
 from services.descheduler.state import DeschedulerState
 from services.descheduler.state import fold as fold_descheduler
@@ -43,10 +44,10 @@ from services.registrar.state import fold as fold_registrar
 from services.scheduler.queue_watch import Watch
 from services.scheduler.state import SchedulerState
 from services.scheduler.state import fold as fold_scheduler
-from services.status_aggregator.state import AggregatorState
+from services.status_aggregator.state import AggregatorState, Spent
 from services.status_aggregator.state import fold as fold_aggregator
 
-_CONTEXT = frozenset({"cluster", "policy"})
+_CONTEXT = frozenset({"cluster", "policy", "absence", "confirmation"})
 """Facts that concern many objects; all other causes of a withdrawal are facets of the same object."""
 
 
@@ -90,6 +91,13 @@ def causes(messages: Sequence[Message], since: int) -> list[str]:
             if cause >= message.seq or not concerns:
                 complaints.append(f"FACTS {message.seq}: {message.subject} names {cause} ({subject}) as its cause")
     return complaints
+
+
+def unrecorded(messages: Sequence[Message], observed: Sequence[Message], since: int) -> list[str]:
+    """Everything that was taken away after `since` has a recorded cause: ends of templates too, and reported ones."""
+    facts = [(message.seq, decode(message.subject, message.data)) for message in messages]
+    reports = [decode(message.subject, message.data) for message in observed]
+    return losses(facts, reports, since).uncaused
 
 
 Fold = Callable[[Any, Message, Known], Iterable[object] | None]
@@ -201,7 +209,7 @@ def difference(first: Any, second: Any, where: str) -> str:
 
     Functions, private counters and caches are no state. Of a ledger the facts count: what it holds of each object
     depends on when its clusters told of it, and is told anew after a start. Of those that wait for clusters counts who
-    they are: with what they were tried is found out anew.
+    they are: with what they were tried is found out anew. How much was said lately is forgotten by a start.
     """
     if first is second or callable(first):
         return ""
@@ -209,6 +217,8 @@ def difference(first: Any, second: Any, where: str) -> str:
         return f"{where}: {type(first).__name__} and {type(second).__name__}"
     if isinstance(first, Ledger):
         return difference(_facts(first), _facts(second), f"{where}.facts")
+    if isinstance(first, Spent):
+        return ""
     if isinstance(first, Watch):
         return "" if first == second else f"{where}: other objects are looked after"
     if isinstance(first, dict):

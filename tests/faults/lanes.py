@@ -74,7 +74,8 @@ def _fall() -> None:
 def _leave_to_the_parent() -> None:
     """Whoever ends the run lets each lane finish its round and stop what it started."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+        # Not SIG_IGN: what is started here would inherit that, and not stop when it is asked to.
+        signal.signal(number, lambda *_: None)
 
 
 class Lanes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from services.cli.fleetlog import main
 from services.cli.processes import Rank, Supervisor
@@ -15,16 +15,9 @@ def up(more: Callable[[str], Mapping[str, str]]) -> None:
     plain = Supervisor.add_service
 
     def add_service(
-        self: Supervisor,
-        name: str,
-        rank: Rank,
-        module: str,
-        environment: Mapping[str, str],
-        *,
-        needs: Sequence[Path] = (),
-        services: Mapping[str, Mapping[str, str]] | None = None,
+        self: Supervisor, name: str, rank: Rank, module: str, environment: Mapping[str, str], **others: Any
     ) -> None:
-        plain(self, name, rank, module, {**environment, **more(name)}, needs=needs, services=services)
+        plain(self, name, rank, module, {**environment, **more(name)}, **others)
 
     Supervisor.add_service = add_service  # type: ignore[method-assign]  # it has no hook, and needs none elsewhere
     sys.exit(main())

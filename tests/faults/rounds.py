@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -44,8 +45,10 @@ _BUGS = frozenset({"fleetlog_unreadable_total", "fleetlog_log_gaps_total"})
 class Eyes:
     """Clients of everything a round looks at; opened anew after a restart."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, kubeconfig: Callable[[str], Path] | None = None) -> None:
+        """`kubeconfig` of the control plane or a member by its name; that of the installation unless given."""
         self._fleet = fleet
+        self._kubeconfig = kubeconfig or fleet.layout.kubeconfig
         self._stack = AsyncExitStack()
         self.control: KubeClient
         self.members: dict[str, KubeClient] = {}
@@ -71,7 +74,7 @@ class Eyes:
         await self._stack.aclose()
 
     async def _client(self, name: str) -> KubeClient:
-        client = await KubeClient.from_kubeconfig(self._fleet.layout.kubeconfig(name))
+        client = await KubeClient.from_kubeconfig(self._kubeconfig(name))
         self._stack.push_async_callback(client.close)
         return client
 

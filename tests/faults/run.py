@@ -1,7 +1,7 @@
 """Plays faults and prints a table: `python -m tests.faults.run --rounds 10 --seed 7 --only kill-log,member-500`.
 
 Without a choice it kills one service and the log with -9 while 100 Deployments are created, scaled and deleted, and
-then restarts everything; --all plays every fault, on several installations at once.
+then restarts everything; --all plays every fault on several installations at once, --chaos random ones for minutes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 
 from tests.faults.catalog import BY_NAME, FAULTS, STANDARD
+from tests.faults.chaos.disturbances import EVERY as DISTURBANCES
+from tests.faults.chaos.run import Chosen, play
 from tests.faults.lanes import Lanes
 from tests.faults.scene import Outcome
 
@@ -85,6 +87,27 @@ def table(outcomes: Sequence[Outcome], skipped: dict[str, str], seed: int) -> li
     return lines
 
 
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _chaos(options: argparse.Namespace) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    directory = options.dir or Path(tempfile.mkdtemp(prefix="fleetlog-chaos-"))
+    code = play(
+        Chosen(
+            minutes=options.minutes,
+            seed=options.seed if options.seed is not None else secrets.randbelow(10**6),
+            directory=directory,
+            skip=frozenset(_names(options.without)),
+            cycle=options.cycle,
+        )
+    )
+    if code == 0 and options.dir is None:
+        shutil.rmtree(directory, ignore_errors=True)
+    return code
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the rounds; the exit code is 1 when any of them failed."""
     parser = argparse.ArgumentParser(prog="just faults", description=__doc__, epilog=f"faults: {', '.join(BY_NAME)}")
@@ -95,11 +118,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="every fault")
     parser.add_argument("--deployments", type=int, default=0, help="size of the load; each fault has its own otherwise")
     parser.add_argument("--at-once", type=int, default=0, help=f"installations; {AT_ONCE} with --all, 1 otherwise")
+    parser.add_argument("--chaos", action="store_true", help="random operations and faults instead of rounds")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of the chaos run; a cycle that began is ended")
+    parser.add_argument("--cycle", type=int, default=0, help="of the chaos run: only the schedule of this number")
+    parser.add_argument("--without", default="", help=f"of the chaos run: not {', '.join(DISTURBANCES)}")
     parser.add_argument(
         "--dir", type=Path, default=None, help="directory of the installations; a temporary one otherwise"
     )
     options = parser.parse_args(arguments)
-    names = [name.strip() for name in options.only.split(",") if name.strip()]
+    if options.chaos:
+        return _chaos(options)
+    names = _names(options.only)
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:
         parser.error(f"there is no fault {', '.join(unknown)}; there are {', '.join(BY_NAME)}")

@@ -69,7 +69,7 @@ class Scene:
         outcome, began = self.outcome, time.monotonic()
         try:
             async with AsyncExitStack() as self._stack:
-                self.eyes = await self._stack.enter_async_context(Eyes(self.fleet))
+                self.eyes = await self._stack.enter_async_context(Eyes(self.fleet, self.ground.kubeconfig))
                 self.load = Load(self.eyes.control, self.namespace, self._deployments, self.chance)
                 outcome.steps = self.load.total
                 await self._round(fault)
@@ -87,7 +87,7 @@ class Scene:
     async def reopen(self) -> None:
         """Look through new connections: everything was started anew."""
         await self._stack.aclose()
-        self.eyes = await self._stack.enter_async_context(Eyes(self.fleet))
+        self.eyes = await self._stack.enter_async_context(Eyes(self.fleet, self.ground.kubeconfig))
         self.load.rebind(self.eyes.control)
 
     async def _round(self, fault: Callable[[Scene], Awaitable[None]]) -> None:

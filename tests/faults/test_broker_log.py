@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from schemas.codec import decode
@@ -13,7 +14,7 @@ from services._kit import topology
 from services._kit.append import Appender
 from services._kit.connection import Connection
 from services._kit.errors import Ambiguous, LogError, Unavailable
-from services._kit.jetstream_log import JetStreamLog
+from services._kit.jetstream_log import IDENTITY_KEY, JetStreamLog
 from services._kit.log import Delivery, Fence
 from services._kit.outbox import KeyedEvents
 from services._kit.project import Projection
@@ -171,7 +172,9 @@ async def test_a_full_store_is_told_and_waited_for(tmp_path):
     server.start()
     connection = await Connection.open(server.url)
     try:
-        await topology.apply(connection, [FACTS])
+        # Without a bound of its own, as an operator may have it: what is full is the server.
+        config = {**topology.stream_config(FACTS), "max_bytes": -1, "metadata": {IDENTITY_KEY: "unbounded"}}
+        await connection.request("$JS.API.STREAM.CREATE.FACTS", msgspec.json.encode(config))
         log = JetStreamLog(connection, "FACTS")
         appender = Appender({"FACTS": log}, "detector")
         stored = {}

@@ -6,6 +6,7 @@ import asyncio
 import time
 
 import msgspec
+from msgspec.structs import replace
 
 from schemas.codec import decode
 from schemas.envelope import HEADER_CORRELATION, HEADER_EVENT_ID
@@ -346,3 +347,45 @@ async def test_a_decision_that_was_put_off_keeps_its_cause(backend):
         await toy.until(lambda: placed_on(toy.state, "a"))
     ((_, event),) = await placements(backend.facts)
     assert event.provenance.causes == (asked.last,)
+
+
+async def test_a_key_in_backoff_is_tried_again_in_time_though_the_clock_is_set_back(backend):
+    service = Toy()
+    service.broken = {"a"}
+    clock = ManualClock()
+    async with running(service, backend, options=replace(QUICK, backoff=5.0, longest_backoff=5.0), clock=clock) as toy:
+        await backend.facts.append([wanted("a")])
+        await toy.until(lambda: service.decided)
+        clock.set(clock.now() - 3600)
+        service.broken = set()
+        clock.advance(5.1)
+        await toy.until(lambda: placed_on(toy.state, "a") == ["m1"])
+
+
+async def test_the_brake_is_released_in_time_though_the_clock_is_set_back(backend):
+    service = Toy()
+    service.broken = {f"d{i}" for i in range(20)}
+    clock = ManualClock()
+    options = replace(QUICK, attempts=1, brake_sample=10, brake_pause=5.0)
+    async with running(service, backend, options=options, clock=clock) as toy:
+        await backend.facts.append([wanted(name) for name in sorted(service.broken)])
+        await toy.until(lambda: toy.runner.deciding and toy.runner.deciding.braked)
+        clock.set(clock.now() - 3600)
+        service.broken = set()
+        clock.advance(5.1)
+        await toy.until(lambda: len(toy.state.placements) == 20)
+
+
+async def test_a_deadline_is_computed_again_after_the_clock_was_set_back(backend):
+    """Computed before, it would be an hour away."""
+    service = Toy()
+    clock = ManualClock()
+    async with running(service, backend, clock=clock) as toy:
+        service.wake_at = clock.now() + 10
+        await backend.facts.append([wanted("a")])
+        await toy.until(lambda: placed_on(toy.state, "a"))
+        await toy.until_idle(backend.facts)
+        service.wake_at = None
+        before = len(service.decided)
+        clock.set(clock.now() - 3600)
+        await toy.until(lambda: len(service.decided) > before)

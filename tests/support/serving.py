@@ -33,8 +33,8 @@ async def api_server(
     return client, server, kubeconfig
 
 
-async def run(stack: AsyncExitStack, service: Any, settings: Any) -> None:
-    """One service, leading from now on and until the end."""
+async def run(stack: AsyncExitStack, service: Any, settings: Any) -> Any:
+    """One service, leading from now on and until the end; its runner."""
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve(service, settings, stop, ready.set_result))
 
@@ -46,3 +46,4 @@ async def run(stack: AsyncExitStack, service: Any, settings: Any) -> None:
     await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         task.result()
+    return ready.result()

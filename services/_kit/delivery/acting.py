@@ -14,7 +14,7 @@ from services._kit.delivery.pace import Paced
 from services._kit.delivery.parts import CREATED, LaneStats, holders, uid_of
 from services._kit.delivery.reports import LEAVING
 from services._kit.delivery.written import Written
-from services._kit.kube_api import MANAGER, ApiError, encode
+from services._kit.kube_api import MANAGER, ApiError, encode, is_absent
 from services._rules.delivery import (
     Create,
     Leave,
@@ -100,7 +100,7 @@ class Acting:
                         continue
                     self._stats.created += 1
                     kind.written(live)
-                    return Brought(live, CREATED, removed() if held else ())
+                    return Brought(live, CREATED, removed(action.manifest) if held else ())
                 case Replace():
                     before = _version(live)
                     if held and not read:
@@ -134,20 +134,30 @@ class Acting:
                     assert_never(action)
         return Brought(live, refusal="the object keeps changing under our hands; it is tried again")
 
+    async def live(self, kind: Kind, key: ObjectKey) -> Manifest | None:
+        """The object in the cluster, read from there where it is not kept at hand; raises ApiError and Unreachable."""
+        place = (key.namespace, key.name)
+        if kind.has_to_be_read(place):
+            kind.was_read(place, found := await self._read(kind, key))
+            return found
+        return kind.live.get(place)
+
     async def _read(self, kind: Kind, key: ObjectKey) -> Manifest | None:
         try:
             return await self._client.get(kind.path(key.namespace, key.name))
         except ApiError as error:
-            if error.status == 404:
+            if is_absent(error):
                 return None
             raise
 
     async def withdraw(self, kind: Kind, key: ObjectKey, *, keep: bool) -> Ended | None:
-        """Delete the object, or (`keep`) let go of it; what there is to tell, None while the watch has to bring it.
+        """Delete the object, or (`keep`) let go of it; what there is to tell, None until it is seen that it is gone.
+
+        An answer alone does not prove that: a deletion counts once the watch or a refusal (404) says so.
 
         Raises ApiError and Unreachable.
         """
-        live = kind.live.get((key.namespace, key.name))
+        live = await self.live(kind, key)
         action = withdraw_action(live, keep=keep)
         match action:
             case Remove():
@@ -157,7 +167,7 @@ class Acting:
                         await self._client.delete(place, propagation="Background", uid=action.uid)
                     self._stats.deleted += 1
                 except ApiError as error:
-                    if error.status == 404:
+                    if is_absent(error):
                         kind.live.drop((key.namespace, key.name))
                         return Ended(absent=True)
                     if error.reason != "Conflict":

@@ -10,6 +10,7 @@ import asyncio
 import random
 import traceback
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -33,11 +34,14 @@ from services._kit.delivery.parts import (
     summary,
     told,
 )
+from services._kit.delivery.suspicion import Suspicion
 from services._kit.delivery.turns import Turns
 from services._kit.delivery.written import Written
 from services._kit.errors import LogError
-from services._kit.kube import ApiError, KubeClient, Unreachable, decode
+from services._kit.identity.member import MemberGate
+from services._kit.kube import ApiError, BadAnswer, KubeClient, Unreachable, decode
 from services._kit.metrics import ReadCollector
+from services._kit.supervision import Supervised, supervise
 from services._rules.cluster_works import holds
 from services._rules.delivery import Reflection, reflect
 from services._rules.interpreter import InterpretError
@@ -48,8 +52,15 @@ log = structlog.get_logger("delivery.lane")
 
 Manifest = dict[str, Any]
 FAILED: Final = "AppliedFailed"
+FIRST_PAUSE: Final = 0.1
+STEADY_SECONDS: Final = 5.0
+"""How long a cluster has to answer, in seconds, before its next trouble counts as a new one."""
 _QUIETLY: Final = 4
-"""How often in a row a cluster may say that it has too much before that is told as a failure."""
+"""How often in a row a cluster may say that it has too much, or nothing usable, before that is told as a failure."""
+_GONE_SECONDS: Final = 2.0
+"""How long a cluster has to show that what it says it deleted is gone, before it is told again; then twice as long."""
+_PASSING_SECONDS: Final = 5.0
+"""The longest pause after an answer that concerns the cluster rather than the object."""
 
 
 class Lane:
@@ -82,8 +93,12 @@ class Lane:
         self._turns = Turns(self._look, self._is_slow, self._up, settings)
         self._client: KubeClient | None = None
         self._kinds: Kinds | None = None
+        self._gate: MemberGate | None = None
         self._acting: Acting | None = None
-        self._connecting: asyncio.Task[None] | None = None
+        self._connecting: Supervised | None = None
+        self._suspicion = Suspicion(self._list_again)
+        self._again = asyncio.Event()
+        """Set when a cluster that does not answer may do so now."""
         self._waiting_for_kind: dict[tuple[str, str], set[ObjectKey]] = {}
         self._waiting_for_namespace: dict[str, set[ObjectKey]] = {}
 
@@ -94,21 +109,26 @@ class Lane:
 
     def start(self) -> None:
         """Connect and work until closed."""
-        self._connecting = asyncio.create_task(self._connect())
+        self._connecting = supervise(f"lane:{self.cluster}", self._connect)
         self._turns.start()
 
     async def close(self) -> None:
         """Stop at once; whatever was under way is looked at again after the next start."""
         if self._connecting is not None:
             self._connecting.cancel()
+        self._suspicion.close()
         if self._kinds is not None:
             self._kinds.close()
         await self._turns.close()
         self.pace.close()
         if self._connecting is not None:
-            await asyncio.gather(self._connecting, return_exceptions=True)
+            await self._connecting.close()
         if self._client is not None:
             await self._client.close()
+
+    def reconnect(self) -> None:
+        """Try to reach the cluster now, should it not answer: how it is reached is something else from now on."""
+        self._again.set()
 
     def look_at(self, key: ObjectKey) -> None:
         """Bring one object in line as soon as there is room."""
@@ -126,34 +146,69 @@ class Lane:
             return False
         return self._interpretation.offered(found[0].api_version, found[0].kind).anything
 
+    def _is_given(self, key: ObjectKey) -> bool:
+        return self._source.work(key) is not None
+
     def _changed(self, key: ObjectKey) -> None:
         if self._source.work(key) is not None:
             self.look_at(key)
 
     async def _connect(self) -> None:
         """Keep the cluster reachable: connect, and after trouble ask until it answers again."""
-        pause = 0.1
+        loop = asyncio.get_running_loop()
+        pause = FIRST_PAUSE
         while True:
+            # What changes from here on may be too late for this attempt.
+            self._again.clear()
             try:
-                if self._client is None:
-                    self._client = await self._open_client()
-                    self._kinds = Kinds(self._client, self._changed)
-                    paced = Paced(self._client, self.pace)
-                    self._acting = Acting(self.cluster, paced, self.stats, self._interpretation, self._written)
-                await self._client.request("GET", "/version", timeout=5.0)
+                await self._reach()
             except (ApiError, Unreachable, LogError, OSError, ValueError) as error:
-                if str(error) != self.trouble:
-                    log.warning("cluster_unreachable", cluster=self.cluster, error=str(error))
-                self.trouble = str(error)
-                await asyncio.sleep(pause * (0.75 + random.random() / 2))
-                pause = min(pause * 2, self._settings.longest_pause)
+                self._tell(str(error))
+                pause = await self._rest(pause)
                 continue
+            except Exception as error:
+                # The owner of this task logs it and calls it again; this cluster alone waits for that.
+                self._tell(f"{type(error).__name__}: {error}"[:500])
+                self._up.clear()
+                raise
             if self.trouble:
                 log.info("cluster_reachable", cluster=self.cluster)
-            self.trouble, pause = "", 0.1
+            self.trouble = ""
+            began = loop.time()
             self._up.set()
             while self._up.is_set():
                 await self._down.wait()
+            # One that answers this question and refuses all others is not asked without a break.
+            pause = FIRST_PAUSE if loop.time() - began > STEADY_SECONDS else await self._rest(pause)
+
+    async def _reach(self) -> None:
+        """Ask the cluster something, through a new client where there is none."""
+        if self._client is None:
+            client = await self._open_client()
+            suspect = self._suspicion.bad_answer
+            self._gate = MemberGate(client, self.cluster, self._source.identity, self._went_down, suspect)
+            self._kinds = Kinds(client, self._changed, self._is_given, self._gate)
+            self._acting = Acting(
+                self.cluster, Paced(client, self.pace), self.stats, self._interpretation, self._written
+            )
+            self._client = client
+        await self._client.request("GET", "/version", timeout=5.0)
+        if self._gate is not None:
+            await self._gate.vouch()
+
+    async def _rest(self, pause: float) -> float:
+        """Wait until there is reason to ask again, at most for a pause (seconds); the next pause."""
+        try:
+            async with asyncio.timeout(pause * (0.75 + random.random() / 2)):
+                await self._again.wait()
+        except TimeoutError:
+            return min(pause * 2, self._settings.longest_pause)
+        return FIRST_PAUSE
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            log.warning("cluster_unreachable", cluster=self.cluster, error=trouble)
+        self.trouble = trouble
 
     @property
     def _down(self) -> asyncio.Event:
@@ -162,7 +217,17 @@ class Lane:
             event = self._down_event = asyncio.Event()
         return event
 
+    def _list_again(self) -> bool:
+        """Compare everything that the cluster was given with what it holds, once it answers; whether it does."""
+        if not self._up.is_set() or self._kinds is None:
+            return False
+        log.info("cluster_listed_again", cluster=self.cluster)
+        self._kinds.list_again()
+        return True
+
     def _went_down(self, error: Exception) -> None:
+        if isinstance(error, BadAnswer):
+            self._suspicion.bad_answer()
         if self._up.is_set():
             self.stats.unreachable += 1
             self.trouble = str(error)
@@ -182,9 +247,13 @@ class Lane:
                     done = await self._deliver(key, work, seq)
                 case WorkWithdrawn():
                     self._settled.pop(key, None)
-                    await self._withdraw(key, work, seq)
+                    done = await self._withdraw(key, work, seq)
                 case _:
                     assert_never(work)
+        except BadAnswer as error:
+            # Perhaps the cluster answers everything like that, perhaps only what concerns this object.
+            self._went_down(error)
+            self._failed(key, work, seq, error)
         except Unreachable as error:
             self._went_down(error)
             if isinstance(error.__cause__, TimeoutError) and key in self._silent:
@@ -195,6 +264,11 @@ class Lane:
             if isinstance(error.__cause__, TimeoutError):
                 self._silent.add(key)
         except (ApiError, UnknownKind, InterpretError, LogError, ValueError) as error:
+            if isinstance(error, ApiError) and error.status == 401:
+                # That concerns all objects alike: no other answer comes until the credentials are others.
+                self._went_down(error)
+                self._turns.look_at(key)
+                return
             self._failed(key, work, seq, error)
         except Exception as error:
             # A bug concerns one object, not the cluster.
@@ -210,6 +284,10 @@ class Lane:
             self._silent.discard(key)
             if done:
                 self._turns.forgive(key)
+            elif isinstance(work, WorkWithdrawn):
+                # Counted from the failures before this one, at most half a minute by what it takes to forget them.
+                pause = _GONE_SECONDS * 2 ** min(self._turns.failures(key), 4)
+                self._turns.retry(key, at_least=min(pause, self._settings.longest_backoff))
             else:
                 self._turns.retry(key)
 
@@ -221,7 +299,7 @@ class Lane:
         assert self._kinds is not None
         assert self._acting is not None
         kind = await self._kinds.of(work.api_version, work.kind)
-        live = kind.live.get((key.namespace, key.name))
+        live = await self._acting.live(kind, key)
         offered = self._interpretation.offered(work.api_version, work.kind)
         brought = Brought(live)
         if not work.suspended and not self._in_line(key, seq, offered, live) and not self._rests(key, work, seq):
@@ -282,18 +360,23 @@ class Lane:
         self._turns.retry(key, at_least=pause)
         return True
 
-    async def _withdraw(self, key: ObjectKey, work: WorkWithdrawn, seq: int) -> None:
+    async def _withdraw(self, key: ObjectKey, work: WorkWithdrawn, seq: int) -> bool:
+        """Have an object deleted and report; false until it is seen that it is gone, or is being deleted."""
         assert self._kinds is not None
         assert self._acting is not None
+        assert self._gate is not None
         try:
             kind = await self._kinds.of(work.api_version, work.kind)
         except UnknownKind:
-            # A kind that is not served has no objects.
+            # A kind that is not served has no objects, if it was the member that said so.
+            await self._gate.vouch()
             self._report(key, work, seq, absent=True)
-            return
+            return True
         ended = await self._acting.withdraw(kind, key, keep=work.keep)
-        if ended is not None:
-            self._report(key, work, seq, **msgspec.structs.asdict(ended))
+        if ended is None:
+            return False
+        self._report(key, work, seq, **msgspec.structs.asdict(ended))
+        return True
 
     def _seen(
         self, key: ObjectKey, work: WorkRendered, seq: int, live: Manifest, brought: Brought, reflection: Reflection
@@ -341,7 +424,8 @@ class Lane:
 
     def _failed(self, key: ObjectKey, work: WorkEvent, seq: int, error: Exception) -> None:
         self.stats.failed += 1
-        quietly = too_much(error) and self._turns.failures(key) < _QUIETLY
+        passing = _is_passing(error)
+        quietly = passing and self._turns.failures(key) < _QUIETLY
         if isinstance(work, WorkRendered) and not quietly:
             self._report(key, work, seq, reason=FAILED, message=summary(told(work, error)))
             if isinstance(error, UnknownKind):
@@ -349,7 +433,7 @@ class Lane:
             elif isinstance(error, ApiError) and error.status == 404 and key.namespace:
                 self._waiting_for_namespace.setdefault(key.namespace, set()).add(key)
         after = error.retry_after if isinstance(error, ApiError) else 0.0
-        self._turns.retry(key, at_least=after)
+        self._turns.retry(key, at_least=after, at_most=_PASSING_SECONDS if passing else inf)
 
     def _release(self, work: WorkRendered) -> None:
         """A namespace or a definition of a kind was written: what waited for it is tried again at once."""
@@ -362,3 +446,10 @@ class Lane:
                     # The kind is served a moment later: start over with short pauses.
                     self.look_afresh(key)
             self._waiting_for_kind.clear()
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether an answer says more about the cluster than about the object."""
+    return (
+        isinstance(error, BadAnswer) or too_much(error) or (isinstance(error, ApiError) and error.status in (401, 502))
+    )

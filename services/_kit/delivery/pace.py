@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 
-from services._kit.kube_api import ApiError, NotLeading, Unreachable
+from services._kit.answers.shapes import check_deletion, check_manifest
+from services._kit.kube_api import ApiError, BadAnswer, NotLeading, Unreachable
 
 Manifest = dict[str, Any]
 T = TypeVar("T")
@@ -183,7 +184,7 @@ class Client(Protocol):
 
 
 class Paced:
-    """A client whose requests wait for their turn; raises what the client raises."""
+    """A client whose requests wait for their turn; raises what the client raises, and BadAnswer for no object."""
 
     def __init__(self, client: Client, pace: Pace) -> None:
         self._client = client
@@ -191,16 +192,36 @@ class Paced:
 
     async def get(self, path: str) -> Manifest:
         """Read one object."""
-        return await self._pace.send(lambda: self._client.get(path))
+        return _named(path, await self._pace.send(lambda: self._client.get(path)))
 
     async def create(self, path: str, body: bytes) -> Manifest:
         """POST an object to its collection."""
-        return await self._pace.send(lambda: self._client.create(path, body))
+        return _an_object(path, await self._pace.send(lambda: self._client.create(path, body)))
 
     async def update(self, path: str, body: bytes) -> Manifest:
         """PUT an object."""
-        return await self._pace.send(lambda: self._client.update(path, body))
+        return _named(path, await self._pace.send(lambda: self._client.update(path, body)))
 
     async def delete(self, path: str, *, propagation: str = "", uid: str = "") -> bytes:
         """DELETE an object, optionally only if it still has this uid."""
-        return await self._pace.send(lambda: self._client.delete(path, propagation=propagation, uid=uid))
+        answer = await self._pace.send(lambda: self._client.delete(path, propagation=propagation, uid=uid))
+        try:
+            check_deletion(answer, path.rpartition("/")[2], uid)
+        except BadAnswer as error:
+            raise BadAnswer(f"DELETE {path}: {error}") from error
+        return answer
+
+
+def _an_object(path: str, answer: Manifest, name: str = "") -> Manifest:
+    try:
+        check_manifest(answer)
+        found = answer["metadata"]["name"]
+        if name and found != name:
+            raise BadAnswer(f"the answer is about {found[:60]!r}")
+    except BadAnswer as error:
+        raise BadAnswer(f"{path}: {error}") from error
+    return answer
+
+
+def _named(path: str, answer: Manifest) -> Manifest:
+    return _an_object(path, answer, path.rpartition("/")[2])

@@ -50,7 +50,8 @@ class LaneSettings(Struct, frozen=True, kw_only=True):
 class WorkSource(Struct, frozen=True):
     """Where a lane finds its works, the last report on each, and manifest bytes by digest.
 
-    `previous` gives the bytes of the manifest that was applied before a work, None when none is known.
+    `previous` gives the bytes of the manifest that was applied before a work, None when none is known. `identity` is
+    the uid of the member's namespace kube-system, empty while it is not known.
     """
 
     work: Callable[[ObjectKey], tuple[WorkEvent, int] | None]
@@ -59,6 +60,7 @@ class WorkSource(Struct, frozen=True):
     previous: Callable[[ObjectKey, WorkRendered], Awaitable[bytes | None]]
     report: Callable[[WorkObserved], None]
     now: Callable[[], float]
+    identity: Callable[[], str] = str
 
 
 class LaneStats(Struct):

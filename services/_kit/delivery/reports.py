@@ -1,4 +1,4 @@
-"""Hands observations on: the newest per object and cluster, many in one batch.
+"""Hands observations on: the newest per object and cluster, many in one batch, of each cluster at a bounded rate.
 
 An object that was just written is seen twice within milliseconds: as it was written, and as its cluster begins with it.
 The first is held back for a moment, so that one report says both.
@@ -11,21 +11,36 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
+from msgspec import Raw
 
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from services._kit.append import Appender, KeyedEvents
 from services._kit.delivery.parts import instead_of
 from services._kit.errors import FenceLost
+from services._kit.supervision import Supervised, supervise
 from services._rules.observations import not_looked_at
+from services._rules.token_bucket import Bucket
 
 log = structlog.get_logger("delivery.reports")
 
 LEAVING: Final = "Terminating"
 """Reason of a report on an object whose deletion the member accepted, and that finalizers still hold there."""
 
+BYTES_PER_SECOND: Final = 2e6
+"""Bytes of observations of one cluster that are sent in a second."""
+BURST_BYTES: Final = 16e6
+"""Bytes that may be sent at once: a cluster that was just joined reports on everything."""
+_CLUSTER_BYTES: Final = 4 << 20
+_ENVELOPE: Final = 512
 _BATCH = 400
 HELD_SECONDS: Final = 0.05
+
+
+def weight(event: WorkObserved) -> int:
+    """About as many bytes as an observation has on the log."""
+    status = len(bytes(event.status)) if isinstance(event.status, Raw) else 0
+    return _ENVELOPE + status + len(event.message)
 
 
 def about_to_change(event: WorkObserved) -> bool:
@@ -59,30 +74,41 @@ class Appending:
 
 
 class Reports:
-    """Pending observations; a newer one of the same object replaces an older one that has not been sent."""
+    """Pending observations; a newer one of the same object replaces an older one that has not been sent.
 
-    def __init__(self, publisher: Publisher) -> None:
+    Of one cluster `rate` bytes per second are sent, and `burst` at once: a member whose objects change all the time, or
+    have large statuses, delays no other member's reports.
+    """
+
+    def __init__(self, publisher: Publisher, rate: float = BYTES_PER_SECOND, burst: float = BURST_BYTES) -> None:
         self._publisher = publisher
+        self._rate, self._burst = rate, burst
+        self._buckets: dict[str, Bucket] = {}
+        self._resting: dict[str, asyncio.TimerHandle] = {}
+        """Clusters that sent too much of late."""
         self._pending: dict[tuple[str, ObjectKey], WorkObserved] = {}
         self._sent: dict[tuple[str, ObjectKey], WorkObserved] = {}
         self._held: dict[tuple[str, ObjectKey], asyncio.TimerHandle] = {}
         """Those of the pending ones that wait for a moment."""
         self._some = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task: Supervised | None = None
 
     def start(self) -> None:
         """Send from now on."""
-        self._task = asyncio.create_task(self._run())
+        self._task = supervise("reports", self._run, returns=True)
 
     async def close(self) -> None:
         """Stop; what was not sent is observed again after the next start."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
             self._task = None
         for timer in self._held.values():
             timer.cancel()
         self._held.clear()
+        for timer in self._resting.values():
+            timer.cancel()
+        self._resting.clear()
+        self._buckets.clear()
         self._pending.clear()
         self._sent.clear()
 
@@ -104,6 +130,37 @@ class Reports:
         self._held.pop(place, None)
         self._some.set()
 
+    def _rested(self, cluster: str) -> None:
+        self._resting.pop(cluster, None)
+        self._some.set()
+
+    def _next_batch(self) -> list[WorkObserved]:
+        """What is sent now; of one cluster not more than a part, so that others have room beside it."""
+        sizes: dict[str, int] = {}
+        places: list[tuple[str, ObjectKey]] = []
+        for place, event in self._pending.items():
+            cluster = place[0]
+            size, before = weight(event), sizes.get(cluster, 0)
+            if place in self._held or cluster in self._resting or (before and before + size > _CLUSTER_BYTES):
+                continue
+            sizes[cluster] = before + size
+            places.append(place)
+            if len(places) == _BATCH:
+                break
+        loop = asyncio.get_running_loop()
+        for cluster, size in sizes.items():
+            bucket = self._buckets.get(cluster)
+            if bucket is None:
+                bucket = self._buckets[cluster] = Bucket(self._rate, self._burst)
+            pause = bucket.take(size, loop.time())
+            if pause:
+                self._resting[cluster] = loop.call_later(pause, self._rested, cluster)
+        batch = []
+        for place in places:
+            event = self._sent[place] = self._pending.pop(place)
+            batch.append(event)
+        return batch
+
     @property
     def backlog(self) -> int:
         """Observations not yet sent."""
@@ -124,10 +181,7 @@ class Reports:
         while True:
             await self._some.wait()
             self._some.clear()
-            while places := [place for place in self._pending if place not in self._held]:
-                batch: dict[tuple[str, ObjectKey], WorkObserved] = {}
-                for place in places[:_BATCH]:
-                    batch[place] = self._sent[place] = self._pending.pop(place)
-                if not await self._publisher.publish(list(batch.values())):
+            while batch := self._next_batch():
+                if not await self._publisher.publish(batch):
                     log.info("reports_stopped", reason="another instance leads")
                     return

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+import traceback
 from collections.abc import Awaitable, Callable
+from functools import partial
+from math import inf
+
+import structlog
 
 from schemas.keys import ObjectKey
 from services._kit.delivery.lines import FairLine, Line, QuickLine
 from services._kit.delivery.parts import LaneSettings
+from services._kit.supervision import Supervised, supervise
+from services._kit.tasks import end
+
+log = structlog.get_logger("delivery.turns")
 
 
 class Turns:
@@ -35,7 +44,7 @@ class Turns:
         self._again: set[ObjectKey] = set()
         self._failures: dict[ObjectKey, int] = {}
         self._timers: dict[ObjectKey, asyncio.TimerHandle] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[Supervised] = []
         self._has_slow_workers = False
         self._closed = False
 
@@ -46,16 +55,14 @@ class Turns:
 
     def start(self) -> None:
         """Work until closed."""
-        self._tasks += [asyncio.create_task(self._work(self._quick)) for _ in range(self._settings.concurrency)]
+        self._begin(self._quick, self._settings.concurrency)
 
     async def close(self) -> None:
         """Stop at once, and take nothing in line any more."""
         self._closed = True
-        for task in self._tasks:
-            task.cancel()
         for timer in self._timers.values():
             timer.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*(worker.task for worker in self._tasks))
 
     def look_at(self, key: ObjectKey) -> None:
         """Give an object a turn as soon as there is room; after the present one if it has one."""
@@ -73,10 +80,11 @@ class Turns:
         else:
             self._quick.add(key)
 
-    def retry(self, key: ObjectKey, at_least: float = 0.0) -> None:
+    def retry(self, key: ObjectKey, at_least: float = 0.0, at_most: float = inf) -> None:
         """Give an object another turn after a pause (seconds) that grows with every failure in a row."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         pause = min(self._settings.backoff * 2.0 ** min(failures - 1, 12), self._settings.longest_backoff)
+        pause = min(pause, at_most)
         pause = max(pause * (0.75 + random.random() / 2), at_least)
         if key in self._timers:
             return
@@ -98,8 +106,10 @@ class Turns:
         """Most clusters never need them."""
         if not self._has_slow_workers:
             self._has_slow_workers = True
-            count = self._settings.scripted_concurrency
-            self._tasks += [asyncio.create_task(self._work(self._slow)) for _ in range(count)]
+            self._begin(self._slow, self._settings.scripted_concurrency)
+
+    def _begin(self, line: Line, count: int) -> None:
+        self._tasks += [supervise("turns", partial(self._work, line)) for _ in range(count)]
 
     async def _work(self, line: Line) -> None:
         while True:
@@ -117,6 +127,12 @@ class Turns:
             self._running.add(key)
             try:
                 await self._look(key)
+            except Exception as error:  # noqa: BLE001 - whatever it is concerns one object, which keeps its place
+                # Its words could quote a Secret.
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                at = f"{where.filename}:{where.lineno}"
+                log.error("turn_failed", key=str(key), error=type(error).__name__, at=at)
+                self.retry(key)
             finally:
                 self._running.discard(key)
                 line.leave(key)

@@ -16,6 +16,8 @@ from msgspec import Raw
 
 from services._kit.lua.messages import LuaCall, encoded
 from services._kit.lua.process import LuaProcess, WorkerEnded, WorkerUnavailable
+from services._kit.supervision import spawn
+from services._kit.tasks import end
 from services._rules.interpreter.base import InterpretError, InterpretLater
 
 _BATCH: Final = 16
@@ -70,17 +72,14 @@ class LuaPool:
         self._waiting.append(job)
         self._arrived.set()
         if not self._idle and len(self._lanes) < self._size:
-            lane = asyncio.create_task(self._lane())
+            lane = spawn("lua", self._lane())
             self._lanes.add(lane)
             lane.add_done_callback(self._lanes.discard)
         return await job.future
 
     async def close(self) -> None:
         """End all processes; calls that wait fail with WorkerUnavailable."""
-        lanes = list(self._lanes)
-        for lane in lanes:
-            lane.cancel()
-        await asyncio.gather(*lanes, return_exceptions=True)
+        await end(*self._lanes)
         _fail(self._waiting, WorkerUnavailable("the processes for interpreter scripts are being ended"))
         self._waiting.clear()
 
@@ -115,6 +114,11 @@ class LuaPool:
             _fail(batch, problem)
             _fail(self._waiting, problem)
             self._waiting.clear()
+        except Exception as problem:
+            self._leave()
+            _fail([*batch, *self._waiting], WorkerUnavailable(f"{type(problem).__name__}: {problem}"))
+            self._waiting.clear()
+            raise
         finally:
             if worker is not None:
                 await worker.stop()

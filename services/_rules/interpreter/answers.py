@@ -23,7 +23,7 @@ from services._rules.interpreter.base import (
 from services._rules.interpreter.chain import InterpreterChain
 from services._rules.interpreter.configured import EVERY, Target
 from services._rules.interpreter.native import NativeInterpreter
-from services._rules.interpreter.replicas import Replicas, completed
+from services._rules.interpreter.replicas import Replicas, completed, wrong_count, wrong_request
 from services._rules.secrecy import is_secret
 
 Customized = Callable[[str, str, str], bool]
@@ -31,6 +31,7 @@ Customized = Callable[[str, str, str], bool]
 
 CAPACITY: Final = 64 << 20
 _ASKED: Final = frozenset({INTERPRET_REPLICA, INTERPRET_COMPONENT, REVISE_REPLICA})
+_NOT_A_NUMBER: Final = -(2**31)
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
@@ -165,8 +166,7 @@ class Answered(InterpreterChain):
         if not self._asks(obj, INTERPRET_REPLICA):
             return super().get_replicas(obj, quota=quota)
         replicas, requirements = self._answers.find(self._answers.question(INTERPRET_REPLICA, obj))
-        if replicas < 0:
-            raise InterpretError(f"{INTERPRET_REPLICA} answered {replicas} replicas, expected 0 or more; {_mend(obj)}")
+        _check_size(obj, INTERPRET_REPLICA, replicas, requirements)
         return completed(obj, (replicas, requirements), quota=quota)
 
     def get_components(self, obj: Manifest) -> list[dict[str, Any]]:
@@ -174,6 +174,9 @@ class Answered(InterpreterChain):
         if not self._asks(obj, INTERPRET_COMPONENT):
             return super().get_components(obj)
         found: list[dict[str, Any]] = self._answers.find(self._answers.question(INTERPRET_COMPONENT, obj))
+        for component in found:
+            replicas, requirements = component.get("replicas", 0), component.get("replicaRequirements")
+            _check_size(obj, INTERPRET_COMPONENT, replicas, requirements, f"component {component.get('name')!r}: ")
         return found
 
     def revise_replica(self, obj: Manifest, replicas: int) -> Manifest:
@@ -183,6 +186,20 @@ class Answered(InterpreterChain):
         revised: Manifest = self._answers.find(self._answers.question(REVISE_REPLICA, obj, replicas))
         _check_same(obj, revised)
         return revised
+
+
+def _check_size(
+    obj: Manifest, operation: str, replicas: object, requirements: dict[str, Any] | None, whose: str = ""
+) -> None:
+    """Raises InterpretError unless an answer is a size that a workload can have."""
+    why = wrong_count(replicas)
+    if replicas == _NOT_A_NUMBER:
+        why += " (a number that is none, or does not fit into 32 bits, counts as this one)"
+    if why:
+        raise InterpretError(f"{operation} answered {whose}replicas: {why}; {_mend(obj)}")
+    why = wrong_request(requirements)
+    if why:
+        raise InterpretError(f"{operation} answered {whose}{why}; {_mend(obj)}")
 
 
 def _check_same(obj: Manifest, revised: Manifest) -> None:

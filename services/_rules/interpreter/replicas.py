@@ -10,6 +10,8 @@ from services._rules.quantity import Format, QuantityError, from_milli, from_val
 Requirements: TypeAlias = dict[str, Any]
 Replicas: TypeAlias = tuple[int, Requirements | None]
 
+MOST_REPLICAS: Final = 10_000_000
+"""Replicas of one object in all clusters together that can be meant."""
 _BINARY: Final = ("memory", "ephemeral-storage")
 
 
@@ -47,6 +49,27 @@ def revise_replicas(obj: Manifest, replicas: int) -> Manifest:
 def revise_parallelism(obj: Manifest, replicas: int) -> Manifest:
     """Sets spec.parallelism of a Job where the field exists."""
     return _revise(obj, "parallelism", replicas)
+
+
+def wrong_count(replicas: object) -> str:
+    """Why a number of replicas cannot be meant; empty when it can."""
+    if type(replicas) is not int:
+        return f"is {describe(replicas)}, expected a whole number"
+    if not 0 <= replicas <= MOST_REPLICAS:
+        return f"is {replicas}, expected 0 to {MOST_REPLICAS}"
+    return ""
+
+
+def wrong_request(requirements: Requirements | None) -> str:
+    """Which requested amount cannot be meant, and why; empty when all can."""
+    for name, amount in ((requirements or {}).get("resourceRequest") or {}).items():
+        try:
+            negative = parse(amount) < parse("0")
+        except QuantityError as problem:
+            return f"resourceRequest.{name}: {problem}"
+        if negative:
+            return f"resourceRequest.{name}: is {amount}, expected no less than 0"
+    return ""
 
 
 def completed(obj: Manifest, found: Replicas, *, quota: bool) -> Replicas:

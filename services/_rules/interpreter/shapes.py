@@ -24,6 +24,13 @@ _SCALARS: Final[dict[str, Any]] = {
 }
 _SHAPES: Final = Shapes(SHAPES, _SCALARS)
 
+WHOLE_NUMBERS: Final[dict[str, frozenset[str]]] = {
+    shape: frozenset(name for name, code in _SHAPES.codes(shape).items() if code == "i")
+    for shape in SHAPES
+    if shape.endswith("Status")
+}
+"""The fields of each status that hold whole numbers, by the name of its shape."""
+
 
 def check_object(kind: str, obj: Manifest) -> None:
     """Raises InterpretError, with the field, where the manifest does not have the shape of its (native) kind."""

@@ -85,8 +85,9 @@ def _resource_summary(args: dict[str, Any]) -> Any:
 
 
 def _modelings(args: dict[str, Any]) -> Any:
+    pods = estimation_summary.summed(args.get("pods") or [], by_node=True)
     found = estimation_summary.allocatable_modelings(
-        args.get("resourceModels") or [], args.get("nodes") or [], args.get("pods") or []
+        args.get("resourceModels") or [], args.get("nodes") or [], pods.by_node
     )
     return found and [{"grade": grade, "count": count} for grade, count in found]
 

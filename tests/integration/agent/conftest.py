@@ -112,6 +112,11 @@ class Hub:
         names = ("FACTS", "OBSERVED", "BLOBS", "PARKED", "EXPLAINED")
         return {name: (await JetStreamLog(self.connection, name).identity()).last_seq for name in names}
 
+    async def bytes(self) -> dict[str, int]:
+        """The size of every stream."""
+        answer = await self.connection.request("$JS.API.STREAM.LIST")
+        return {one["config"]["name"]: one["state"]["bytes"] for one in msgspec.json.decode(answer.data)["streams"]}
+
 
 class Member:
     """A Kubernetes endpoint in this process."""
@@ -140,7 +145,7 @@ class Agents:
     """Starts and stops agents of one cluster."""
 
     def __init__(self, directory: Path, hub: Hub, member: Member, cluster: str, identity: dict[str, str]) -> None:
-        self._directory = directory
+        self.directory = directory
         self._hub = hub
         self._member = member
         self._cluster = cluster
@@ -155,7 +160,7 @@ class Agents:
                 instance=instance,
                 agent_cluster=self._cluster,
                 agent_kubeconfig=str(self._member.kubeconfig),
-                agent_data_dir=str(self._directory / f"data-{self._cluster}-{instance}"),
+                agent_data_dir=str(self.directory / f"data-{self._cluster}-{instance}"),
                 longest_backoff=0.5,
                 **{"agent_lease_seconds": 3.0, "http_port": -1, **self._identity, **settings},
             )

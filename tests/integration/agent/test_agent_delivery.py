@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -16,6 +18,7 @@ from tests.natsserver import free_port
 from tests.support.waiting import eventually
 
 OTHER = ObjectKey("", "configmaps", "default", "other")
+LATE = ObjectKey("", "configmaps", "default", "late")
 
 
 async def test_a_work_is_delivered_changed_and_withdrawn(hub: Hub, member: Member, agents: Agents) -> None:
@@ -221,6 +224,47 @@ async def test_a_restart_without_the_hub_keeps_the_member_and_deletes_nothing(
     hub.server.start()
     await eventually(lambda: agent.health.ready, "readiness")
     assert await both()
+
+
+async def test_what_was_saved_before_a_kill_is_not_acted_on_before_the_news(
+    hub: Hub, member: Member, agents: Agents, tmp_path: Path
+) -> None:
+    await hub.join("m1")
+    await hub.render("m1", "one")
+    await hub.render("m1", "kept", key=OTHER)
+    agent = agents.start()
+
+    async def both() -> bool:
+        return (await member.text(), await member.text(OTHER)) == ("one", "kept")
+
+    await eventually(both)
+    await agents.stop(agent)
+    saved = agents.directory / "data-m1-agent-0"
+    shutil.copytree(saved, tmp_path / "saved")
+    agent = agents.start()
+    await hub.withdraw("m1")
+    await hub.render("m1", "changed", key=OTHER)
+
+    async def carried_out() -> Any:
+        seen = await hub.last_seen("m1")
+        return seen is not None and seen.absent and await member.text(OTHER) == "changed"
+
+    await eventually(carried_out)
+    await agents.stop(agent)
+    # As after a kill before the last second of its life was saved.
+    shutil.rmtree(saved)
+    shutil.copytree(tmp_path / "saved", saved)
+    agent = agents.start()
+    await hub.render("m1", "new", key=LATE)
+
+    async def late() -> bool:
+        return await member.text(LATE) == "new"
+
+    await eventually(late)
+    assert agent.term is not None
+    stats = agent.term.lane.stats
+    assert (stats.created, stats.updated, stats.deleted) == (1, 0, 0)
+    assert (await member.text(), await member.text(OTHER)) == (None, "changed")
 
 
 async def test_a_log_that_forgot_a_work_deletes_nothing(hub: Hub, member: Member, agents: Agents) -> None:

@@ -253,3 +253,42 @@ async def test_a_flood_from_one_agent_leaves_the_others_served(hub: Hub, open_ag
     finally:
         enough.set()
         await flooding
+
+
+async def test_a_flood_of_large_reports_is_stored_at_a_pace_and_the_last_of_each_object_always(
+    hub: Hub, open_agent: Any, story: str
+) -> None:
+    hostile, other = await open_agent("m1"), await open_agent("m2")
+    stats, settings = hub.registrar.stats, hub.registrar._settings  # type: ignore[attr-defined]  # set by the fixture
+    honest = WorkObserved(cluster="m1", key=KEY, uid="u1", applied=True, health="Healthy")
+    large = "x" * 900_000
+    theirs = WorkObserved(cluster="m2", key=THEIRS, uid="u1", applied=True, health="Healthy")
+    before, begun = (await hub.bytes())["OBSERVED"], asyncio.get_running_loop().time()
+
+    def said(number: int) -> bytes:
+        status = msgspec.Raw(msgspec.json.encode({"number": number, "text": large}))
+        return msgspec.json.encode(Reported(events=(replace(honest, status=status, at=float(number)),)))
+
+    waited = []
+    for number in range(1, 101):
+        await hostile.connection.publish("reports.m1", said(number), reply=hostile.connection.inbox())
+        if number % 10 == 0:
+            asked = asyncio.get_running_loop().time()
+            body = msgspec.json.encode(Reported(events=(replace(theirs, at=float(number)),)))
+            answer = msgspec.json.decode(await other.ask("reports.m2", body), type=ReportedAnswer)
+            assert not answer.refused
+            waited.append(asyncio.get_running_loop().time() - asked)
+    assert max(waited) < 2.0, waited
+
+    async def last() -> bool:
+        answer = await hostile.ask("reports.m1", said(1000))
+        return bool(answer) and not msgspec.json.decode(answer, type=ReportedAnswer).refused
+
+    await eventually(last, "the last report is stored")
+    seen = await eventually(lambda: hub.last_seen("m1"))
+    assert seen.at == 1000.0
+    grown = (await hub.bytes())["OBSERVED"] - before
+    took = asyncio.get_running_loop().time() - begun
+    assert grown < settings.report_bytes_burst + settings.report_bytes_per_second * took + 4e6, (grown, took)
+    assert grown < 40e6 < 100 * len(large)
+    assert stats.superseded + stats.dropped > 20

@@ -1,6 +1,9 @@
 """The JetStream store when its server dies under it: what was acknowledged stays, what was not is told honestly."""
 
 import asyncio
+import re
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -8,6 +11,7 @@ from structlog.testing import capture_logs
 from services.apiserver.store import Conflict, Entry, Key, Manifest, StoreUnavailable
 from services.apiserver.store_jetstream import JetStreamStore
 from tests.natsserver import ProcessServer, Server
+from tests.support.byte_flips import damage
 from tests.support.waiting import eventually
 
 
@@ -95,3 +99,60 @@ async def test_a_server_that_stood_still_is_heard_again(nats_server: Server) -> 
             await store.put(Key("", "configmaps", "ns", "b"), obj("b", "1"), 0)
     finally:
         await store.stop()
+
+
+async def load(store: JetStreamStore) -> int:
+    """Start a store and stop it again; how many ConfigMaps it holds."""
+    await store.start()
+    try:
+        return len(list(store.list("", "configmaps")))
+    finally:
+        await store.stop()
+
+
+async def filled(url: str, count: int) -> None:
+    """Put ConfigMaps into an empty store."""
+    store = JetStreamStore(url)
+    await store.start()
+    await asyncio.gather(
+        *(store.put(Key("", "configmaps", "ns", f"n{i}"), obj(f"n{i}", "x" * 200), 0) for i in range(count))
+    )
+    await store.stop()
+
+
+@pytest.mark.faults
+async def test_a_store_that_loads_while_the_log_is_killed_goes_on_once_it_is_back(nats_server: Server) -> None:
+    await filled(nats_server.url, 3000)
+    store = JetStreamStore(nats_server.url)
+    folded = store._fold
+    killed = asyncio.Event()
+
+    def fold(subject: str, sequence: int, headers: Mapping[str, str], data: bytes) -> None:
+        if sequence == 1000:
+            nats_server.kill9()
+            killed.set()
+        folded(subject, sequence, headers, data)
+
+    store._fold = fold  # type: ignore[method-assign]
+    loading = asyncio.create_task(load(store))
+    await killed.wait()
+    await asyncio.to_thread(nats_server.start)
+    async with asyncio.timeout(20):
+        assert await loading == 3000
+
+
+@pytest.mark.faults
+async def test_a_store_with_a_damaged_message_says_which_and_does_not_start(
+    nats_server: Server, tmp_path: Path
+) -> None:
+    await filled(nats_server.url, 300)
+    nats_server.stop()
+    try:
+        spot = damage(tmp_path / "store", "OBJECTS", 120)
+    except FileNotFoundError:
+        pytest.skip("the files of a server in a container are not ours")
+    nats_server.start()
+    named = rf"stream OBJECTS, message 120 \({re.escape(spot.subject)}\) is unreadable; run `fleetlog log repair"
+    with pytest.raises(StoreUnavailable, match=named):
+        async with asyncio.timeout(20):
+            await load(JetStreamStore(nats_server.url))

@@ -81,6 +81,7 @@ class Sweep:
         self.runner: Runner[JanitorState, Key] = Runner(
             self.service, logs, NatsBus(connection), "janitor-0", options=QUICK
         )
+        self.metrics = KitMetrics("janitor")
         self._connection, self._logs = connection, logs
         self._task: asyncio.Task[None] | None = None
 
@@ -99,7 +100,7 @@ class Sweep:
             health=runner.health,
             settings=Settings(),
             instance="janitor-0",
-            metrics=KitMetrics("janitor"),
+            metrics=self.metrics,
             appender=runner.appender,
             connection=self._connection,
         )

@@ -28,6 +28,7 @@ from services._kit.kube import KubeClient, resource_path
 from services._kit.log import NewMessage
 from services._kit.lua.pool import LuaPool
 from services._kit.memory_log import MemoryLog
+from services._kit.metrics import ReadCollector
 from services._kit.outbox import stream_of
 from services._kit.runner import Runner
 from services._rules.interpreter.configured import CUSTOMIZATION
@@ -188,7 +189,7 @@ class Control:
         service = StatusAggregator(AggregatorSettings(control_kubeconfig=str(self.kubeconfig)))
         service._interpreters = Interpreters(LuaPool(2, seconds=0.2, strikes=2))
         runner: Runner[Any, Any] = Runner(service, self.logs, MemoryBus(), "status-0", options=QUICK)
-        reads = SimpleNamespace(gauge=lambda *arguments, **labels: None)
+        reads = ReadCollector("status_aggregator")
         context = SimpleNamespace(
             projection=runner.projection,
             blobs=Blobs(self.logs["BLOBS"]),

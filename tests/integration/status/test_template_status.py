@@ -11,7 +11,7 @@ from msgspec import Raw, json
 from msgspec.structs import replace
 
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
-from schemas.events.template import TemplateChanged
+from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.topology import BLOBS
 from services._kit.blobs import Blobs
 from services._kit.clock import SystemClock
@@ -23,8 +23,10 @@ from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
 from services.apiserver.store_memory import MemoryStore
+from services.status_aggregator.app import Retry, StatusAggregator
+from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState
-from services.status_aggregator.template_status import TemplateStatus
+from services.status_aggregator.template_status import Away, TemplateStatus
 from tests.support.facts import KEY, binding, deployment, template
 
 Manifest = dict[str, Any]
@@ -138,8 +140,50 @@ async def test_a_request_of_a_replaced_writer_changes_nothing(
 
 
 async def test_another_object_of_the_name_is_left_alone(client: KubeClient) -> None:
-    await Writer(client, "of an object that is gone").write(2)
+    with pytest.raises(Away):
+        await Writer(client, "of an object that is gone").write(2)
     assert await shown(client) == 0
+
+
+async def test_a_status_is_written_when_the_right_control_plane_answers_again(
+    client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(client, await uid_of(client))
+    await writer.write(1)
+
+    async def elsewhere(path: str, *_: Any, **__: Any) -> Manifest:
+        raise ApiError(404, "NotFound", f"{path} is not there")
+
+    with monkeypatch.context() as swapped:
+        swapped.setattr(client, "patch", elsewhere)
+        swapped.setattr(client, "get", elsewhere)
+        with pytest.raises(Away):
+            await writer.write(2)
+    await writer.status.write(KEY)
+    assert await shown(client) == 2
+
+
+async def test_the_status_of_a_deleted_template_is_not_tried_again(client: KubeClient) -> None:
+    writer = Writer(client, await uid_of(client))
+    await client.delete(PATH)
+    with pytest.raises(Away):
+        await writer.write(2)
+    writer.state.of(KEY).template = TemplateDeleted(key=KEY, uid=writer.uid, reason="deleted")
+    await writer.write(2)
+
+
+@pytest.mark.parametrize("problem", [Away("not there"), ApiError(401, "Unauthorized", "no")])
+async def test_a_write_that_met_another_control_plane_is_repeated(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(TemplateStatus, "write", refused)
+    aggregator: Any = StatusAggregator(AggregatorSettings(control_kubeconfig="none"))
+    aggregator._status = TemplateStatus.__new__(TemplateStatus)
+    with pytest.raises(Retry):
+        await aggregator._write(KEY)
 
 
 async def test_a_status_that_is_refused_is_told_and_not_repeated(
@@ -157,6 +201,6 @@ async def test_a_status_that_is_refused_is_told_and_not_repeated(
         refusing.setattr(client, "patch", refuse)
         with pytest.raises(ApiError):
             await writer.write(4)
-    assert len(asked) == 1
+    assert [path for path in asked if "dryRun" not in path] == [f"{PATH}/status"]
     await writer.write(1)
     assert await shown(client) == 1

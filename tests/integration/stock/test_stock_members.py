@@ -13,8 +13,7 @@ from schemas.events.rollup import StatusRolledUp
 from services._kit.connection import Connection
 from services._kit.jetstream_log import JetStreamLog
 from services._kit.kube import KubeClient, resource_path
-from services.cli.layout import CONTROL
-from services.cli.steps import join_members
+from services.cli.attachments.members import join_members
 from services.cli.up import services_of
 from tests.faults.rounds import unrest
 from tests.integration.stock.conftest import Stock
@@ -89,7 +88,7 @@ async def test_a_start_with_a_silent_member_succeeds(stock: Stock, walk: Walk) -
     stock.gate.shut()
     try:
         stock.fleet.start()
-        assert f"{walk.second} (does not answer" in stock.fleet.printed()
+        assert f"member {walk.second} is not usable: kubeconfig " in stock.fleet.printed()
         await walk.change({"spec": {"replicas": 4}})
 
         async def first() -> int:
@@ -169,7 +168,7 @@ async def test_a_cluster_that_is_deleted_lets_go_and_may_join_again(stock: Stock
     assert left is None or "deletionTimestamp" in left["metadata"]
     await comes_to("replicas by member", walk.replicas, {walk.first: 2})
     kubeconfig = stock.servers.members[walk.third]
-    assert await join_members(stock.fleet.layout.kubeconfig(CONTROL), {walk.third: kubeconfig}) == walk.third
+    assert str(await join_members(stock.servers.control, {}, attached={walk.third: kubeconfig})) == walk.third
     # What is placed stays placed; the next division counts the member in again.
     await walk.change({"spec": {"replicas": 4}})
     await comes_to("replicas by member", walk.replicas, {walk.first: 2, walk.third: 2})

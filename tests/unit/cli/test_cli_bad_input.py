@@ -135,7 +135,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_connection_that_never_comes_about_is_told_with_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services._kit.kube._CONNECT_SECONDS", 0.05)
+    for module in ("kube", "answers.exchange"):
+        monkeypatch.setattr(f"services._kit.{module}.CONNECT_SECONDS", 0.05)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -17,10 +17,11 @@ import yaml
 from k8s import generate
 from k8s.manifests import RULES, control_plane, manifests, secrets
 from k8s.shared import HTTP, RUN, apiserver_flags, dns, etcd_flags
-from schemas.topology import OPTIONAL, SERVICES
+from schemas.topology import OPTIONAL, SERVICES, STREAMS
 from services._kit.connection import Connection
 from services._kit.keys import load_master_keys
 from services._kit.settings import Settings, load, tls_context
+from services._rules.quantity import parse
 from services.agent.settings import AgentSettings
 from services.cli import certificates
 from services.cli.certificates import WITH_CONTROL
@@ -132,7 +133,8 @@ def test_only_services_that_use_the_control_plane_get_rights_there() -> None:
             assert "*" not in rule["verbs"]
             assert "impersonate" not in rule["verbs"]
             if "secrets" in rule.get("resources", ()):
-                assert (manifest["kind"], rule["verbs"]) == ("Role", ["get"])
+                # Of one namespace: the names that it holds are those that Clusters tell.
+                assert (manifest["kind"], rule["verbs"]) == ("Role", ["get", "list", "watch"])
 
 
 def test_the_key_of_secrets_is_mounted_by_those_that_read_them_and_by_nobody_else(made: Path, tmp_path: Path) -> None:
@@ -204,6 +206,47 @@ def test_the_servers_of_the_log_accept_their_configuration(made: Path, tmp_path:
             [binary, "-t", "-c", str(path)], env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_what_the_servers_of_the_log_tell_of_themselves_is_for_their_own_container_only() -> None:
+    documents = list(yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text()))
+    by_kind = {document["kind"]: document for document in documents}
+    config = by_kind["ConfigMap"]["data"]["nats.conf"]
+    assert re.findall(r"^ *https?(?:_port)?: *(.*)$", config, re.MULTILINE) == ['"127.0.0.1:8222"']
+    assert "monitor" not in (ROOT / "k8s/nats.compose.conf").read_text()
+    assert not re.search(r"^ *https?(?:_port)?:", (ROOT / "k8s/nats.compose.conf").read_text(), re.MULTILINE)
+    (server,) = by_kind["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    assert {port["containerPort"] for port in server["ports"]} == {4222, 6222}
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        command = server[probe]["exec"]["command"]
+        assert command[0] == "wget"
+        assert command[-1].startswith("http://127.0.0.1:8222/healthz?")
+    rules = by_kind["NetworkPolicy"]["spec"]["ingress"]
+    opened = {port["port"]: rule["from"] for rule in rules for port in rule["ports"]}
+    assert set(opened) == {4222, 6222}
+    assert all(peers and all("podSelector" in peer for peer in peers) for peers in opened.values())
+    for name in ("nats-1", "nats-2", "nats-3"):
+        assert not COMPOSE[name].get("ports")
+
+
+def test_alerts_ask_for_metrics_that_are_documented() -> None:
+    rules = yaml.safe_load((ROOT / "k8s/monitoring/alerts.yml").read_text())["groups"][0]["rules"]
+    documented = set(re.findall(r"^\| `(fleetlog_\w+)`", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE))
+    asked = {name for rule in rules for name in re.findall(r"fleetlog_\w+", rule["expr"])}
+    assert asked
+    assert asked <= documented
+    assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules)
+
+
+def test_the_bounds_of_the_streams_fit_into_the_volume_of_a_server() -> None:
+    documents = list(yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text()))
+    by_kind = {document["kind"]: document for document in documents}
+    (claim,) = by_kind["StatefulSet"]["spec"]["volumeClaimTemplates"]
+    volume = parse(claim["spec"]["resources"]["requests"]["storage"]).value()
+    found = re.search(r"max_file_store: (\d+)GB", by_kind["ConfigMap"]["data"]["nats.conf"])
+    assert found is not None
+    store = int(found[1]) << 30
+    assert sum(stream.max_bytes for stream in STREAMS) <= store < 0.9 * volume
 
 
 def test_the_server_of_the_log_collects_garbage_before_its_container_is_killed() -> None:

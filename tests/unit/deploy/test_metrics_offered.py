@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
+from schemas.agent import Expiry
 from schemas.events.binding import BindingReleased
 from schemas.events.placement import PlacementDecided
 from schemas.keys import ObjectKey
+from services._kit.clock import ManualClock
 from services._kit.metrics import KitMetrics, exponential
 from services._rules.scheduling import ladder
 from services.cluster_monitor import metrics as monitor_metrics
-from services.cluster_monitor.state import MonitorState
+from services.cluster_monitor.state import MonitorState, Probe
 from services.scheduler import metrics as scheduler_metrics
 from services.scheduler.state import SchedulerState
 
@@ -70,7 +72,7 @@ def test_the_trigger_of_a_scaling_is_the_one_that_the_ladder_gives() -> None:
 
 def test_members_are_offered_as_their_status_says() -> None:
     metrics, state = KitMetrics("cluster_monitor"), MonitorState()
-    monitor_metrics.register(metrics.reads, state)
+    monitor_metrics.register(metrics.reads, state, ManualClock(1000.0))
     state.of("m1").manifest = {
         "metadata": {"name": "m1"},
         "status": {
@@ -79,6 +81,7 @@ def test_members_are_offered_as_their_status_says() -> None:
             "resourceSummary": {"allocatable": {"cpu": "24", "memory": "1Gi"}, "allocated": {"cpu": "1500m"}},
         },
     }
+    state.of("m1").probe = Probe(at=1000.0, expiry=Expiry(at=1600.0))
     state.of("m2").manifest = {"metadata": {"name": "m2"}}
     found = {
         name: _value(metrics.registry, name, member_cluster="m1")
@@ -100,3 +103,6 @@ def test_members_are_offered_as_their_status_says() -> None:
         "cluster_memory_allocatable_bytes": 1 << 30,
     }
     assert _value(metrics.registry, "cluster_ready_state", member_cluster="m2") == 0
+    expire = "fleetlog_member_credentials_expire_seconds"
+    assert _value(metrics.registry, expire, member_cluster="m1") == 600
+    assert _value(metrics.registry, expire, member_cluster="m2") is None

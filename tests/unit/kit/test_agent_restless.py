@@ -8,6 +8,8 @@ from typing import Any, cast
 import pytest
 
 from schemas.keys import ObjectKey
+from services._kit.answers.limits import Limits
+from services._kit.answers.share import Share
 from services._kit.clock import ManualClock
 from services._kit.kube import ApiResource
 from services._kit.restless import Restless
@@ -66,7 +68,11 @@ def test_a_state_that_takes_long_to_save_is_saved_more_rarely() -> None:
 class Member:
     """A member's client that counts how often it is asked for all that it serves."""
 
+    server = "https://member"
+    limits = Limits()
+
     def __init__(self) -> None:
+        self.share = Share()
         self.asked = 0
 
     async def request(self, method: str, path: str, **_: object) -> bytes:

@@ -136,8 +136,8 @@ async def test_a_connection_that_ends_in_the_middle_is_tried_once_more(
         (lambda request: web.Response(text="<html>"), "the answer is no ResourceInterpreterContext"),
         (lambda request: web.Response(status=500, text="broken"), "answered HTTP 500: broken"),
         (lambda request: web.Response(status=307, headers={"Location": "https://127.0.0.1:1/"}), "answered HTTP 307"),
-        (lambda request: web.Response(body=b" " * (LARGEST + 1)), f"larger than {LARGEST} bytes"),
-        (lambda request: web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"}), "the answer is no"),
+        (lambda request: web.Response(body=b" " * (LARGEST + 1)), f"more than {LARGEST}"),
+        (lambda request: web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"}), "its gzip stream ends"),
     ],
     ids=["uid", "unsuccessful", "garbage", "failure", "redirect", "huge", "packed"],
 )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from services._kit import kube
+from services._kit.answers.guarded import GuardedRequest
 from services._kit.kube import KubeClient
 from services.apiserver.certs import Authority
 
@@ -88,14 +88,14 @@ def test_a_write_has_left_before_the_turn_ends(
 ) -> None:
     made, client = endpoint
     arrivals: list[bool] = []
-    written = kube._Request.write_bytes
+    written = GuardedRequest.write_bytes
 
     async def and_stand_still(self: Any, *args: Any) -> None:
         await written(self, *args)
         # The loop gets no further until this returns, as if the process were stopped here.
         arrivals.append(made.arrived.wait(PATIENCE))
 
-    monkeypatch.setattr(kube._Request, "write_bytes", and_stand_still)
+    monkeypatch.setattr(GuardedRequest, "write_bytes", and_stand_still)
 
     async def play() -> None:
         await client.patch("/x", {"a": 1})

@@ -1,4 +1,4 @@
-"""What is read of pods counts as much room as the whole pods do."""
+"""What is read of nodes and pods counts as much room as they do whole."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from services._kit.kube_api import decode
-from services._kit.pod_reading import PodsOnNodes, pods_of
+from services._kit.kube_api import BadAnswer
+from services._kit.pod_reading import Nodes, PodsOnNodes
 from services._rules.estimation_nodes import finished, pod_request
 from services._rules.estimation_rooms import MemberRooms
-from services._rules.estimation_summary import resource_summary
+from services._rules.estimation_summary import node_summary, resource_summary
 from services._rules.estimation_waiting import MemberWaiting
 
 
@@ -47,6 +47,7 @@ def pod(name: str, node: str | None = "n1", phase: str = "Running", **spec: Any)
     }
 
 
+LABELS = {"a": "x" * 1000}
 INIT = [{"name": "i", "resources": {"requests": {"cpu": 2}}}, {"name": "j"}]
 PODS = [
     pod("plain"),
@@ -82,13 +83,78 @@ def test_of_a_pod_on_a_node_only_that_is_kept() -> None:
     assert sorted(found["spec"]) == ["containers", "nodeName"]
 
 
-def test_a_list_sums_up_as_before_and_says_where_it_goes_on() -> None:
-    page = msgspec.json.encode({"kind": "PodList", "metadata": {"continue": "next"}, "items": PODS})
-    pods, following = pods_of(page)
-    assert following == "next"
-    assert resource_summary([], pods) == resource_summary([], decode(page)["items"])
+def test_a_list_sums_up_as_before() -> None:
+    reading = PodsOnNodes()
+    reading.begin()
+    pods = [reading.read(Raw(msgspec.json.encode(whole)), "v1", "Pod") for whole in PODS]
+    assert resource_summary([], pods) == resource_summary([], PODS)
 
 
-@pytest.mark.parametrize("page", [b"{}", b'{"items":null}', b'{"items":[],"metadata":{}}'])
-def test_a_list_may_be_empty(page: bytes) -> None:
-    assert pods_of(page) == ([], "")
+def test_pods_that_ask_for_the_same_share_what_says_so() -> None:
+    reading = PodsOnNodes()
+    first, second = (reading.read(Raw(msgspec.json.encode(pod(name))), "v1", "Pod") for name in ("a", "b"))
+    assert first["spec"] is second["spec"]
+    assert first["metadata"] != second["metadata"]
+
+
+@pytest.mark.parametrize("node", ["n1", None])
+def test_pods_that_all_differ_are_kept_up_to_a_limit(node: str | None) -> None:
+    reading = PodsOnNodes()
+    reading.begin()
+    taken = 0
+
+    def take_all() -> None:
+        nonlocal taken
+        for number in range(200_000):
+            requests = [{"resources": {"requests": {"cpu": number}}}] * 20
+            whole = {**pod("x", node, containers=requests), "metadata": {"name": f"p{number}", "labels": LABELS}}
+            reading.read(Raw(msgspec.json.encode(whole)), "v1", "Pod")
+            taken += 1
+
+    with pytest.raises(BadAnswer, match="bytes"):
+        take_all()
+    assert 1000 < taken < 50_000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"7",
+        b"[]",
+        b"{}",
+        b'{"metadata":null}',
+        b'{"metadata":{}}',
+        b'{"metadata":{"name":7}}',
+        b'{"metadata":{"name":"a"},"spec":[]}',
+        b'{"metadata":{"name":"a"},"spec":{"containers":[1]}}',
+        b'{"metadata":{"name":"a"},"status":{"conditions":[null]}}',
+        b'{"metadata":{"name":"a"},"spec":{"containers":[{"resources":{"requests":{"a":'
+        + b"[" * 9000
+        + b"]" * 9000
+        + b"}}}]}}",
+    ],
+)
+def test_what_is_no_pod_is_a_bad_answer(wrong: bytes) -> None:
+    with pytest.raises(BadAnswer):
+        PodsOnNodes().read(Raw(wrong), "v1", "Pod")
+
+
+def test_a_node_offers_as_before() -> None:
+    whole = {
+        "metadata": {"name": "n1", "labels": {"zone": "a"}, "annotations": {"x": "y"}},
+        "spec": {"unschedulable": True, "podCIDR": "10.0.0.0/8", "taints": [{"key": "k", "effect": "NoSchedule"}]},
+        "status": {
+            "allocatable": {"cpu": "2", "pods": 110},
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "images": [{"names": ["i"]}],
+        },
+    }
+    found = Nodes().read(Raw(msgspec.json.encode(whole)), "v1", "Node")
+    assert "images" not in found["status"]
+    assert node_summary([found]) == node_summary([whole])
+    assert resource_summary([found], []) == resource_summary([whole], [])
+    rooms, as_before = MemberRooms(), MemberRooms()
+    for each, node in ((rooms, found), (as_before, whole)):
+        each.list_nodes([node])
+        each.list_pods([])
+    assert msgspec.to_builtins(rooms.nodes()) == msgspec.to_builtins(as_before.nodes())

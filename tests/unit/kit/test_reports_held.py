@@ -105,3 +105,44 @@ async def test_a_cluster_that_does_not_look_is_reported_on_all_the_same(monkeypa
 )
 def test_only_what_was_written_and_not_looked_at_is_about_to_change(event: WorkObserved, held: bool) -> None:
     assert about_to_change(event) is held
+
+
+def large(cluster: str, number: int, size: int) -> WorkObserved:
+    key = ObjectKey("apps", "deployments", "default", f"web-{number}")
+    status = Raw(msgspec.json.encode({"text": "x" * size, "number": number}))
+    return WorkObserved(cluster=cluster, key=key, uid="u", at=float(number), applied=True, status=status)
+
+
+async def test_a_cluster_that_says_too_much_rests_and_the_others_do_not() -> None:
+    sent = Sent()
+    reports = Reports(sent, rate=1.0, burst=2_000_000)
+    reports.start()
+    for number in range(20):
+        reports.report(large("loud", number, 900_000))
+    reports.report(large("calm", 0, 10))
+    await sent.some(2)
+    for number in range(1, 50):
+        reports.report(large("calm", number, 10))
+        reports.report(large("loud", 19, 900_000 + number))
+        loud = sum(event.cluster == "loud" for batch in sent.batches for event in batch)
+        await sent.some(loud + number + 1)
+    found = [event for batch in sent.batches for event in batch]
+    assert [event for event in found if event.cluster == "calm"] == [large("calm", number, 10) for number in range(50)]
+    assert len([event for event in found if event.cluster == "loud"]) <= 5, "the burst, and what fits into one batch"
+    assert reports.backlog == 20 - len({event.key for event in found if event.cluster == "loud"})
+    await reports.close()
+
+
+async def test_who_rested_goes_on_with_the_newest() -> None:
+    sent = Sent()
+    reports = Reports(sent, rate=5_000_000.0, burst=1.0)
+    reports.start()
+    reports.report(large("loud", 1, 900_000))
+    await sent.some(1)
+    for number in range(900_001, 900_010):
+        reports.report(large("loud", 1, number))
+    found = await sent.some(2)
+    assert found[-1] == large("loud", 1, 900_009)
+    await asyncio.sleep(0)
+    assert not reports.backlog
+    await reports.close()

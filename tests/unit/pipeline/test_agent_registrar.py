@@ -21,8 +21,8 @@ from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules.interpreter.configured import KINDS
+from services._rules.token_bucket import Bucket
 from services.registrar.decide import Turned, Welcome, consumer_config, examine, is_stored, may_have, welcome
-from services.registrar.pace import Bucket
 from services.registrar.state import RegistrarState, fold, forget
 
 A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
@@ -78,6 +78,14 @@ def test_who_is_no_pull_member_is_turned_away(events: tuple[Any, ...], words: st
     found = welcome(state_of(*events), "m1", HELLO, "l", 10)
     assert isinstance(found, Turned)
     assert words in found.problem
+
+
+def test_a_restore_holds_works_back_but_not_heartbeats() -> None:
+    state = state_of(joined())
+    found = welcome(state, "m1", HELLO, "l", 10, held=True)
+    assert isinstance(found, Turned)
+    assert "restored" in found.problem
+    assert isinstance(welcome(state, "m1", replace(HELLO, fresh=False), "l", 10, held=True), Welcome)
 
 
 def test_manifests_are_for_the_cluster_whose_current_work_names_them() -> None:
@@ -175,6 +183,13 @@ def test_an_honest_report_is_stored_without_what_is_not_the_agents_to_say() -> N
         {"message": "x" * 40_000},
         {"status": Raw(b"[]")},
         {"status": Raw(b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}")},
+        {"work_seq": -1},
+        {"work_seq": 2},
+        {"work_seq": 1, "digest": "d2"},
+        {"uid": "of another object"},
+        {"at": -1e300},
+        {"member_generation": -1},
+        {"absent": True},
     ],
     ids=[
         "another cluster",
@@ -185,11 +200,50 @@ def test_an_honest_report_is_stored_without_what_is_not_the_agents_to_say() -> N
         "a message without end",
         "a status that is a list",
         "a status without bottom",
+        "a position before the log",
+        "a position of another work",
+        "a digest of another work",
+        "a uid of another object",
+        "a time before 1970",
+        "a generation before the first",
+        "applied and absent",
     ],
 )
 def test_other_reports_are_refused(change: dict[str, Any]) -> None:
-    state = state_of(joined(), rendered(A, "d1"))
+    state = state_of(rendered(A, "d1"), joined())
     assert isinstance(examine(state, "m1", replace(SEEN, **change), 2, now=50.0), str)
+
+
+def test_a_report_on_an_object_that_was_made_anew_is_of_the_new_one() -> None:
+    state = state_of(joined(), rendered(A, "d1"), replace(rendered(A, "d1"), uid="v"))
+    assert isinstance(examine(state, "m1", replace(SEEN, work_seq=2), 3, now=50.0), str)
+    assert isinstance(examine(state, "m1", replace(SEEN, work_seq=3, uid="v", digest="d1"), 3, now=50.0), WorkObserved)
+
+
+def test_of_statuses_that_are_too_much_together_one_is_left_out_and_says_so() -> None:
+    state = state_of(joined(), rendered(A, "a"), rendered(B, "b"))
+
+    def status(key: ObjectKey, size: int) -> WorkObserved:
+        return replace(SEEN, key=key, status=Raw(msgspec.json.encode({"x": "y" * (size - 8)})))
+
+    def said(event: WorkObserved) -> WorkObserved:
+        found = examine(state, "m1", event, 3, now=50.0, most=1000)
+        assert isinstance(found, WorkObserved)
+        fold(state, state.observed.get(subject_of(found), (3, 0.0))[0] + 1, subject_of(found), found)
+        return found
+
+    assert said(status(A, 600)).status == status(A, 600).status
+    left = said(status(B, 600))
+    assert isinstance(left.status, msgspec.UnsetType)
+    assert left.message.startswith("status: has 600 bytes, and the statuses of cluster m1 may have 1000 together")
+    assert (left.applied, left.health) == (True, "Unknown")
+    assert said(status(A, 900)).status == status(A, 900).status, "it takes the place of its own last one"
+    said(status(A, 300))
+    assert said(status(B, 600)).status == status(B, 600).status
+    assert state.kept == {"m1": 900}
+    forget(state, Purged(objects=(Gone(A, 9), Gone(B, 9))))
+    assert not state.kept
+    assert not state.sizes
 
 
 def test_a_report_that_is_stored_already_is_known() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from schemas.envelope import Provenance
 from schemas.events.binding import BindingReleased
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.observed import WorkObserved
-from schemas.events.rollup import StatusRolledUp
+from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.work import AppliedOverride, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from services._kit.delivery.parts import instead_of
@@ -22,7 +23,7 @@ from services._rules.overrides import OverrideError
 from services._rules.patch import merge_difference
 from services.status_aggregator.announce import announce, bound, overridden
 from services.status_aggregator.app import StatusAggregator
-from services.status_aggregator.decide import Pace, decide, due_at
+from services.status_aggregator.decide import Pace, affordable_at, decide, due_at, within_bounds
 from services.status_aggregator.early import Early
 from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState, fold
@@ -303,3 +304,176 @@ def test_a_sum_that_is_not_due_is_not_worked_out(monkeypatch: pytest.MonkeyPatch
     due = service.decide(world.state, KEY, 101.2)
     assert len(due.events) == 1
     assert worked_out == [KEY]
+
+
+def reported(name: str, **status: Any) -> WorkObserved:
+    return seen(name, status=Raw(msgspec.json.encode(status)))
+
+
+@pytest.mark.parametrize(
+    ("status", "field"),
+    [
+        ({"replicas": "x"}, "status.replicas: "),
+        ({"replicas": -1000}, "status.replicas: "),
+        ({"replicas": 2**63 - 1}, "status.replicas: "),
+        ({"replicas": 999_999}, "status.replicas: "),
+        ({"replicas": 1, "readyReplicas": 2}, "status.readyReplicas: "),
+        ({"replicas": 1, "resourceTemplateGeneration": 2}, "status.resourceTemplateGeneration: "),
+    ],
+)
+def test_an_implausible_report_is_told_as_that_clusters_and_the_others_count(
+    status: dict[str, Any], field: str
+) -> None:
+    world = started()
+    world.given(reported("m1", replicas=1, readyReplicas=1), reported("m2", **status))
+    rollup = world.decides()
+    assert rollup is not None
+    whole, left = rollup.items
+    assert (whole.status, whole.problem) == (reported("m1", replicas=1, readyReplicas=1).status, "")
+    assert (left.status, left.health, left.applied) == (msgspec.UNSET, "Unknown", True)
+    assert left.problem.startswith(field)
+    assert rollup.fully_applied, "what is written there is another matter than what is said of it"
+    note = announce(world.state, rollup)
+    assert note is not None
+    assert (note.reason, note.warning) == ("AggregateStatusFailed", True)
+    assert f"cluster m2: {field}" in note.message
+    world.given(reported("m1", replicas=2, readyReplicas=2))
+    others = world.decides()
+    assert others is not None
+    assert others.items[0].status == reported("m1", replicas=2, readyReplicas=2).status
+    world.given(reported("m2", replicas=1))
+    mended = world.decides()
+    assert mended is not None
+    assert [item.problem for item in mended.items] == ["", ""]
+    after = announce(world.state, mended)
+    assert after is not None
+    assert after.reason == "AggregateStatusSucceed"
+
+
+def test_a_share_does_not_bound_what_is_overridden_or_what_a_members_autoscaler_says() -> None:
+    many = reported("m1", replicas=50_000)
+    overridden_copy = msgspec.structs.replace(work("m1"), overrides=(AppliedOverride("p", Raw(b"[]")),))
+    retaining = {"resourcetemplate.karmada.io/retain-replicas": "true"}
+    for world in (
+        World(cluster("m1"), template(), binding(1), placement(m1=1), overridden_copy),
+        World(
+            cluster("m1"),
+            msgspec.structs.replace(template(), labels={**retaining, "app": "x"}),
+            binding(1),
+            placement(m1=1),
+            work("m1"),
+        ),
+    ):
+        world.given(many)
+        rollup = world.decides()
+        assert rollup is not None
+        assert rollup.items[0].problem == ""
+        assert rollup.items[0].status == many.status
+
+
+def test_replicas_that_are_still_leaving_after_a_scaling_down_count() -> None:
+    world = World(cluster("m1"), template(), binding(50_000), placement(m1=50_000), work("m1"))
+    world.given(reported("m1", replicas=50_000))
+    world.decides()
+    world.given(placement(m1=3), reported("m1", replicas=49_000))
+    rollup = world.decides()
+    assert rollup is not None
+    assert rollup.items[0].problem == ""
+    world.given(reported("m1", replicas=50_000))
+    back = world.decides()
+    assert back is not None
+    assert back.items[0].problem.startswith("status.replicas: is 50000, but at most 49000")
+
+
+def test_a_report_about_a_work_that_was_not_read_yet_may_be_about_a_newer_template() -> None:
+    world = started()
+    newer = {"replicas": 1, "resourceTemplateGeneration": 2}
+    world.given(seen("m1", work_seq=100, status=Raw(msgspec.json.encode(newer))))
+    rollup = world.decides()
+    assert rollup is not None
+    assert rollup.items[0].problem == ""
+
+
+def test_a_status_that_could_not_be_read_leaves_the_one_before_and_says_so() -> None:
+    world = started()
+    world.given(seen("m1", message="InterpretStatus for apps/v1 Deployment: no"), seen("m2"))
+    rollup = world.decides()
+    assert rollup is not None
+    assert rollup.items[0].status == seen("m1").status
+    assert rollup.items[0].problem.startswith("InterpretStatus for")
+    note = announce(world.state, rollup)
+    assert note is not None
+    assert "cluster m1: InterpretStatus" in note.message
+
+
+def test_the_statuses_of_a_rollup_fit_into_one_message() -> None:
+    big = reported("m1", text="x" * 900_000)
+    items = [ClusterStatusItem(cluster=f"m{number}", applied=True, status=big.status) for number in range(9)]
+    small = ClusterStatusItem(cluster="m9", applied=True, status=reported("m9", replicas=1).status)
+    kept = within_bounds([*items, small])
+    assert kept[-1] == small
+    assert sum(isinstance(item.status, Raw) for item in kept) == 5
+    assert all(item.problem.startswith("status: has 9000") for item in kept if not isinstance(item.status, Raw))
+    assert within_bounds(items[:4]) == tuple(items[:4])
+
+
+def sums_in(seconds: float, size: int, every: float) -> list[float]:
+    """When sums are said of an object whose member reports another status of this size all the time."""
+    world, pace, now, said = started(), Pace(0.03, 0.02, 1.0, 0.06), 1000.0, []
+    while now < 1000.0 + seconds:
+        world.given(reported("m1", text="x" * size, now=now), seen("m2", at=now))
+        known = world.state.objects[KEY]
+        if now >= due_at(known, now, pace):
+            event = decide(world.state, KEY)
+            assert event is not None
+            world.given(msgspec.structs.replace(event, provenance=Provenance(decided_at=now)))
+            said.append(now)
+        now += every
+    return said
+
+
+def test_the_first_changes_are_said_at_once_and_lasting_change_once_per_second() -> None:
+    said = sums_in(60.0, 100, every=0.05)
+    assert said[9] - said[0] < 1.0
+    assert 60 <= len(said) <= 75
+    assert all(0.9 < after - before < 1.2 for before, after in pairwise(said[20:]))
+
+
+def test_a_large_status_that_changes_all_the_time_is_said_seldom() -> None:
+    said = sums_in(600.0, 900_000, every=0.25)
+    assert len(said) * 900_000 / 600 < 100_000, "bytes per second"
+    assert all(after - before < 10.5 for before, after in pairwise(said))
+    quiet = started()
+    quiet.given(reported("m1", text="x" * 900_000), seen("m2"))
+    first = quiet.decides()
+    assert first is not None
+    assert affordable_at(quiet.state.objects[KEY], 10.0) <= 10.0
+
+
+def test_what_was_said_too_much_is_forgotten_after_one_wait() -> None:
+    world, now = started(), 1000.0
+
+    def says(size: int) -> None:
+        world.given(reported("m1", text="x" * size, now=now), seen("m2", at=now))
+        event = decide(world.state, KEY)
+        assert event is not None
+        world.given(msgspec.structs.replace(event, provenance=Provenance(decided_at=now)))
+
+    for more in range(10):
+        says(900_000 + more)
+    assert affordable_at(world.state.objects[KEY], now) == now + 10.0
+    now += 10.0
+    says(10)
+    assert affordable_at(world.state.objects[KEY], now) < now + 1.1
+
+
+def test_a_stamp_from_the_future_holds_up_no_sum() -> None:
+    world = started()
+    for number in range(30):
+        world.given(reported("m1", replicas=number % 2), seen("m2"))
+        event = decide(world.state, KEY)
+        assert event is not None
+        world.given(msgspec.structs.replace(event, provenance=Provenance(decided_at=5000.0)))
+    known = world.state.objects[KEY]
+    assert affordable_at(known, 5000.0) > 5000.0
+    assert affordable_at(known, 1400.0) == 0.0

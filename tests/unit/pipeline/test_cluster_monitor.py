@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from schemas.agent import Expiry
 from schemas.codec import subject_of
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from services._rules.patch import merge_patch
@@ -211,3 +212,32 @@ def test_a_removed_cluster_is_said_to_be_gone_only_after_a_complete_list() -> No
     world.state.listed = True
     (event,) = decide(world.state, "m1", T0).events
     assert isinstance(event, ClusterRemoved)
+
+
+def test_a_cluster_without_probes_is_unknown_until_it_is_probed_again() -> None:
+    world = World()
+    world.probes(0)
+    assert world.ready == "True"
+    world.cluster.unprobed = True
+    world.decides(200)
+    assert world.ready == "Unknown"
+    assert world.taints == ["cluster.karmada.io/unreachable"]
+    world.cluster.unprobed = False
+    world.probes(210)
+    world.probes(250)
+    assert world.ready == "True"
+    assert world.taints == []
+
+
+def test_credentials_that_expire_soon_are_a_condition_and_a_fact() -> None:
+    world = World()
+    world.probes(0)
+    expiry = Expiry(at=T0 + 86_400, since=T0 - 300 * 86_400, what="the client certificate in Secret a/m1")
+    world.cluster.probe = Probe(at=T0 + 10, online=True, healthy=True, summary=READY, expiry=expiry)
+    verdict = world.decides(10)
+    assert world.cluster.manifest is not None
+    found = [c for c in world.cluster.manifest["status"]["conditions"] if c["type"] == "CredentialsExpiring"]
+    assert [(c["status"], c["reason"]) for c in found] == [("True", "ExpiresSoon")]
+    assert "the client certificate in Secret a/m1 expires at" in found[0]["message"]
+    assert len(verdict.events) == 1
+    assert not world.decides(10).events

@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from schemas.keys import ObjectKey
-from services._kit.delivery.kinds import Kind
+from services._kit.answers.limits import Limits
+from services._kit.delivery.cache import Cache
+from services._kit.delivery.kinds import UNCLAIMED, Kind
 from services._kit.kube import ApiResource
 from services._kit.kube_watch import AsBytes, Kept
 
@@ -20,6 +22,9 @@ PLACE = ("default", "web")
 
 class _SilentClient:
     """An API server that never answers: what is seen comes from the test."""
+
+    server = "https://member"
+    limits = Limits()
 
     async def request(self, *_: object, **__: object) -> bytes:
         await asyncio.Event().wait()
@@ -31,10 +36,26 @@ async def touched() -> list[ObjectKey]:
     return []
 
 
+class Works:
+    """Which objects there are works for; all, unless said otherwise."""
+
+    def __init__(self) -> None:
+        self.without: set[ObjectKey] = set()
+
+    def __contains__(self, key: ObjectKey) -> bool:
+        return key not in self.without
+
+
 @pytest.fixture
-async def kind(touched: list[ObjectKey]) -> AsyncIterator[Kind]:
+def given() -> Works:
+    return Works()
+
+
+@pytest.fixture
+async def kind(touched: list[ObjectKey], given: Works) -> AsyncIterator[Kind]:
     resource = ApiResource(name="deployments", kind="Deployment", namespaced=True, group="apps", version="v1")
-    made = Kind(_SilentClient(), resource, touched.append)  # type: ignore[arg-type]  # all of it that is used
+    client: Any = _SilentClient()
+    made = Kind(client, resource, touched.append, given.__contains__, Cache(Limits(cache_bytes=1000)))
     yield made
     made.close()
 
@@ -98,3 +119,65 @@ def test_what_a_watch_sends_is_kept_whole_but_for_the_owners_of_its_fields() -> 
     del sent["metadata"]["managedFields"]
     assert kept.manifest == {"apiVersion": "apps/v1", "kind": "Deployment", **sent}
     assert Kept.of({"apiVersion": "apps/v1", "kind": "Deployment", **sent}) == kept
+
+
+async def test_an_object_without_a_work_is_not_kept_and_has_to_be_read(kind: Kind, given: Works) -> None:
+    key = ObjectKey("apps", "deployments", *PLACE)
+    raw = msgspec.Raw(msgspec.json.encode(state("7", "x")))
+    reading = kind._reading
+    given.without.add(key)
+    reading.begin()
+    assert reading.read(raw, "apps/v1", "Deployment") is None
+    kind.listed([])
+    assert PLACE not in kind.live
+    assert kind.has_to_be_read(PLACE)
+    assert not kind.has_to_be_read(("default", "other"))
+    given.without.clear()
+    kind.was_read(PLACE, state("7", "x"))
+    assert kind.live[PLACE]["text"] == "x"
+    assert not kind.has_to_be_read(PLACE)
+
+
+async def test_beyond_some_names_every_object_has_to_be_read(kind: Kind) -> None:
+    kind.list_begins()
+    for number in range(UNCLAIMED + 1):
+        kind.not_given(("default", f"o{number}"))
+    kind.was_read(("default", "o1"), None)
+    assert kind.has_to_be_read(("default", "never seen"))
+    kind.list_begins()
+    kind.listed([])
+    assert not kind.has_to_be_read(("default", "never seen"))
+
+
+async def test_what_does_not_fit_is_known_by_its_version_alone(kind: Kind, touched: list[ObjectKey]) -> None:
+    kind.listed([seen("10", "x" * 30_000)])
+    assert PLACE not in kind.live
+    assert kind.has_to_be_read(PLACE)
+    touched.clear()
+    kind.changed("MODIFIED", seen("10", "x" * 30_000))
+    assert touched == []
+    kind.changed("MODIFIED", seen("11", "small"))
+    assert kind.live[PLACE]["text"] == "small"
+    kind.changed("MODIFIED", seen("12", "x" * 30_000))
+    assert kind.has_to_be_read(PLACE)
+    kind.changed("DELETED", seen("13", "small"))
+    assert not kind.has_to_be_read(PLACE)
+    assert PLACE not in kind.live
+
+
+async def test_a_list_replaces_what_is_counted(kind: Kind) -> None:
+    for version in range(10, 20):
+        reading = kind._reading
+        reading.begin()
+        found = reading.read(msgspec.Raw(msgspec.json.encode(state(str(version), "x" * 500))), "apps/v1", "Deployment")
+        assert found is not None
+        kind.listed([found])
+        assert len(kind.live) == 1
+
+
+async def test_an_object_whose_work_is_gone_is_forgotten(kind: Kind, given: Works) -> None:
+    kind.listed([seen("10", "x")])
+    given.without.add(ObjectKey("apps", "deployments", *PLACE))
+    raw = msgspec.Raw(msgspec.json.encode(state("11", "y")))
+    assert kind._reading.read(raw, "apps/v1", "Deployment") is None
+    assert PLACE not in kind.live

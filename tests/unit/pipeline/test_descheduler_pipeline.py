@@ -86,7 +86,7 @@ class _Context:
 
     def __init__(self, runner: Runner[Any, Any]) -> None:
         self.projection = runner.projection
-        self.clock = runner._clock
+        self.clock = runner.clock
         self.mark = runner.mark
         self.connection = None
         self.logs: dict[str, Any] = {}

@@ -251,6 +251,23 @@ def test_what_a_script_cannot_say_is_told_and_the_last_request_stands() -> None:
     assert request(world.decides()).replicas == 4
 
 
+@pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 1.5])
+def test_a_number_that_cannot_be_meant_is_told_and_never_scheduled(size: float) -> None:
+    world = Interpreted(size_of, widget_policy())
+    world.customized("size")
+    world.sees(widget(size=3))
+    world.settles()
+    world.sees(widget(size=size))
+    verdict = world.decides()
+    assert not verdict.events
+    ((reason, message),) = notes(verdict)
+    assert reason == "GetReplicasFailed"
+    assert "stays as it is in clusters: InterpretReplica answered replicas: is " in message
+    bound = world.state.binding_facts[KEY]
+    assert isinstance(bound, BindingRequested)
+    assert bound.replicas == 3
+
+
 def test_components_are_asked_for_behind_their_gate() -> None:
     found = [{"name": "main", "replicas": 2}]
     world = Interpreted(lambda script, obj: found, widget_policy())
@@ -329,3 +346,15 @@ def test_a_script_that_is_mended_and_broken_again_is_told_again() -> None:
     assert not world.decides().events, "nothing else changed"
     assert not service.decide(world.state, KEY, 0.0).effects
     assert told.settled_keys == [KEY]
+
+
+@pytest.mark.parametrize("replicas", [-3, 2**31 - 1])
+def test_a_number_in_a_template_that_cannot_be_meant_is_told_and_never_scheduled(replicas: int) -> None:
+    """A control plane may hold what the kind's own API would refuse: its validation is not ours."""
+    world = Interpreted(size_of, policy())
+    world.sees(deployment(replicas=replicas))
+    verdict = world.decides()
+    assert not [event for event in verdict.events if isinstance(event, BindingRequested)]
+    ((reason, message),) = notes(verdict)
+    assert reason == "GetReplicasFailed"
+    assert f"spec.replicas: is {replicas}, expected 0 to" in message

@@ -9,7 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from schemas.events.policy import PolicyChanged
 from schemas.keys import ObjectKey, PolicyKey
+from services._kit.answers.limits import Limits
+from services._kit.answers.share import Share
 from services._kit.kube import ApiError, ApiResource
 from services._rules.interpreter.configured import CUSTOMIZATION, WEBHOOKS
 from services.detector import watching
@@ -29,7 +32,11 @@ def served(group: str, kind: str, plural: str) -> ApiResource:
 class Plane:
     """A control plane with one Deployment and no policies; some kinds it does not serve, some it keeps to itself."""
 
+    server = "https://control-plane"
+    limits = Limits()
+
     def __init__(self, *interpreters: str, forbidden: str = "") -> None:
+        self.share = Share()
         self.resources = [served("policy.karmada.io", kind, PLURALS[kind]) for kind in POLICY_KINDS]
         self.resources += [served("config.karmada.io", kind, PLURAL[kind]) for kind in interpreters]
         self.forbidden = forbidden
@@ -92,7 +99,7 @@ async def test_a_kind_that_is_served_later_is_listed_then() -> None:
     ground = Ground(plane)
     await ground.until_decided()
     key = PolicyKey(CUSTOMIZATION, "", "widgets")
-    ground.state.policy_facts[key] = None  # type: ignore[assignment] # only that there is one counts
+    ground.state.policy_facts[key] = PolicyChanged(key=key, uid="u", manifest=msgspec.Raw(b"{}"))
     plane.resources.append(served("config.karmada.io", CUSTOMIZATION, PLURAL[CUSTOMIZATION]))
     async with asyncio.timeout(60):
         while key not in ground.marked:

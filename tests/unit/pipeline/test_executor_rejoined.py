@@ -32,7 +32,7 @@ class Inside:
         self._seq = 0
         self.executor: Any = Executor(ExecutorSettings(control_kubeconfig="none"))
         self.executor._context = SimpleNamespace(
-            projection=SimpleNamespace(state=self.state), clock=SimpleNamespace(now=lambda: 5.0)
+            projection=SimpleNamespace(state=self.state), clock=SimpleNamespace(now=lambda: 5.0), restoration=None
         )
         self.executor._reports = SimpleNamespace(
             report=self.said.append, latest=lambda *_: self.said[-1] if self.said else None, start=lambda: None

@@ -8,18 +8,23 @@ from functools import partial
 
 import pytest
 
+from services._kit.answers.limits import Limits
+from services._kit.answers.share import Share
 from services._kit.clock import SystemClock
 from services._kit.kube import ApiResource, KubeClient
+from services._kit.members import access
+from services._kit.members.access import Members
 from services._kit.restless import Restless
 from services.cluster_monitor import probing
 from services.cluster_monitor.probing import Prober
 from services.cluster_monitor.state import Probe
+from tests.support.waiting import eventually
 
 
 async def test_a_member_that_changed_is_looked_at_once_when_it_is_quiet_again() -> None:
     probes: asyncio.Queue[Probe] = asyncio.Queue()
     control = KubeClient("http://127.0.0.1:1", ssl_context=None, headers={})
-    prober = Prober("m1", control, {}, probes.put_nowait, interval=3600.0, clock=SystemClock())
+    prober = Prober("m1", Members(control), {}, probes.put_nowait, interval=3600.0, clock=SystemClock())
     try:
         await probes.get()
         for _ in range(5):
@@ -36,7 +41,11 @@ async def test_a_member_that_changed_is_looked_at_once_when_it_is_quiet_again() 
 class Member:
     """A member's client that serves a kind more each time it is asked for all it serves."""
 
+    server = "https://member"
+    limits = Limits()
+
     def __init__(self, kinds: int) -> None:
+        self.share = Share()
         self.kinds = [ApiResource(name=f"old{number}", kind="Old", version="v1") for number in range(kinds)]
 
     async def request(self, method: str, path: str, **_: object) -> bytes:
@@ -56,7 +65,9 @@ class Looks:
     def __init__(self, interval: float) -> None:
         self.probes: asyncio.Queue[Probe] = asyncio.Queue()
         self.control = KubeClient("http://127.0.0.1:1", ssl_context=None, headers={})
-        self.prober = Prober("m1", self.control, {}, self.probes.put_nowait, interval=interval, clock=SystemClock())
+        self.prober = Prober(
+            "m1", Members(self.control), {}, self.probes.put_nowait, interval=interval, clock=SystemClock()
+        )
 
     async def next(self) -> int:
         """How many kinds the next look finds."""
@@ -78,7 +89,7 @@ def _members(monkeypatch: pytest.MonkeyPatch) -> None:
     async def opened(*_: object) -> Member:
         return Member(next(kinds))
 
-    monkeypatch.setattr(probing, "open_member", opened)
+    monkeypatch.setattr(access.Member, "open", opened)
     monkeypatch.setattr(probing, "Restless", partial(Restless, quiet=0.01))
 
 
@@ -120,3 +131,79 @@ async def test_another_cluster_at_that_address_is_asked_what_it_serves() -> None
         assert await looks.next() == 11
     finally:
         await looks.close()
+
+
+class Broken:
+    """A member's client whose answers nobody foresaw, until it is mended."""
+
+    def __init__(self) -> None:
+        self.mended = False
+
+    async def request(self, method: str, path: str, **_: object) -> bytes:
+        if not self.mended:
+            raise AttributeError("'int' object has no attribute 'get'")
+        return b'{"gitVersion":"v1.30.0"}' if path == "/version" else b'{"items":[]}'
+
+    async def discover(self, *, preferred: bool) -> list[ApiResource]:
+        return []
+
+    async def close(self) -> None:
+        return
+
+
+async def test_whatever_a_member_answers_it_is_probed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Broken()
+
+    async def opened(*_: object) -> Broken:
+        return member
+
+    monkeypatch.setattr(access.Member, "open", opened)
+    looks = Looks(interval=0.01)
+    try:
+        probe = await looks.probes.get()
+        assert not probe.online
+        assert "AttributeError: 'int' object has no attribute 'get'" in probe.error
+        member.mended = True
+        while not (await looks.probes.get()).online:
+            continue
+    finally:
+        await looks.close()
+
+
+@pytest.mark.usefixtures("_members")
+async def test_the_next_probe_comes_soon_where_the_taker_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "SOON_SECONDS", 0.01)
+    control = KubeClient("http://127.0.0.1:1", ssl_context=None, headers={})
+    taken: list[Probe] = []
+
+    def take(probe: Probe) -> bool:
+        taken.append(probe)
+        return len(taken) < 3
+
+    prober = Prober("m1", Members(control), {}, take, interval=3600.0, clock=SystemClock())
+    try:
+        await eventually(lambda: len(taken) == 3)
+        await asyncio.sleep(0.05)
+        assert len(taken) == 3, "then the interval counts again"
+    finally:
+        await prober.close()
+        await control.close()
+
+
+async def test_a_prober_that_hangs_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hangs(*_: object) -> Member:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(access.Member, "open", hangs)
+    monkeypatch.setattr(probing, "SLACK_SECONDS", -probing.PROBE_SECONDS)
+    control = KubeClient("http://127.0.0.1:1", ssl_context=None, headers={})
+    missed, probes = asyncio.Event(), asyncio.Queue()  # type: ignore[var-annotated]
+    prober = Prober("m1", Members(control), {}, probes.put_nowait, missed.set, interval=0.01, clock=SystemClock())
+    try:
+        async with asyncio.timeout(60):
+            await missed.wait()
+        assert probes.empty()
+    finally:
+        await prober.close()
+        await control.close()

@@ -81,7 +81,7 @@ class _Context:
 
     def __init__(self, runner: Runner[SchedulerState, ObjectKey]) -> None:
         self.projection = runner.projection
-        self.clock = runner._clock
+        self.clock = runner.clock
 
 
 def by(house: House, name: str) -> list[str]:

@@ -51,7 +51,7 @@ async def placed_in_order(gates: tuple[str, ...], *requests: Known) -> list[str]
         service, logs, MemoryBus(), "a", options=Options(heartbeat=0.02, takeover_after=0.2)
     )
     service._context = runner  # type: ignore[assignment]
-    runner.clock = runner._clock  # type: ignore[attr-defined]
+    runner.clock = runner.clock  # type: ignore[attr-defined]
     task = asyncio.create_task(runner.run())
     try:
         async with asyncio.timeout(60):

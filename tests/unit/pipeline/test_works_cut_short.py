@@ -10,10 +10,14 @@ import pytest
 from msgspec import UNSET, Raw
 
 from schemas.codec import Known, encode, subject_of
+from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered
-from services._kit.errors import LogError
+from services._kit.blobs import BlobMissing
+from services._kit.delivery.parts import WorkSource
+from services._kit.errors import LogError, Refused, Unavailable
 from services._kit.log import NewMessage
 from services._kit.memory_log import MemoryLog
+from services._kit.vault import Locked
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
 from services.executor.state import ExecutorState, cut, fold
@@ -65,7 +69,12 @@ def test_shared_bytes_are_elsewhere_anyway() -> None:
 
 
 class Blobs:
+    def __init__(self, trouble: LogError | None = None) -> None:
+        self._trouble = trouble
+
     async def get(self, digest: str) -> bytes:
+        if self._trouble is not None:
+            raise self._trouble
         return b"blob of " + digest.encode()
 
 
@@ -75,20 +84,49 @@ async def stored(*events: Known) -> MemoryLog:
     return log
 
 
-async def test_a_member_that_is_served_from_here_from_now_on_gets_its_manifests_from_the_log() -> None:
-    log = await stored(member("Pull"), WORK, member("Push"))
+async def source_of(state: ExecutorState, blobs: Blobs, *events: Known) -> WorkSource:
+    """Where the lane of m1 finds its works."""
     inside: Any = Executor(ExecutorSettings(control_kubeconfig="none"))
-    state = executor_with(member("Pull"), WORK, member("Push"))
     inside._context = SimpleNamespace(
         projection=SimpleNamespace(state=state),
-        logs={"FACTS": log},
-        blobs=Blobs(),
-        clock=SimpleNamespace(now=lambda: 0.0),
+        logs={"FACTS": await stored(*events)},
+        blobs=blobs,
+        clock=SimpleNamespace(now=lambda: 0.0, monotonic=lambda: 0.0),
     )
-    inside._reports = SimpleNamespace(report=None, latest=None)
-    source = inside._source("m1")
+    inside._reports = SimpleNamespace(report=None, latest=lambda *_: None)
+    source: WorkSource = inside._source("m1")
+    return source
+
+
+async def test_a_member_that_is_served_from_here_from_now_on_gets_its_manifests_from_the_log() -> None:
+    events = member("Pull"), WORK, member("Push")
+    source = await source_of(executor_with(*events), Blobs(), *events)
     assert await source.blob("d") == MANIFEST
     assert await source.blob("other") == b"blob of other"
+
+
+LATER = msgspec.structs.replace(SHARED, digest="later")
+HELD = WorkObserved(
+    cluster="m1", key=KEY, uid="u1", work_seq=2, digest="d", applied=True, health="Healthy", status=UNSET, at=1.0
+)
+
+
+@pytest.mark.parametrize("lost", [BlobMissing(0, "no blob d"), Locked(0, "its key was dropped")], ids=["blob", "key"])
+async def test_a_work_is_delivered_although_the_manifest_before_it_is_lost(lost: LogError) -> None:
+    state = executor_with(member("Push"), SHARED, HELD, LATER)
+    events = member("Push"), SHARED, LATER
+    source = await source_of(state, Blobs(), *events)
+    assert await source.previous(KEY, LATER) == b"blob of d"
+    source = await source_of(state, Blobs(lost), *events)
+    assert await source.previous(KEY, LATER) is None
+
+
+async def test_a_work_waits_for_the_manifest_before_it_while_the_log_does_not_answer() -> None:
+    state = executor_with(member("Push"), SHARED, HELD, LATER)
+    for trouble in (Unavailable("no leader"), Refused(10008, "JetStream not available")):
+        source = await source_of(state, Blobs(trouble), member("Push"), SHARED, LATER)
+        with pytest.raises(LogError):
+            await source.previous(KEY, LATER)
 
 
 def renderer(log: MemoryLog) -> tuple[OverrideRenderer, Any]:
@@ -99,7 +137,7 @@ def renderer(log: MemoryLog) -> tuple[OverrideRenderer, Any]:
         projection=SimpleNamespace(state=state),
         logs={"FACTS": log},
         mark=marked.extend,
-        clock=SimpleNamespace(now=lambda: 0.0),
+        clock=SimpleNamespace(now=lambda: 0.0, monotonic=lambda: 0.0),
     )
     return inside, SimpleNamespace(state=state, marked=marked)
 

@@ -146,5 +146,12 @@ def test_words_say_who_changed_what() -> None:
         ".metadata.labels.app was changed by an unknown writer; put back"
     )
     assert drift_words(removed()) == "it was deleted in the cluster; created again"
+    assert drift_words(removed({"metadata": {"name": "a"}})) == "it was deleted in the cluster; created again"
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "u"}
+    told = drift_words(removed({"metadata": {"name": "a", "ownerReferences": [owner]}}))
+    assert told.startswith("it was deleted in the cluster; created again. Its metadata.ownerReferences name ReplicaSet")
+    assert told.endswith("take the reference out of the override that adds it")
+    many = removed({"metadata": {"ownerReferences": [{**owner, "name": "x" * 1000}, "odd"]}})
+    assert bounded(many) == many
     assert drift_words(()) == ""
     assert drift_words(tuple(Drift(f".f{n}", "m") for n in range(7))).endswith("; 2 more fields; put back")

@@ -266,8 +266,12 @@ def test_nodes_are_graded_by_their_scarcest_resource() -> None:
         ]
     ]
     nodes.append({"metadata": {"name": "f"}, "status": {"allocatable": {"cpu": 64, "pods": 9}}})
-    counts = dict(estimation_summary.allocatable_modelings(MODELS, nodes, []) or [])
+    counts = dict(estimation_summary.allocatable_modelings(MODELS, nodes, {}) or [])
     assert {grade: count for grade, count in counts.items() if count} == {0: 2, 1: 3, 5: 1}
+
+
+def by_node(pods: list[dict[str, Any]]) -> dict[str, estimation_summary.RunningTotal]:
+    return estimation_summary.summed(pods, by_node=True).by_node
 
 
 def test_grading_stops_at_a_node_without_pod_slots() -> None:
@@ -276,9 +280,9 @@ def test_grading_stops_at_a_node_without_pod_slots() -> None:
         for name, cpu, memory, pods in [("a", 4, "16Gi", 2), ("b", 4, "16Gi", 9), ("c", 8, "32Gi", 9)]
     ]
     full = [pod("a", "0"), pod("a", "0")]
-    assert not any(count for _, count in estimation_summary.allocatable_modelings(MODELS, nodes, full) or [])
+    assert not any(count for _, count in estimation_summary.allocatable_modelings(MODELS, nodes, by_node(full)) or [])
     one_done = [pod("a", "0"), pod("a", "0", phase="Succeeded")]
-    counts = dict(estimation_summary.allocatable_modelings(MODELS, nodes, one_done) or [])
+    counts = dict(estimation_summary.allocatable_modelings(MODELS, nodes, by_node(one_done)) or [])
     assert {grade: count for grade, count in counts.items() if count} == {2: 2, 3: 1}
 
 

@@ -120,10 +120,44 @@ def test_a_revised_object_is_the_one_that_was_asked_about(
         interpreter.revise_replica(WIDGET, 1)
 
 
-def test_fewer_replicas_than_none_are_refused(interpreter: Answered, answers: Answers) -> None:
-    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (-2147483648, None))
-    with pytest.raises(InterpretError, match="answered -2147483648 replicas"):
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((-1, None), r"replicas: is -1, expected 0 to 10000000; mend"),
+        ((-(2**31), None), r"replicas: is -2147483648, .* does not fit into 32 bits"),
+        ((2**31 - 1, None), r"replicas: is 2147483647, expected 0 to 10000000"),
+        ((1.5, None), r"replicas: is a number, expected a whole number"),
+        ((True, None), r"replicas: is a boolean"),
+        ((None, None), r"replicas: is null"),
+        ((1, {"resourceRequest": {"cpu": "-1"}}), r"resourceRequest\.cpu: is -1, expected no less than 0"),
+        ((1, {"resourceRequest": {"memory": "much"}}), r"resourceRequest\.memory: "),
+    ],
+)
+def test_a_size_that_no_workload_has_is_refused(
+    interpreter: Answered, answers: Answers, answer: tuple[Any, Any], why: str
+) -> None:
+    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), answer)
+    with pytest.raises(InterpretError, match=f"InterpretReplica answered {why}"):
         interpreter.get_replicas(WIDGET)
+
+
+@pytest.mark.parametrize(
+    ("component", "why"),
+    [
+        ({"name": "a", "replicas": -3}, "component 'a': replicas: is -3"),
+        ({"name": "a", "replicas": 2**31 - 1}, "component 'a': replicas: is 2147483647"),
+        (
+            {"name": "a", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "-5m"}}},
+            "component 'a': res",
+        ),
+    ],
+)
+def test_a_component_that_no_workload_has_is_refused(
+    interpreter: Answered, answers: Answers, component: dict[str, Any], why: str
+) -> None:
+    answers.put(asked(lambda: interpreter.get_components(WIDGET)), [{"name": "b", "replicas": 1}, component])
+    with pytest.raises(InterpretError, match=f"InterpretComponent answered {why}"):
+        interpreter.get_components(WIDGET)
 
 
 def test_what_was_used_longest_ago_goes_first() -> None:

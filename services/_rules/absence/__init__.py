@@ -1,0 +1,1 @@
+"""When something that is missing counts as deleted: identity of an endpoint, sudden disappearance, confirmation."""

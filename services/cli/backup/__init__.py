@@ -1,0 +1,1 @@
+"""Backups of an installation, restoring them, and what ends a restore."""

@@ -1,0 +1,1 @@
+"""The installation on one page, and what waits for an operator's word."""

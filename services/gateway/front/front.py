@@ -1,0 +1,159 @@
+"""Decides what a request is for: the gateway's own kinds, documents that name all kinds, or the control plane.
+
+Who asks is the control plane's to say, and what they may read of bindings and works, too: it is asked with their own
+credentials (SelfSubjectAccessReview). The bearer of the installation's token needs no leave for those.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from aiohttp import web
+from aiohttp.web_request import BaseRequest
+
+from services.gateway import openapi
+from services.gateway.answers import Failure
+from services.gateway.auth import Identity
+from services.gateway.front.merging import discovery_accept, with_group, with_paths
+from services.gateway.front.upstream import Upstream, impersonation
+from services.gateway.resources import GROUP, Resource
+from services.gateway.settings import GatewaySettings
+from services.gateway.shapes import Manifest, encode
+
+REMEMBERED_SECONDS: Final = 10.0
+_MOST_REMEMBERED: Final = 4096
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_decode = msgspec.json.Decoder(dict).decode
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What somebody wants to read; `resource` is None for a path that is no resource."""
+
+    verb: str
+    path: str
+    resource: Resource | None = None
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    def attributes(self) -> Manifest:
+        """As an access review names it."""
+        if self.resource is None:
+            return {"nonResourceAttributes": {"path": self.path, "verb": "get"}}
+        named = {"namespace": self.namespace, "name": self.name, "subresource": self.subresource}
+        return {
+            "resourceAttributes": {
+                "group": GROUP,
+                "version": self.resource.version,
+                "resource": self.resource.plural,
+                "verb": self.verb,
+                **{field: value for field, value in named.items() if value},
+            }
+        }
+
+
+class Front:
+    """Raises SettingsError for settings with which the control plane cannot be reached."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._upstream = Upstream(settings)
+        self._allowed: OrderedDict[bytes, float] = OrderedDict()
+
+    async def start(self) -> None:
+        """Be ready to pass requests on."""
+        await self._upstream.start()
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        await self._upstream.stop()
+
+    async def check(self, request: BaseRequest, identity: Identity, asked: Asked) -> None:
+        """Let pass who may read something of the gateway's own; raises Failure 401, 403 and 503."""
+        posing = impersonation(request)
+        if not identity.authorization and not posing:
+            return
+        if not self._upstream.lends(identity):
+            raise Failure(403, "Forbidden", "only the control plane can let somebody act for another user")
+        key = _digest(identity, posing.items(), asked)
+        now = time.monotonic()
+        if self._allowed.get(key, 0.0) > now:
+            return
+        await self._review(request, identity, asked)
+        self._allowed[key] = now + REMEMBERED_SECONDS
+        self._allowed.move_to_end(key)
+        while len(self._allowed) > _MOST_REMEMBERED:
+            self._allowed.popitem(last=False)
+
+    async def _review(self, request: BaseRequest, identity: Identity, asked: Asked) -> None:
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": asked.attributes(),
+        }
+        code, _, body = await self._upstream.ask(
+            identity, request, "POST", _REVIEWS, accept="application/json", body=encode(review)
+        )
+        try:
+            answer = _decode(body)
+            state = answer.get("status")
+            allowed = code < 300 and isinstance(state, dict) and state.get("allowed") is True
+            why = str(answer.get("message") or (state.get("reason") if isinstance(state, dict) else "") or "")
+        except msgspec.MsgspecError:
+            allowed, why = False, ""
+        if allowed:
+            return
+        if code == 401:
+            raise Failure(401, "Unauthorized", why or "Unauthorized")
+        if code >= 500 or code == 429:
+            raise Failure(503, "ServiceUnavailable", f"the control plane cannot say who may read this now: {why}")
+        what = f'{asked.verb} "{asked.path}"' if asked.resource is None else f"{asked.verb} {asked.resource.full_name}"
+        where = f' in the namespace "{asked.namespace}"' if asked.namespace else ""
+        raise Failure(
+            403, "Forbidden", f"the control plane does not allow you to {what}{where}{': ' if why else ''}{why}"
+        )
+
+    async def answer(self, request: BaseRequest, identity: Identity, parts: list[str]) -> web.StreamResponse:
+        """Answer what is not the gateway's own; raises Failure."""
+        if request.method == "GET" and parts in (["apis"], ["openapi", "v3"]):
+            return await self._merged(request, identity, discovery=parts == ["apis"])
+        return await self._upstream.pass_on(request, identity)
+
+    async def _merged(self, request: BaseRequest, identity: Identity, *, discovery: bool) -> web.Response:
+        accept = discovery_accept(request.headers.get("Accept", ""))
+        code, media, body = await self._upstream.ask(
+            identity, request, "GET", request.rel_url.raw_path_qs, accept=accept if discovery else "application/json"
+        )
+        if code == 200:
+            try:
+                document = _decode(body)
+                merged = with_group(document) if discovery else with_paths(document, _decode(openapi.v3_index()))
+            except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+                text = f"the control plane does not answer like one at {request.path}: {error}"
+                raise Failure(502, "BadGateway", text) from error
+            body = encode(merged)
+        return web.Response(body=body, status=code, headers={"Content-Type": media})
+
+
+def is_own(parts: list[str]) -> bool:
+    """Whether a path is of the gateway's own kinds and documents."""
+    return parts[:2] in (["apis", GROUP], ["fleetlog", "v1"]) or parts[:4] == ["openapi", "v3", "apis", GROUP]
+
+
+def _digest(identity: Identity, posing: Iterable[tuple[str, str]], asked: Asked) -> bytes:
+    """What a decision is remembered under; the credentials themselves are not kept."""
+    name = asked.resource.full_name if asked.resource is not None else ""
+    version = asked.resource.version if asked.resource is not None else ""
+    told: list[object] = [
+        identity.authorization,
+        identity.user,
+        sorted((name.lower(), value) for name, value in posing),
+        asked.verb,
+        asked.path,
+    ]
+    told += [name, version, asked.namespace, asked.name, asked.subresource]
+    return hashlib.sha256(msgspec.json.encode(told)).digest()

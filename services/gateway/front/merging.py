@@ -1,0 +1,45 @@
+"""Adds the gateway's kinds to what a control plane says it serves; no I/O."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from services._rules.accept import clauses
+from services.gateway import resources
+from services.gateway.resources import GROUP
+from services.gateway.shapes import Manifest
+
+_DISCOVERY: Final = "APIGroupDiscoveryList"
+
+
+def discovery_accept(accept: str) -> str:
+    """The part of an Accept header that asks for JSON: what is to be added to has to be read."""
+    kept = [
+        ";".join([media, *(f"{name}={value}" for name, value in parameters.items())])
+        for media, parameters in clauses(accept)
+        if media == "application/json"
+    ]
+    return ",".join(kept) or "application/json"
+
+
+def with_group(document: Manifest) -> Manifest:
+    """The document at /apis, aggregated or not, with the gateway's group instead of one of the same name.
+
+    Any other document is returned as it is. Raises KeyError, TypeError and AttributeError for one that is malformed.
+    """
+    if document.get("kind") == "APIGroupList":
+        groups = [group for group in document.get("groups") or () if group["name"] != GROUP]
+        return {**document, "groups": [*groups, *resources.group_list()["groups"]]}
+    if document.get("kind") == _DISCOVERY:
+        version = str(document["apiVersion"]).rpartition("/")[2]
+        items = [item for item in document.get("items") or () if item["metadata"]["name"] != GROUP]
+        return {**document, "items": [*items, *resources.aggregated(version)["items"]]}
+    return document
+
+
+def with_paths(document: Manifest, own: Manifest) -> Manifest:
+    """The document at /openapi/v3 with the gateway's paths."""
+    paths: dict[str, Any] = {
+        path: place for path, place in (document.get("paths") or {}).items() if not path.startswith(f"apis/{GROUP}")
+    }
+    return {**document, "paths": {**paths, **own["paths"]}}

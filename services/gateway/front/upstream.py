@@ -1,0 +1,204 @@
+"""Passes requests on to the control plane, with the credentials of whoever asks and never with others.
+
+There are two ways there. Over one of them the gateway shows a client certificate: it is for the bearer of the
+installation's own token only, whose kubeconfig held that certificate. Over the other one it shows nothing of its own: a
+control plane that believes certificates before tokens must never see the two of different people in one request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+from aiohttp.web_request import BaseRequest
+from multidict import CIMultiDict
+from yarl import URL
+
+from services._kit.answers.exchange import HOP_BY_HOP
+from services._kit.settings import SettingsError
+from services.gateway.answers import Failure
+from services.gateway.auth import Identity
+from services.gateway.settings import GatewaySettings
+
+CONNECT_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 5.0
+"""How often a stream on which nothing happens is asked whether its reader is still there."""
+LARGEST: Final = 16 << 20
+"""Bytes of a document that is added to."""
+_DROPPED: Final = HOP_BY_HOP | {"host", "authorization"}
+_WITHOUT_BODY: Final = frozenset({204, 304})
+
+
+class Upstream:
+    """The control plane; raises SettingsError for certificates that cannot be read."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.url = settings.upstream_url.rstrip("/")
+        self._plain_tls = _tls(settings, certificate=False)
+        self._certificate_tls = _tls(settings, certificate=True) if settings.upstream_cert else None
+        self._plain: aiohttp.ClientSession | None = None
+        self._certified: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Open the sessions; connections are made with the first request."""
+        self._plain = _session(self._plain_tls)
+        if self._certificate_tls is not None:
+            self._certified = _session(self._certificate_tls)
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        for session in (self._plain, self._certified):
+            if session is not None:
+                await session.close()
+
+    def _way(self, identity: Identity) -> tuple[aiohttp.ClientSession, dict[str, str]]:
+        """The session and the credentials of whoever asks; raises Failure 403 where there are none."""
+        assert self._plain is not None
+        if identity.authorization:
+            return self._plain, {"Authorization": identity.authorization}
+        if self._certified is not None and identity.installation:
+            return self._certified, {}
+        raise Failure(
+            403,
+            "Forbidden",
+            "these credentials open bindings, works and the history only; "
+            f"for everything else use credentials of the control plane at {self.url}",
+        )
+
+    def lends(self, identity: Identity) -> bool:
+        """Whether the control plane can be asked in the name of this identity."""
+        return bool(identity.authorization) or (self._certified is not None and identity.installation)
+
+    async def ask(
+        self,
+        identity: Identity,
+        request: BaseRequest,
+        method: str,
+        path: str,
+        *,
+        accept: str,
+        body: bytes | None = None,
+    ) -> tuple[int, str, bytes]:
+        """One small request in the name of who asks: status, media type and body of the answer. Raises Failure."""
+        session, credentials = self._way(identity)
+        # What is read here must not be compressed.
+        headers: CIMultiDict[str] = CIMultiDict({"Accept": accept, "Accept-Encoding": "identity", **credentials})
+        headers.extend(impersonation(request))
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        url = URL(f"{self.url}{path}", encoded=True)
+        try:
+            async with (
+                asyncio.timeout(2 * CONNECT_SECONDS),
+                session.request(method, url, headers=headers, data=body, allow_redirects=False) as answer,
+            ):
+                return answer.status, answer.headers.get("Content-Type", "application/json"), await _bounded(answer)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._silent(error) from error
+
+    async def pass_on(self, request: BaseRequest, identity: Identity) -> web.StreamResponse:
+        """Send a request on and stream the answer back as it comes; raises Failure before it began."""
+        if "Upgrade" in request.headers:
+            raise Failure(
+                501,
+                "NotImplemented",
+                f"exec, attach and port-forward are not passed on; use the kubeconfig of {self.url} for them",
+            )
+        session, credentials = self._way(identity)
+        headers: CIMultiDict[str] = CIMultiDict()
+        for name, value in request.headers.items():
+            low = name.lower()
+            if low not in _DROPPED and not low.startswith("x-remote-"):
+                headers.add(name, value)
+        headers.update(credentials)
+        headers.add("X-Forwarded-For", request.remote or "")
+        url = URL(f"{self.url}{request.rel_url.raw_path_qs}", encoded=True)
+        data = request.content if request.can_read_body else None
+        try:
+            answer = await session.request(request.method, url, headers=headers, data=data, allow_redirects=False)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._silent(error) from error
+        async with answer:
+            return await _stream(request, answer)
+
+    def _silent(self, error: Exception) -> Failure:
+        why = str(error) or type(error).__name__
+        details = {"retryAfterSeconds": 1}
+        return Failure(503, "ServiceUnavailable", f"the control plane at {self.url} does not answer: {why}", details)
+
+
+def impersonation(request: BaseRequest) -> CIMultiDict[str]:
+    """The headers by which a request asks to be taken for somebody else's: the control plane decides about that."""
+    found: CIMultiDict[str] = CIMultiDict()
+    for name, value in request.headers.items():
+        if name.lower().startswith("impersonate-"):
+            found.add(name, value)
+    return found
+
+
+async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for part in answer.content.iter_any():
+        body += part
+        if len(body) > LARGEST:
+            raise aiohttp.ClientPayloadError(f"its answer is larger than {LARGEST >> 20} MiB")
+    return bytes(body)
+
+
+async def _stream(request: BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    response = web.StreamResponse(status=answer.status, reason=answer.reason)
+    for name, value in answer.headers.items():
+        if name.lower() not in HOP_BY_HOP:
+            response.headers.add(name, value)
+    if request.method != "HEAD" and answer.status not in _WITHOUT_BODY and "Content-Length" not in answer.headers:
+        response.enable_chunked_encoding()
+    try:
+        await response.prepare(request)
+        while not answer.content.at_eof():
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    part = await answer.content.readany()
+            except TimeoutError:
+                if request.transport is None or request.transport.is_closing():
+                    break
+                continue
+            if part:
+                await response.write(part)
+        await response.write_eof()
+    except (ConnectionError, aiohttp.ClientError):
+        # The answer has begun; all that is left is to end it early.
+        if request.transport is not None:
+            request.transport.abort()
+    return response
+
+
+def _session(tls: ssl.SSLContext | None) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, ssl=tls if tls is not None else True)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+    # A jar would keep what one answer sets for the next request, whoever makes that.
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=timeout,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # Who sent no such header must not get an answer as if.
+        skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+    )
+
+
+def _tls(settings: GatewaySettings, *, certificate: bool) -> ssl.SSLContext | None:
+    if not settings.upstream_url.startswith("https:"):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.upstream_ca or None)
+        if settings.upstream_insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if certificate:
+            context.load_cert_chain(settings.upstream_cert, settings.upstream_key or None)
+    except OSError as error:
+        raise SettingsError(f"FLEETLOG_UPSTREAM_CA, FLEETLOG_UPSTREAM_CERT, FLEETLOG_UPSTREAM_KEY: {error}") from error
+    return context

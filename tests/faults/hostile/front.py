@@ -1,0 +1,307 @@
+"""A process of HTTPS fronts between services and API servers; each passes everything on until it is told to misbehave.
+
+`python -m tests.faults.hostile.front PLAN`: the plan is a JSON file that names the fronts and their targets. It prints
+a `Ready` line as JSON. Its plain admin address takes an `Order` by POST /<front> and answers what the front counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from services.apiserver.certs import Authority
+from tests.faults.hostile import misdeeds
+
+HOP: Final = frozenset(
+    {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
+)
+
+
+class Target(Struct, frozen=True):
+    """An API server on this machine: the installation's file and the name of the process there, or a port."""
+
+    name: str = ""
+    port: int = 0
+    token: str = ""
+    """Sent instead of the client's own; empty: the client's is passed on."""
+
+
+class FrontPlan(Struct, frozen=True):
+    """One front."""
+
+    name: str
+    target: Target
+
+
+class Plan(Struct, frozen=True):
+    """All fronts of a process."""
+
+    directory: str
+    installation: str
+    fronts: tuple[FrontPlan, ...]
+
+
+class Ready(Struct, frozen=True):
+    """Ports of the fronts by name, and the one of the admin address."""
+
+    admin: int
+    ports: dict[str, int]
+
+
+class Order(Struct, frozen=True, omit_defaults=True):
+    """What a front does from now on; every field replaces what was ordered before."""
+
+    misdeed: str = ""
+    on: tuple[str, ...] = ()
+    """Requests that the misdeed concerns: watch, list, get, write; all when empty."""
+    freeze: bool = False
+    """Streams that are open now say nothing more; new connections are as ever."""
+    cut: bool = False
+    """Break every open connection, once."""
+    say: str = ""
+    """A line that each open stream says, once."""
+    target: Target | None = None
+    """Another API server answers."""
+    kept: tuple[str, ...] = ()
+    """Beginnings of paths that the usual server goes on to answer for."""
+    same_as: dict[str, str] = {}
+    """Texts in answers that are replaced: another server that says it is the one that was there."""
+    revoked: tuple[str, ...] = ()
+    """Bearer tokens that are refused."""
+    aliases: dict[str, str] = {}
+    """Tokens by the one that the target knows."""
+
+
+class Counted(Struct, frozen=True):
+    """What a front has seen since its start."""
+
+    requests: dict[str, int] = {}
+    canary: int = 0
+    """Requests that followed a redirect of ours."""
+    streams: int = 0
+    """Open streams."""
+
+
+def kind_of(request: web.BaseRequest) -> str:
+    """What sort of request it is: watch, list, get, write."""
+    if request.method != "GET":
+        return "write"
+    if request.query.get("watch") in ("1", "true"):
+        return "watch"
+    parts = request.path.strip("/").split("/")
+    # What is left behind the version, without the namespace: a collection, or an object in it.
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    if len(rest) >= 3 and rest[0] == "namespaces":
+        rest = rest[2:]
+    return "list" if len(rest) == 1 and parts[0] in ("api", "apis") else "get"
+
+
+class Stream:
+    """One open watch."""
+
+    def __init__(self, answer: web.StreamResponse, request: web.BaseRequest) -> None:
+        self.answer = answer
+        self.request = request
+        self.frozen = False
+
+    def cut(self) -> None:
+        """Break its connection."""
+        if self.request.transport is not None:
+            self.request.transport.abort()
+
+
+class Front:
+    """One address with a certificate; what is behind it can be exchanged."""
+
+    def __init__(self, plan: FrontPlan, ports: Callable[[str], int]) -> None:
+        self.name = plan.name
+        self.home = plan.target
+        self.order = Order()
+        self.requests: Counter[str] = Counter()
+        self.canary = 0
+        self.streams: set[Stream] = set()
+        self._ports = ports
+        self._connections: set[asyncio.BaseTransport] = set()
+        self._http: aiohttp.ClientSession | None = None
+
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        """Connections to the target."""
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=False, limit=0),
+                auto_decompress=False,
+                timeout=aiohttp.ClientTimeout(total=None),
+                read_bufsize=1 << 20,
+                max_line_size=1 << 18,
+                max_field_size=1 << 18,
+            )
+        return self._http
+
+    async def obey(self, order: Order) -> None:
+        """Do what was ordered."""
+        before, self.order = self.order, order
+        if order.say:
+            line = order.say.encode() + b"\n"
+            for stream in list(self.streams):
+                with suppress(OSError, RuntimeError):
+                    await stream.answer.write(line)
+        for stream in list(self.streams):
+            stream.frozen = stream.frozen or order.freeze
+        # A stream that stood still does not come back to life: its far end has long forgotten it.
+        for stream in [stream for stream in self.streams if stream.frozen and not order.freeze]:
+            stream.cut()
+        ended = bool(before.misdeed) and before.misdeed != order.misdeed
+        if order.cut or ended or order.target != before.target:
+            for connection in list(self._connections):
+                if isinstance(connection, asyncio.Transport):
+                    connection.abort()
+
+    def counted(self) -> Counted:
+        """What was seen so far."""
+        return Counted(dict(self.requests), self.canary, len(self.streams))
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        kind = kind_of(request)
+        self.requests[kind] += 1
+        if request.transport is not None:
+            self._connections.add(request.transport)
+            if len(self._connections) > 256:
+                self._connections = {one for one in self._connections if not one.is_closing()}
+        if request.path == misdeeds.CANARY:
+            self.canary += 1
+            return web.Response(text="secret")
+        order = self.order
+        if order.revoked and _bearer(request) in order.revoked:
+            return misdeeds.refusal(401, "Unauthorized")
+        if order.misdeed and (not order.on or kind in order.on):
+            answer = await misdeeds.BY_NAME[order.misdeed](request, kind, lambda: self.order is order)
+            if answer is not None:
+                return answer
+        return await self._pass_on(request, kind, order)
+
+    async def _pass_on(self, request: web.BaseRequest, kind: str, order: Order) -> web.StreamResponse:
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP}
+        bearer = _bearer(request)
+        usual = order.target is None or request.path.startswith(order.kept or ("\n",))
+        target = self.home if usual or order.target is None else order.target
+        if target.token:
+            headers["Authorization"] = f"Bearer {target.token}"
+        elif bearer in order.aliases:
+            headers["Authorization"] = f"Bearer {order.aliases[bearer]}"
+        if order.same_as:
+            headers.pop("Accept-Encoding", None)
+        body = await request.read()
+        port = target.port or self._ports(target.name)
+        url = f"https://127.0.0.1:{port}{request.raw_path}"
+        try:
+            async with self.http.request(
+                request.method, url, headers=headers, data=body or None, allow_redirects=False
+            ) as found:
+                return await self._answer(request, kind, found, order)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError(str(error)) from None
+
+    async def _answer(
+        self, request: web.BaseRequest, kind: str, found: aiohttp.ClientResponse, order: Order
+    ) -> web.StreamResponse:
+        headers = {name: value for name, value in found.headers.items() if name.lower() not in HOP}
+        if kind != "watch" or found.status != 200:
+            body = _replaced(await found.read(), order.same_as)
+            return web.Response(status=found.status, headers=headers, body=body)
+        answer = web.StreamResponse(status=found.status, headers=headers)
+        await answer.prepare(request)
+        stream = Stream(answer, request)
+        self.streams.add(stream)
+        try:
+            async for piece in found.content.iter_any():
+                if not stream.frozen:
+                    await answer.write(_replaced(piece, order.same_as))
+        finally:
+            self.streams.discard(stream)
+        while stream.frozen:
+            # The far end has left, and nobody says so.
+            await asyncio.sleep(0.2)
+            if request.transport is None or request.transport.is_closing():
+                break
+        return answer
+
+
+def _replaced(data: bytes, texts: dict[str, str]) -> bytes:
+    for old, new in texts.items():
+        data = data.replace(old.encode(), new.encode())
+    return data
+
+
+def _bearer(request: web.BaseRequest) -> str:
+    return request.headers.get("Authorization", "").removeprefix("Bearer ")
+
+
+def context(directory: Path) -> ssl.SSLContext:
+    """The certificate of all fronts, by an authority of their own."""
+    authority = Authority(directory, "fronts-ca")
+    authority.load()
+    certificate, key = authority.server(("127.0.0.1",))
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(certificate, key)
+    return made
+
+
+async def serve(plan: Plan) -> None:
+    """Serve until the process is ended."""
+    installation = Path(plan.installation)
+
+    def port(name: str) -> int:
+        found: int = msgspec.json.decode(installation.read_bytes())["ports"][name]
+        return found
+
+    tls = context(Path(plan.directory))
+    fronts: dict[str, Front] = {}
+    ports: dict[str, int] = {}
+    for one in plan.fronts:
+        front = fronts[one.name] = Front(one, port)
+        runner = web.ServerRunner(
+            web.Server(front.handle, access_log=None, handler_cancellation=True), shutdown_timeout=0.1
+        )
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        ports[one.name] = runner.addresses[0][1]
+
+    async def admin(request: web.BaseRequest) -> web.StreamResponse:
+        front = fronts[request.path.strip("/")]
+        if request.method == "POST":
+            await front.obey(msgspec.json.decode(await request.read(), type=Order))
+        return web.Response(body=msgspec.json.encode(front.counted()))
+
+    runner = web.ServerRunner(web.Server(admin, access_log=None))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    sys.stdout.write(msgspec.json.encode(Ready(runner.addresses[0][1], ports)).decode() + "\n")
+    sys.stdout.flush()
+    await _parent_gone()
+
+
+async def _parent_gone() -> None:
+    """Return once whoever started this process closed its standard input."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Plan)))

@@ -1,0 +1,112 @@
+"""The end of an installation: by `fleetlog stop`, or because its supervisor was killed; and the start after that."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from services.cli.lock import Lock
+from services.cli.supervision.roll import Roll
+from tests.e2e.fleet import Fleet, until
+from tests.e2e.installations import installation
+from tests.support.commands import run_command
+from tests.support.standing import stand_still
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A small installation."""
+    with installation(tmp_path_factory, "stop", ["--members", "1"]) as made:
+        yield made
+
+
+def supervisor(fleet: Fleet) -> int:
+    """Process id of the `up` that holds the lock."""
+    holder = Lock(fleet.layout.lock).holder()
+    assert holder is not None
+    return holder.running.pid
+
+
+def deliver(fleet: Fleet, name: str) -> None:
+    """Create a ConfigMap with a policy, and wait for its copy in the member."""
+    control, metadata = fleet.kubectl(), {"name": name, "namespace": "default"}
+    control.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
+    spec = {
+        "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": name}],
+        "placement": {"clusterAffinity": {"clusterNames": ["member1"]}},
+    }
+    policy = {"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy"}
+    control.apply({**policy, "metadata": metadata, "spec": spec})
+    until("the copy", lambda: fleet.kubectl("member1").get("configmap", name, "default"))
+
+
+def forget(fleet: Fleet) -> None:
+    """Let the killed `up` be collected, so that the next start has a process of its own."""
+    process = fleet._process
+    assert process is not None
+    process.wait(60)
+    fleet.stop()
+
+
+def test_after_the_supervisor_was_killed_the_next_start_goes_on_with_everything(fleet: Fleet) -> None:
+    deliver(fleet, "before")
+    # One that stands still does not end with the supervisor: the next start has to find it.
+    still = fleet.pid("executor")
+    stand_still(still)
+    killed = supervisor(fleet)
+    others = [entry for entry in Roll(fleet.layout.roll).left() if entry.name != "executor"]
+    os.kill(killed, signal.SIGKILL)
+    forget(fleet)
+    until("all others have ended", lambda: [entry.name for entry in Roll(fleet.layout.roll).left()] == ["executor"])
+    assert len(others) > 5
+    fleet.start()
+    printed = fleet.printed()
+    assert f"found 1 process of an installation whose supervisor (process {killed}, since 20" in printed
+    assert fleet.pid("executor") != still
+    with pytest.raises(ProcessLookupError):
+        os.kill(still, 0)
+    assert fleet.kubectl().get("configmap", "before", "default")
+    deliver(fleet, "after")
+
+
+def test_a_second_start_names_the_process_and_the_way_to_stop_it(fleet: Fleet) -> None:
+    before = fleet.layout.state.read_bytes()
+    done = run_command("fleetlog", "up", "--dir", str(fleet.layout.directory), "--descheduler")
+    assert done.returncode == 1
+    directory = fleet.layout.directory
+    assert f"an installation runs in {directory} already: process {supervisor(fleet)}, since 20" in done.stderr
+    assert f"stop it with `fleetlog stop --dir {directory}`" in done.stderr
+    assert fleet.layout.state.read_bytes() == before, "a start that is refused changes nothing"
+
+
+def test_an_installation_is_stopped_by_the_command_and_starts_again_with_its_data(fleet: Fleet) -> None:
+    deliver(fleet, "kept")
+    entries = Roll(fleet.layout.roll).left()
+    assert len(entries) > 5
+    done = run_command("fleetlog", "stop", "--dir", str(fleet.layout.directory))
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"stopped the installation in {fleet.layout.directory}; its data stays\n",
+    )
+    assert "stopping the installation of process " in done.stderr
+    assert Roll(fleet.layout.roll).left() == []
+    process = fleet._process
+    assert process is not None
+    assert process.wait(60) == 0
+    fleet.stop()
+    again = run_command("fleetlog", "stop", FLEETLOG_DIR=str(fleet.layout.directory))
+    assert (again.returncode, again.stdout) == (0, f"no installation runs in {fleet.layout.directory}\n")
+    fleet.start()
+    assert fleet.kubectl().get("configmap", "kept", "default")
+
+
+def test_stop_tells_of_a_directory_without_an_installation(tmp_path_factory: pytest.TempPathFactory) -> None:
+    done = run_command("fleetlog", "stop", "--dir", str(tmp_path_factory.mktemp("none")))
+    assert done.returncode == 1
+    assert "no installation in" in done.stderr
+    assert "fleetlog stop --dir /tmp/fleet --timeout 120" in run_command("fleetlog", "stop", "--help").stdout

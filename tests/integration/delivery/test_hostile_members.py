@@ -1,0 +1,190 @@
+"""A member that answers garbage gets its objects soon after it is in order; one that invents objects takes no room."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from services._kit.answers.limits import Limits
+from services._kit.delivery import kinds
+from services._kit.delivery.lane import Lane
+from services._kit.delivery.parts import LaneSettings
+from services._kit.kube import KubeClient
+from services._rules.constants import LABEL_TRUE, MANAGED_LABEL
+from tests.integration.delivery.conftest import Desk, Member
+from tests.support.hostile_server import HostileServer, hostile_server
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+Manifest = dict[str, Any]
+LIMITS = Limits(first_byte_seconds=2.0, silence_seconds=2.0, answer_seconds=3.0, cache_bytes=20_000)
+
+
+class Front:
+    """A lane to a member behind an address that can be made hostile."""
+
+    def __init__(self, server: HostileServer, lane: Lane, desk: Desk) -> None:
+        self.server = server
+        self.lane = lane
+        self.desk = desk
+
+    def give(self, manifest: Manifest) -> Any:
+        """Have a manifest delivered; its key."""
+        key = self.desk.give(manifest)
+        self.lane.look_at(key)
+        return key
+
+    async def delivered(self, key: Any) -> None:
+        """Return once the present work of an object is applied."""
+        seq = self.desk.works[key][1]
+        await self.desk.until(key, lambda event: event.work_seq == seq and event.applied)
+
+    @property
+    def kinds(self) -> kinds.Kinds:
+        """What the lane keeps."""
+        found = self.lane._kinds
+        assert found is not None
+        return found
+
+
+@asynccontextmanager
+async def front(member: Member, directory: Path, identity: str = "") -> AsyncIterator[Front]:
+    content = yaml.safe_load(member.running.kubeconfig.read_text())
+    user = content["users"][0]["user"]
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    pair = directory / "pair.pem"
+    pair.write_bytes(b64decode(user["client-certificate-data"]) + b64decode(user["client-key-data"]))
+    context.load_cert_chain(pair)
+    async with hostile_server(content["clusters"][0]["cluster"]["server"], context) as server:
+
+        async def opened() -> KubeClient:
+            made = KubeClient.from_token(server.url, "")
+            made.limits = LIMITS
+            return made
+
+        desk = Desk(member.name)
+        source = replace(desk.source, identity=lambda: identity)
+        lane = Lane(member.name, opened, source, LaneSettings())
+        lane.start()
+        try:
+            yield Front(server, lane, desk)
+        finally:
+            await lane.close()
+
+
+def config_map(namespace: str, name: str, text: str) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {"text": text},
+    }
+
+
+@pytest.mark.parametrize(
+    "mode",
+    ["html_200", "empty_200", "wrong_types", "bad_utf8", "deep_nesting", "truncated", "endless_body", "gzip_bomb",
+     "redirect", "refuse_500", "refuse_401", "reset", "bad_headers"],
+)  # fmt: skip
+async def test_delivery_goes_on_soon_after_a_member_is_in_order(
+    member: Member, fresh_name: str, tmp_path: Path, mode: str
+) -> None:
+    await member.namespace(fresh_name)
+    async with front(member, tmp_path) as ground:
+        await ground.delivered(ground.give(config_map(fresh_name, "a", "1")))
+        ground.server.turn(mode)
+        ground.server.cut()
+        keys = [ground.give(config_map(fresh_name, name, "2")) for name in ("a", "b")]
+        before = len(ground.server.requests)
+        await eventually(lambda: len(ground.server.requests) > before + 8)
+        ground.server.heal()
+        began = asyncio.get_running_loop().time()
+        for key in keys:
+            await ground.delivered(key)
+        assert asyncio.get_running_loop().time() - began < 20.0
+        assert (await member.live(config_map(fresh_name, "b", "")))["data"] == {"text": "2"}
+
+
+@pytest.mark.parametrize("mode", ["html_200", "wrong_types", "truncated"])
+async def test_writes_alone_may_be_answered_with_garbage(
+    member: Member, fresh_name: str, tmp_path: Path, mode: str
+) -> None:
+    await member.namespace(fresh_name)
+    async with front(member, tmp_path) as ground:
+        await ground.delivered(ground.give(config_map(fresh_name, "a", "1")))
+        ground.server.turn(mode, "write")
+        key = ground.give(config_map(fresh_name, "a", "2"))
+        event = await ground.desk.until(key, lambda event: bool(event.reason))
+        assert not event.applied
+        asked = len(ground.server.asked("write"))
+        await asyncio.sleep(1.0)
+        assert len(ground.server.asked("write")) - asked < 20
+        ground.server.heal()
+        await ground.delivered(key)
+
+
+async def test_a_kind_that_cannot_be_listed_holds_up_no_other(member: Member, fresh_name: str, tmp_path: Path) -> None:
+    await member.namespace(fresh_name)
+    async with front(member, tmp_path) as ground:
+        place = {"namespace": fresh_name}
+        ground.server.turn("html_200", "list", paths=("/serviceaccounts",))
+        accounts = [
+            ground.give({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": f"s{n}", **place}})
+            for n in range(40)
+        ]
+        await ground.delivered(ground.give(config_map(fresh_name, "a", "1")))
+        event = await ground.desk.until(accounts[0], lambda event: bool(event.reason))
+        assert "cannot be listed" in event.message
+        ground.server.heal()
+        for key in accounts:
+            await ground.delivered(key)
+
+
+async def test_objects_without_works_are_not_kept_and_can_be_given_later(
+    member: Member, fresh_name: str, tmp_path: Path
+) -> None:
+    await member.namespace(fresh_name)
+    labels = {MANAGED_LABEL: LABEL_TRUE}
+    for number in range(30):
+        manifest = config_map(fresh_name, f"other{number}", "x")
+        manifest["metadata"]["labels"] = labels
+        await member.client.create(f"/api/v1/namespaces/{fresh_name}/configmaps", manifest)
+    async with front(member, tmp_path) as ground:
+        await ground.delivered(ground.give(config_map(fresh_name, "ours", "1")))
+        kept = await ground.kinds.of("v1", "ConfigMap")
+        assert list(kept.live) == [(fresh_name, "ours")]
+        late = config_map(fresh_name, "other7", "2")
+        late["metadata"]["annotations"] = {"work.karmada.io/conflict-resolution": "overwrite"}
+        await ground.delivered(ground.give(late))
+        assert (await member.live(late))["data"] == {"text": "2"}
+
+
+async def test_what_does_not_fit_is_read_when_it_is_compared(member: Member, fresh_name: str, tmp_path: Path) -> None:
+    await member.namespace(fresh_name)
+    async with front(member, tmp_path) as ground:
+        large = [config_map(fresh_name, f"large{number}", "x" * 40_000) for number in range(6)]
+        for manifest in large:
+            await ground.delivered(ground.give(manifest))
+        kept = await ground.kinds.of("v1", "ConfigMap")
+        assert len(kept.live) < 6
+        assert ground.kinds.cache.used <= ground.kinds.cache.most
+        for number, manifest in enumerate(large):
+            manifest["data"]["text"] = f"{number}"
+            await ground.delivered(ground.give(manifest))
+            assert (await member.live(manifest))["data"] == {"text": f"{number}"}
+        await eventually(lambda: len(kept.live) == 6)
+        for manifest in large:
+            key = ground.desk.give(manifest)
+            ground.desk.withdraw(key)
+            ground.lane.look_at(key)
+            await ground.desk.until(key, lambda event: event.absent)

@@ -1,0 +1,117 @@
+"""What a member says is not what it did: deletions that were not done, objects that are said to be gone and are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services._kit.delivery import lane as lanes
+from services._kit.delivery import suspicion
+from services._kit.kube import ApiError
+from tests.integration.delivery.conftest import Member
+from tests.integration.delivery.test_hostile_members import Front, config_map, front
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses of a test."""
+    monkeypatch.setattr(lanes, "_GONE_SECONDS", 0.2)
+    monkeypatch.setattr(suspicion.Suspicion.__init__, "__defaults__", (0.3, 3.0))
+
+
+async def is_gone(member: Member, manifest: Manifest) -> bool:
+    try:
+        await member.live(manifest)
+    except ApiError as error:
+        return error.status == 404
+    return False
+
+
+def withdraw(ground: Front, key: Any) -> None:
+    ground.desk.withdraw(key)
+    ground.lane.look_at(key)
+
+
+@pytest.mark.parametrize("mode", ["success_untrue", "other_object", "wrong_types", "html_404"])
+async def test_an_answer_to_a_deletion_does_not_prove_it(
+    member: Member, fresh_name: str, tmp_path: Path, mode: str
+) -> None:
+    await member.namespace(fresh_name)
+    manifest = config_map(fresh_name, "a", "1")
+    async with front(member, tmp_path) as ground:
+        await ground.delivered(key := ground.give(manifest))
+        ground.server.turn(mode, "write")
+        withdraw(ground, key)
+        await eventually(lambda: len(ground.server.asked("write")) >= 3)
+        assert not ground.desk.latest[key].absent
+        assert not await is_gone(member, manifest)
+        ground.server.heal()
+        await ground.desk.until(key, lambda event: event.absent)
+        assert await is_gone(member, manifest)
+
+
+async def test_an_object_whose_withdrawal_was_reported_is_removed_when_it_turns_up_again(
+    member: Member, fresh_name: str, tmp_path: Path
+) -> None:
+    """The watch said that it was deleted, which was untrue; then the member answered garbage, and is sane now."""
+    await member.namespace(fresh_name)
+    manifest = config_map(fresh_name, "a", "1")
+    async with front(member, tmp_path) as ground:
+        await ground.delivered(key := ground.give(manifest))
+        live = await member.live(manifest)
+        kept = await ground.kinds.of("v1", "ConfigMap")
+        kept.live.drop((fresh_name, "a"))
+        withdraw(ground, key)
+        await ground.desk.until(key, lambda event: event.absent)
+        assert (await member.live(manifest))["metadata"]["uid"] == live["metadata"]["uid"]
+        ground.server.turn("wrong_types", "write")
+        ground.give(config_map(fresh_name, "b", "1"))
+        await eventually(lambda: len(ground.server.asked("write")) >= 2)
+        ground.server.heal()
+        await eventually(lambda: is_gone(member, manifest))
+
+
+@pytest.mark.parametrize("kinds", [("discovery",), ("discovery", "list", "read")])
+async def test_a_member_that_names_no_kinds_has_lost_nothing(
+    member: Member, fresh_name: str, tmp_path: Path, kinds: tuple[str, ...]
+) -> None:
+    await member.namespace(fresh_name)
+    manifest = config_map(fresh_name, "a", "1")
+    async with front(member, tmp_path) as ground:
+        await ground.delivered(ground.give(manifest))
+    async with front(member, tmp_path) as ground:
+        ground.server.turn("empty_list", *kinds)
+        key = ground.desk.give(manifest)
+        withdraw(ground, key)
+        await eventually(lambda: len(ground.server.asked("discovery")) >= 3)
+        assert key not in ground.desk.latest
+        ground.server.heal()
+        await ground.desk.until(key, lambda event: event.absent)
+        assert await is_gone(member, manifest)
+
+
+async def test_an_empty_list_of_a_member_that_does_not_say_who_it_is_removes_nothing(
+    member: Member, fresh_name: str, tmp_path: Path
+) -> None:
+    await member.namespace(fresh_name)
+    uid = (await member.client.get("/api/v1/namespaces/kube-system"))["metadata"]["uid"]
+    manifest = config_map(fresh_name, "a", "1")
+    async with front(member, tmp_path, identity=uid) as ground:
+        await ground.delivered(key := ground.give(manifest))
+        ground.server.turn("empty_list", "list")
+        kept = await ground.kinds.of("v1", "ConfigMap")
+        asked = len(ground.server.asked("list"))
+        kept.list_again()
+        await eventually(lambda: len(ground.server.asked("list")) >= asked + 3)
+        withdraw(ground, key)
+        assert not ground.desk.latest[key].absent
+        assert (fresh_name, "a") in kept.live
+        ground.server.heal()
+        await ground.desk.until(key, lambda event: event.absent)
+        assert await is_gone(member, manifest)

@@ -1,0 +1,60 @@
+"""The janitor says how full the streams are, and keeps less in FACTS where it is nearly full or events are large."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from schemas.codec import subject_of
+from schemas.topology import FACTS
+from services._kit import topology
+from services._kit.connection import Connection
+from tests.integration.history.test_history_janitor import Sweep, job, store, streams, until_history_holds
+from tests.support.facts import template
+from tests.support.waiting import eventually
+
+MIB = 1 << 20
+
+
+async def test_a_stream_that_is_nearly_full_is_told_and_holds_less_until_there_is_room(connection: Connection) -> None:
+    logs = streams(connection)
+    await topology.apply_stream(connection, FACTS, sizes={"FACTS": 16 * MIB})
+    text = Raw(msgspec.json.encode({"data": "x" * 12_000}))
+    for number in range(24):
+        busy = [replace(template(), key=job(number), prev=place, manifest=text) for place in range(42)]
+        last = await store(logs["FACTS"], busy)
+    await until_history_holds(logs, last)
+    async with Sweep(connection, logs, janitor_fill_period=0.05) as sweep:
+        watch = sweep.service._watch
+        assert watch is not None
+        await eventually(lambda: "FACTS" in watch.alarms, "the alarm")
+        facts = sweep.runner.health.document()["streams"]
+        assert facts["fill"]["FACTS"] >= 0.7 or not watch.alarms
+        samples = {
+            (one.name, one.labels.get("stream")): one.value
+            for family in sweep.metrics.registry.collect()
+            for one in family.samples
+        }
+        assert samples["fleetlog_stream_limit_bytes", "FACTS"] == 16 * MIB
+        await eventually(lambda: not watch.alarms, "room")
+        assert sweep.service.stats.trimmed > 0
+        assert sweep.state.tail == 64
+        assert not watch.document()["alarms"]
+    kept = (await logs["FACTS"].counts("template.>")).values()
+    assert min(kept) >= 8
+    assert sum(kept) < 24 * 42
+    assert set((await logs["HISTORY"].counts("template.>")).values()) == {42}
+
+
+async def test_a_subject_of_large_events_keeps_a_few_of_them(connection: Connection) -> None:
+    logs = streams(connection)
+    text = Raw(msgspec.json.encode({"data": "x" * 900_000}))
+    subject = subject_of(replace(template(), key=job(1)))
+    async with Sweep(connection, logs) as sweep:
+        for place in range(24):
+            await store(logs["FACTS"], [replace(template(), key=job(1), prev=place, manifest=text)])
+        await eventually(lambda: sweep.service.stats.trimmed >= 8, "a cut")
+
+    assert (await logs["FACTS"].counts("template.>"))[subject] <= 14
+    assert [message async for message in logs["FACTS"].read([subject])][-1].data.count(b"x") >= 900_000

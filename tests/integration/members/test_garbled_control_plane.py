@@ -1,0 +1,93 @@
+"""A control plane whose answers are garbage for a while: the detector says so, and then hears everything again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from schemas.keys import ObjectKey
+from services._kit.health import Health
+from services._kit.kube import KubeClient, resource_path
+from services._kit.supervision import Supervisor
+from services.apiserver.kinds.registry import Registry
+from services.detector.state import DetectorState, Key
+from services.detector.watching import Watching
+from tests.support.hostile_server import WATCHES, HostileServer, hostile_server
+from tests.support.serving import api_server
+from tests.support.waiting import eventually
+
+CONFIG_MAPS = resource_path("", "v1", "configmaps", "default")
+BACK_SECONDS = 10.0
+
+
+class Ground:
+    """A detector's watches, behind a proxy that can be made to lie."""
+
+    def __init__(self, client: KubeClient, proxy: HostileServer, seen: KubeClient, health: Health) -> None:
+        self.client = client
+        self.proxy = proxy
+        self.health = health
+        self.state = DetectorState()
+        self.watching = Watching(seen, self.state, self._mark, period=0.2)
+        health.check("watches", lambda: self.watching.trouble)
+
+    def _mark(self, keys: Iterable[Key]) -> None:
+        return
+
+    async def hears(self, name: str) -> None:
+        """Whether an object that is created now is known within ten seconds."""
+        await self.client.create(CONFIG_MAPS, {"metadata": {"name": name}})
+        async with asyncio.timeout(BACK_SECONDS):
+            await eventually(lambda: ObjectKey("", "configmaps", "default", name) in self.state.templates)
+
+
+@pytest.fixture
+async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
+    """Watches that have listed everything."""
+    async with AsyncExitStack() as stack:
+        client, server, _ = await api_server(stack, tmp_path, Registry.builtin(), "root")
+        proxy = await stack.enter_async_context(hostile_server(server.url))
+        seen = KubeClient.from_token(proxy.url, "root")
+        stack.push_async_callback(seen.close)
+        health = Health()
+        await stack.enter_async_context(Supervisor(health))
+        made = Ground(client, proxy, seen, health)
+        made.watching.start()
+        stack.push_async_callback(made.watching.stop)
+        await made.hears("before")
+        yield made
+
+
+async def test_a_line_of_html_in_all_watches_is_got_over(ground: Ground) -> None:
+    kinds = len(ground.watching._followed)
+    before = len(ground.proxy.asked(WATCHES))
+    ground.proxy.turn("html_200", WATCHES)
+    ground.proxy.cut()
+    # Each watch has met the page.
+    await eventually(lambda: len(ground.proxy.asked(WATCHES)) >= before + kinds)
+    ground.proxy.heal()
+    await ground.hears("after")
+    await eventually(lambda: ground.health.ready)
+
+
+async def test_pages_for_people_at_every_reconnection_are_got_over(ground: Ground) -> None:
+    ground.proxy.turn("html_200")
+    ground.proxy.cut()
+    # Neither a watch nor a list nor discovery can be read: that shows.
+    await eventually(lambda: not ground.health.ready)
+    ground.proxy.heal()
+    await ground.hears("after")
+    await eventually(lambda: ground.health.ready)
+
+
+async def test_a_control_plane_that_refuses_for_long_makes_its_readers_unready(ground: Ground) -> None:
+    ground.proxy.turn("refuse_500")
+    ground.proxy.cut()
+    await eventually(lambda: ground.health.reasons().get("watches", "").startswith("no usable answer for"))
+    ground.proxy.heal()
+    await eventually(lambda: ground.health.ready)
+    await ground.hears("after")

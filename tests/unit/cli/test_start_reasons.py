@@ -1,0 +1,52 @@
+"""`up` says at once why a process cannot start, where that process has written it down."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from services.cli.layout import Layout
+from services.cli.reasons import Reasons
+from services.cli.steps import NotReady, front_doors
+
+UNREADABLE = "control plane cannot start: stream OBJECTS, message 12 (obj._.configmaps.a.b) is unreadable; run …"
+
+
+def said(event: str, reason: str) -> str:
+    return f'{{"event":"{event}","reason":"{reason}","level":"error"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", ""),
+        (said("stopped", "the connection to the log's server was lost"), ""),
+        (said("listening", "a word is unreadable"), ""),
+        ("Traceback (most recent call last):\n" + said("cannot start", UNREADABLE) + "no JSON\n", UNREADABLE),
+        (said("stopped", "stream FACTS, messages 1, 2 are unreadable"), "stream FACTS, messages 1, 2 are unreadable"),
+    ],
+)
+def test_only_what_no_attempt_mends_is_a_reason(tmp_path: Path, lines: str, expected: str) -> None:
+    file = tmp_path / "control.log"
+    reasons = Reasons(file)
+    file.write_text(lines)
+    assert reasons.permanent() == expected
+
+
+def test_what_was_written_by_an_earlier_start_is_no_reason(tmp_path: Path) -> None:
+    file = tmp_path / "control.log"
+    file.write_text(said("cannot start", UNREADABLE))
+    assert Reasons(file).permanent() == ""
+
+
+async def test_waiting_for_an_api_server_ends_with_its_reason(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.log("control").parent.mkdir()
+    waiting = asyncio.create_task(front_doors([layout.kubeconfig("control")], layout.log))
+    # It has begun to wait then: what stands in the file before is no reason.
+    await asyncio.sleep(0.05)
+    layout.log("control").write_text(said("cannot start", UNREADABLE))
+    with pytest.raises(NotReady, match="message 12"):
+        await waiting

@@ -1,0 +1,319 @@
+"""Processes end with their supervisor, whatever ended it; those that hang or are left over are found and stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from services.cli.layout import Layout, new_installation
+from services.cli.lock import AlreadyRunning, Lock
+from services.cli.preparing import Refused
+from services.cli.processes import Rank, Supervisor
+from services.cli.running import Failed
+from services.cli.supervision.identity import Running, current, runs, start_of
+from services.cli.supervision.liveness import Limits
+from services.cli.supervision.probe import Address
+from services.cli.supervision.roll import Entry, Roll
+from services.cli.supervision.stopping import stop_installation
+from services.cli.up import limits_of
+from tests.e2e.fleet import until
+from tests.support.standing import stand_still
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """An installation that nothing runs of."""
+    made = Layout(tmp_path / "installation")
+    made.save(new_installation([]))
+    return made
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that sleeps."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def recorded(process: subprocess.Popen[bytes], name: str = "sleeper", rank: int = 2) -> Entry:
+    return Entry(name=name, rank=rank, running=Running(process.pid, start_of(process.pid)))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def supervising(layout: Layout, body: str, before: str = "") -> Iterator[subprocess.Popen[str]]:
+    """A process of its own that holds the lock and supervises what `body` adds to `supervisor`."""
+    program = f"""
+    import sys, time
+    from pathlib import Path
+    from services.cli.layout import Layout
+    from services.cli.lock import Lock
+    from services.cli.processes import Rank, Supervisor
+    from services.cli.supervision import parent
+    {before}
+    layout = Layout(Path({str(layout.directory)!r}))
+    with Lock(layout.lock):
+        supervisor = Supervisor(layout)
+        supervisor.listen()
+        {body}
+        print("ready", flush=True)
+        while not supervisor.asked_to_stop:
+            supervisor.wait()
+            supervisor.tick()
+        supervisor.stop()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+TWO = (
+    "supervisor.add_service('service', Rank.SERVICE, 'tests.support.sleeping', {});"
+    "supervisor.add_command('program', Rank.LOG, ['sleep', '600'])"
+)
+
+
+def test_children_and_programs_end_with_a_supervisor_that_was_killed(layout: Layout) -> None:
+    with supervising(layout, TWO) as process:
+        left = Roll(layout.roll).left()
+        assert [entry.name for entry in left] == ["service", "program"]
+        process.kill()
+        process.wait()
+        until("everything has ended", lambda: not Roll(layout.roll).left())
+
+
+def test_where_the_kernel_tells_nothing_a_pipe_tells_children_of_the_end(layout: Layout) -> None:
+    body = "supervisor.add_service('service', Rank.SERVICE, 'tests.support.sleeping', {})"
+    with supervising(layout, body, "parent._prctl = lambda: None") as process:
+        assert len(Roll(layout.roll).left()) == 1
+        process.kill()
+        process.wait()
+        until("it has ended", lambda: not Roll(layout.roll).left())
+
+
+def test_the_lock_goes_with_its_holder_although_children_of_it_live(layout: Layout) -> None:
+    with supervising(layout, TWO) as process:
+        with (
+            pytest.raises(AlreadyRunning, match=f"process {process.pid}, since 20.*fleetlog stop --dir"),
+            Lock(layout.lock),
+        ):
+            pass
+        left = Roll(layout.roll).left()
+        for entry in left:
+            # One that stands still does not end with its supervisor.
+            stand_still(entry.running.pid)
+        process.kill()
+        process.wait()
+        with Lock(layout.lock):
+            assert Roll(layout.roll).left() == left
+        said: list[str] = []
+        done = stop_installation(layout, 60.0, said.append)
+        assert done.startswith("stopped 2 processes of the installation")
+        assert f"found 2 processes of an installation whose supervisor (process {os.getpid()}" in said[0]
+        assert Roll(layout.roll).left() == []
+        assert not list(layout.lock.parent.glob("*.pid"))
+        assert stop_installation(layout, 60.0, said.append).startswith("no installation runs in")
+
+
+def test_a_running_installation_is_stopped_through_its_supervisor(layout: Layout) -> None:
+    with supervising(layout, TWO) as process:
+        said: list[str] = []
+        assert (
+            stop_installation(layout, 60.0, said.append)
+            == f"stopped the installation in {layout.directory}; its data stays"
+        )
+        assert said[0].startswith(f"stopping the installation of process {process.pid}, which runs since 20")
+        assert process.wait() == 0
+        assert not layout.roll.exists()
+
+
+def test_a_supervisor_that_does_not_stop_is_killed_and_what_it_leaves_is_stopped(layout: Layout) -> None:
+    with supervising(
+        layout, TWO + "; supervisor._asked = None; import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    ) as process:
+        said: list[str] = []
+        done = stop_installation(layout, 0.2, said.append)
+        assert "its data stays" in done
+        assert any(f"process {process.pid} did not end within 0.2 s and is killed" in line for line in said)
+        assert process.wait() == -signal.SIGKILL
+        assert Roll(layout.roll).left() == []
+
+
+def test_a_process_that_got_a_recorded_id_later_is_left_alone(layout: Layout, sleeper: subprocess.Popen[bytes]) -> None:
+    Roll(layout.roll).write([Entry(name="old", rank=0, running=Running(sleeper.pid, "another start"))])
+    assert stop_installation(layout, 60.0, lambda _: None).startswith("no installation runs")
+    assert sleeper.poll() is None
+
+
+def test_what_is_left_over_is_stopped_by_rank(layout: Layout, tmp_path: Path) -> None:
+    told = tmp_path / "order"
+    program = (
+        "import signal, sys, time\n"
+        f"signal.signal(15, lambda *_: (open({str(told)!r}, 'a').write(sys.argv[1]), sys.exit()))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(600)"
+    )
+    processes = []
+    for name in "ab":
+        process = subprocess.Popen([sys.executable, "-c", program, name], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        processes.append(process)
+    Roll(layout.roll).write(
+        recorded(process, name, rank) for process, name, rank in zip(processes, "ab", (0, 2), strict=True)
+    )
+    stop_installation(layout, 60.0, lambda _: None)
+    assert told.read_text() == "ba"
+    for process in processes:
+        process.communicate()
+
+
+def test_another_command_that_works_on_the_directory_is_named_and_not_ended(layout: Layout) -> None:
+    with Lock(layout.lock, "fleetlog log repair"):
+        for attempt in (Lock(layout.lock).__enter__, lambda: stop_installation(layout, 1.0, lambda _: None)):
+            with pytest.raises(
+                (AlreadyRunning, Failed), match=f"`fleetlog log repair` .process {os.getpid()}. works on"
+            ):
+                attempt()
+
+
+def test_there_is_nothing_to_stop_in_a_directory_without_an_installation(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match=r"no installation in .*--dir"):
+        stop_installation(Layout(tmp_path), 1.0, lambda _: None)
+
+
+def test_a_zombie_does_not_run() -> None:
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert start_of(process.pid) == ""
+    assert runs(current())
+
+
+@pytest.mark.parametrize("answers", ["nobody", "silent", "tls"])
+def test_a_child_that_is_of_no_use_is_told_with_its_log_and_started_again(
+    answers: str, layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = Limits(start=0.5, silence=0.5)
+    supervisor = Supervisor(layout, limits)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if answers != "nobody":
+            silent.listen()
+        address = Address(silent.getsockname()[1], tls=answers == "tls")
+        try:
+            supervisor.add_service("hanging", Rank.SERVICE, "tests.support.sleeping", {}, answers=[address])
+            first = int(layout.pid("hanging").read_text())
+
+            def another() -> bool:
+                supervisor.wait(0.1)
+                supervisor.tick()
+                return int(layout.pid("hanging").read_text()) != first
+
+            until("another process", another)
+        finally:
+            supervisor.stop()
+    said = capsys.readouterr().err
+    port = address.port
+    assert f"hanging is given up: it never answered at port {port} for 0.5 s; it is started again; its log: " in said
+    assert said.count("\n") == 1
+    assert "sleeping.py" in layout.log("hanging").read_text(), "where it hung"
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_child_that_falls_silent_is_told_and_started_again(
+    tls: bool, layout: Layout, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    supervisor = Supervisor(layout, Limits(start=60.0, silence=0.5))
+    environment = {"ANSWERING_PORT": str(free_port()), "ANSWERING_TLS": str(tmp_path) if tls else ""}
+    address = Address(int(environment["ANSWERING_PORT"]), tls=tls)
+    try:
+        supervisor.add_service("falling", Rank.SERVICE, "tests.support.answering_once", environment, answers=[address])
+        first = int(layout.pid("falling").read_text())
+
+        def another() -> bool:
+            supervisor.wait(0.1)
+            supervisor.tick()
+            return int(layout.pid("falling").read_text()) != first
+
+        until("another process", another)
+    finally:
+        supervisor.stop()
+    assert f"falling is given up: it fell silent at port {address.port} for 0.5 s" in capsys.readouterr().err
+
+
+def test_a_child_that_ends_at_once_again_and_again_is_told_once(
+    layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    supervisor = Supervisor(layout)
+    try:
+        supervisor.add_command("failing", Rank.SERVICE, ["sh", "-c", f"echo x >> {layout.directory}/starts; exit 7"])
+
+        def started() -> int:
+            supervisor.wait(0.1)
+            supervisor.tick()
+            path = layout.directory / "starts"
+            return path.read_text().count("x") > 5 if path.exists() else False
+
+        until("five more starts", started)
+    finally:
+        supervisor.stop()
+    said = [line for line in capsys.readouterr().err.splitlines() if "failing" in line]
+    assert len(said) == 3
+    assert "died 3 times in a row right after its start (last: exit code 7)" in said[2]
+    assert str(layout.log("failing")) in said[2]
+
+
+def test_a_task_is_done_when_it_ends_with_success(layout: Layout) -> None:
+    supervisor = Supervisor(layout)
+    tries = layout.directory / "tries"
+
+    def body() -> int:
+        with tries.open("a") as file:
+            file.write("x")
+        return 0 if tries.stat().st_size == 3 else 1
+
+    try:
+        supervisor.add_task("task", body)
+
+        def done() -> bool:
+            supervisor.wait(0.1)
+            supervisor.tick()
+            return supervisor.names == []
+
+        until("the task is done", done)
+        assert tries.read_text() == "xxx"
+        assert json.loads(layout.roll.read_bytes()) == []
+    finally:
+        supervisor.stop()
+
+
+def test_limits_are_seconds() -> None:
+    assert limits_of({"FLEETLOG_UP_START_SECONDS": "5", "FLEETLOG_UP_SILENCE_SECONDS": "0"}) == Limits(
+        start=5.0, silence=0.0
+    )
+    for text in ("soon", "-1", "nan", "inf"):
+        with pytest.raises(Refused, match="FLEETLOG_UP_START_SECONDS"):
+            limits_of({"FLEETLOG_UP_START_SECONDS": text})

@@ -1,0 +1,33 @@
+"""Readiness: what is wrong is named, and an outage counts once it has lasted."""
+
+from __future__ import annotations
+
+from services._kit import health as health_module
+from services._kit.health import Health, Outage
+
+
+def test_a_check_that_fails_is_a_reason_and_hides_no_other():
+    health = Health()
+
+    def fails() -> str:
+        raise KeyError("m1")
+
+    health.check("lanes", fails)
+    health.check("log", lambda: "not connected")
+    health.check("tasks", lambda: "")
+    assert health.reasons() == {"lanes": "the check failed: KeyError: 'm1'", "log": "not connected"}
+
+
+def test_an_outage_counts_once_it_has_lasted_and_is_over_with_the_first_answer(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(health_module.time, "monotonic", lambda: now)
+    outage = Outage(after=5.0)
+    outage.failed("HTTP 500")
+    assert outage.trouble == ""
+    now = 106.0
+    outage.failed("no answer")
+    assert outage.trouble == "no usable answer for 6 s: no answer"
+    outage.over()
+    assert outage.trouble == ""
+    outage.failed("HTTP 500")
+    assert outage.trouble == ""

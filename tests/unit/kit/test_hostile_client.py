@@ -1,0 +1,203 @@
+"""Whatever an endpoint answers, to whatever it is asked: it is data, a refusal, or a BadAnswer that names itself."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from services._kit.answers.bodies import Lines, TooLarge
+from services._kit.answers.exchange import bare
+from services._kit.answers.limits import Limits
+from services._kit.answers.listing import each_item
+from services._kit.answers.shapes import manifest_of
+from services._kit.kube import ApiError, BadAnswer, KubeClient, Unreachable
+from services._kit.kube_watch import AsBytes
+from services._kit.member_sample import look
+from tests.support.hostile_server import MODES, HostileServer, hostile_server
+
+PODS = "/api/v1/pods"
+LIMITS = Limits(
+    answer_bytes=1 << 20,
+    object_bytes=256 << 10,
+    first_byte_seconds=0.5,
+    silence_seconds=0.3,
+    line_seconds=0.5,
+    answer_seconds=1.0,
+)
+SOON = 20.0
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[HostileServer]:
+    async with hostile_server() as made:
+        made.resources = {"v1": [{"name": "pods", "kind": "Pod"}], "apps/v1": [{"name": "deployments", "kind": "D"}]}
+        made.objects[PODS] = [{"metadata": {"name": "a", "namespace": "b", "resourceVersion": "1"}}]
+        yield made
+
+
+@pytest.fixture
+async def client(server: HostileServer) -> AsyncIterator[KubeClient]:
+    made = KubeClient(server.url, ssl_context=None, headers={}, limits=LIMITS)
+    yield made
+    await made.close()
+
+
+async def listed(client: KubeClient) -> list[Any]:
+    found: list[Any] = []
+    reading = AsBytes()
+    await each_item(client, PODS, lambda raw: found.append(reading.read(raw, "v1", "Pod")))
+    return found
+
+
+async def watched(client: KubeClient) -> list[Any]:
+    found: list[Any] = []
+    reading = AsBytes()
+    async for events in client.watch(PODS, "1000"):
+        found += [reading.read(event.object, "v1", "Pod") for event in events]
+        if len(found) > 5000:
+            break
+    return found
+
+
+CALLS: dict[str, Callable[[KubeClient], Awaitable[Any]]] = {
+    "get": lambda client: client.get(PODS),
+    "list": listed,
+    "watch": watched,
+    "discover": lambda client: client.discover(),
+    "create": lambda client: client.create("/api/v1/namespaces/b/pods", {"metadata": {"name": "x"}}),
+    "delete": lambda client: client.delete("/api/v1/namespaces/b/pods/a"),
+    "look": lambda client: look(client, "m1", [], 0.0),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("mode", MODES)
+async def test_every_answer_is_usable_or_named(server: HostileServer, client: KubeClient, mode: str, call: str) -> None:
+    server.turn(mode)
+    async with asyncio.timeout(SOON):
+        with suppress(ApiError, Unreachable):
+            await CALLS[call](client)
+    assert server.sent < 64 << 20
+    server.heal()
+    async with asyncio.timeout(SOON):
+        assert len(await client.discover()) == 2
+
+
+@pytest.mark.parametrize(
+    "mode",
+    ["html_200", "empty_200", "wrong_types", "wrong_items", "bad_utf8", "huge_number", "tiny_items", "redirect",
+     "huge_headers", "bad_headers", "bad_chunks", "deep_nesting", "truncated", "endless_body", "endless_headers",
+     "gzip_bomb", "slow_bytes", "endless_pages", "repeated_continue"],
+)  # fmt: skip
+async def test_a_list_that_is_none_is_never_taken_for_one(server: HostileServer, client: KubeClient, mode: str) -> None:
+    server.turn(mode)
+    with pytest.raises((BadAnswer, ApiError, Unreachable), match=PODS):
+        async with asyncio.timeout(SOON):
+            await listed(client)
+
+
+@pytest.mark.parametrize("mode", ["endless_line", "gzip_bomb", "tiny_items", "endless_headers"])
+@pytest.mark.parametrize("call", ["get", "list", "watch"])
+async def test_what_never_ends_takes_little_memory(
+    server: HostileServer, client: KubeClient, mode: str, call: str
+) -> None:
+    server.turn(mode)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadAnswer):
+            async with asyncio.timeout(SOON):
+                await CALLS[call](client)
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("call", "mode"), [("watch", "endless_line"), ("get", "endless_body"), ("get", "gzip_bomb")])
+async def test_errors_keep_nothing_of_an_answer(
+    server: HostileServer, client: KubeClient, call: str, mode: str
+) -> None:
+    server.turn(mode)
+    errors = []
+    tracemalloc.start()
+    try:
+        for _ in range(16):
+            with pytest.raises(BadAnswer) as raised:
+                async with asyncio.timeout(SOON):
+                    await CALLS[call](client)
+            # Who keeps an error for longer takes the frames off, which hold the connection.
+            errors.append(bare(raised.value))
+            del raised
+        server.heal()
+        await client.discover()
+        # Each of these answers is given up with at least 256 KiB read.
+        assert tracemalloc.get_traced_memory()[0] < 2 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(errors) == 16
+
+
+@pytest.mark.parametrize("call", ["get", "list", "watch", "create"])
+async def test_nobody_is_led_elsewhere(server: HostileServer, client: KubeClient, call: str) -> None:
+    async with hostile_server() as elsewhere:
+        server.redirect_to = f"{elsewhere.url}/internal/metadata"
+        server.turn("redirect")
+        with pytest.raises(BadAnswer, match="elsewhere"):
+            await CALLS[call](client)
+        assert elsewhere.requests == []
+
+
+async def test_a_silent_watch_ends_and_another_goes_on_from_there(server: HostileServer, client: KubeClient) -> None:
+    server.turn("silent_watch")
+    async with asyncio.timeout(SOON):
+        assert await watched(client) == []
+        server.heal()
+        server.change("ADDED", PODS, {"metadata": {"name": "new", "namespace": "b"}})
+        watch = aiter(client.watch(PODS, "100"))
+        assert await anext(watch) == []
+        assert [event.type for event in await anext(watch)] == ["ADDED"]
+
+
+async def test_a_watch_asks_its_server_to_end_it_in_time(
+    server: HostileServer,
+) -> None:
+    made = KubeClient(server.url, ssl_context=None, headers={}, limits=Limits(watch_seconds=1.0, silence_seconds=10.0))
+    try:
+        async with asyncio.timeout(SOON):
+            assert [events async for events in made.watch(PODS, "100")] == [[]]
+    finally:
+        await made.close()
+    assert server.asked("watch")[0].query["timeoutSeconds"] == "1"
+
+
+async def test_large_answers_of_one_neighbour_come_one_at_a_time(server: HostileServer, client: KubeClient) -> None:
+    server.turn("endless_body")
+    tracemalloc.start()
+    try:
+        async with asyncio.timeout(SOON):
+            found = await asyncio.gather(*(client.get(PODS) for _ in range(20)), return_exceptions=True)
+        assert all(isinstance(error, Unreachable) for error in found)
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_lines_cost_what_they_have_bytes() -> None:
+    lines = Lines(1 << 20)
+    assert lines.feed(b"a") == []
+    assert lines.feed(b"b\n\nc\nd") == [b"ab", b"c"]
+    assert lines.size == 1
+    assert lines.feed(b"\n") == [b"d"]
+    assert lines.feed(b"x" * (1 << 20)) == []
+    with pytest.raises(TooLarge):
+        lines.feed(b"x")
+
+
+def test_an_object_of_many_small_values_is_not_decoded() -> None:
+    with pytest.raises(BadAnswer, match="values"):
+        manifest_of(b'{"a":[' + b"{}," * 200_000 + b"{}]}", 250_000)
+    assert manifest_of(b'{"a":"' + b"x" * 300_000 + b'"}', 250_000)

@@ -1,0 +1,72 @@
+"""A leaving cluster is empty when every copy is reported gone, whatever happens to those who read of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schemas.codec import encode, subject_of
+from schemas.events.observed import WorkObserved
+from schemas.events.work import WorkWithdrawn
+from schemas.keys import ObjectKey
+from schemas.topology import FACTS, OBSERVED
+from services._kit import supervision
+from services._kit.errors import Unavailable
+from services._kit.log import NewMessage
+from services._kit.memory_log import MemoryLog
+from services.cluster_monitor.emptying import Emptying
+from tests.support.waiting import eventually
+
+KEY = ObjectKey("apps", "deployments", "default", "web")
+WITHDRAWN = WorkWithdrawn(cluster="m1", key=KEY, uid="u", api_version="apps/v1", kind="Deployment")
+ABSENT = WorkObserved(cluster="m1", key=KEY, uid="u", work_seq=1, absent=True, at=1.0)
+
+
+class Ground:
+    """The two streams, and whether the cluster counts as empty."""
+
+    def __init__(self) -> None:
+        self.logs = {stream.name: MemoryLog(stream) for stream in (FACTS, OBSERVED)}
+        self.empty = asyncio.Event()
+
+    async def say(self, stream: str, event: WorkWithdrawn | WorkObserved, data: bytes = b"") -> None:
+        await self.logs[stream].append([NewMessage(subject_of(event), data or encode(event))])
+
+
+@pytest.fixture
+def ground(monkeypatch) -> Ground:
+    monkeypatch.setattr(supervision, "FIRST_PAUSE_SECONDS", 0.01)
+    return Ground()
+
+
+async def test_what_cannot_be_read_holds_a_cluster_until_it_was_said_again(ground):
+    await ground.say("FACTS", WITHDRAWN)
+    await ground.say("OBSERVED", ABSENT, b"\x00")
+    emptying = Emptying("m1", ground.logs, ground.empty.set)
+    try:
+        await eventually(lambda: emptying._complete == {"FACTS": True, "OBSERVED": True})
+        assert not ground.empty.is_set()
+        await ground.say("OBSERVED", ABSENT)
+        await eventually(ground.empty.is_set)
+    finally:
+        await emptying.close()
+
+
+async def test_a_log_that_fails_is_read_again(ground, monkeypatch):
+    pump, failures = ground.logs["OBSERVED"].pump, [Unavailable("no leader"), KeyError("x")]
+
+    def failing(*arguments, **options):
+        if failures:
+            raise failures.pop()
+        return pump(*arguments, **options)
+
+    monkeypatch.setattr(ground.logs["OBSERVED"], "pump", failing)
+    await ground.say("FACTS", WITHDRAWN)
+    await ground.say("OBSERVED", ABSENT)
+    emptying = Emptying("m1", ground.logs, ground.empty.set)
+    try:
+        await eventually(ground.empty.is_set)
+        assert not failures
+    finally:
+        await emptying.close()
