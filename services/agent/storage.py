@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ import structlog
 from schemas.keys import ObjectKey
 from services._kit.ids import random_id
 from services.agent.saved import NotOurs, load, save, save_changes
-from services.agent.state import AgentState
+from services.agent.state import AgentState, Changes
 
 log = structlog.get_logger("agent.storage")
 
@@ -53,6 +54,10 @@ class Storage:
         self._changes = directory / _CHANGES
         self._after_save = after_save
         self._changed = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        """Those that wait for the end of the next save."""
+        self._saving = False
         self._name = ""
         """What the changes call the state they stand behind; none before this agent wrote it."""
         self._whole_bytes = self._changes_bytes = 0
@@ -76,13 +81,25 @@ class Storage:
         """The state is another one: write it soon."""
         self._changed.set()
 
+    async def kept(self, key: ObjectKey) -> None:
+        """Return once what is known of an object is on disk, or could not be written: then `trouble` says why."""
+        if not self._saving and key not in self.state.changes.keys:
+            return
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        self._hurry.set()
+        self._changed.set()
+        await done
+
     async def run(self) -> None:
-        """Write whenever something changed, at most once per pause; and a last time when cancelled."""
+        """Write whenever something changed, at most once per pause unless it is waited for; a last time at the end."""
         pause = PAUSE
         try:
             while True:
                 await self._changed.wait()
-                await asyncio.sleep(pause)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._hurry.wait()
                 self._changed.clear()
                 began = time.thread_time()
                 await self._save()
@@ -93,7 +110,17 @@ class Storage:
                 self._write_all(*self._all())
 
     async def _save(self) -> None:
-        changes = self.state.changes.taken()
+        self._hurry.clear()
+        waiting, self._waiting, self._saving = self._waiting, [], True
+        try:
+            await self._write_changes(self.state.changes.taken())
+        finally:
+            self._saving = False
+            for done in waiting:
+                if not done.done():
+                    done.set_result(None)
+
+    async def _write_changes(self, changes: Changes) -> None:
         try:
             if changes.whole or self._changes_bytes > max(self._whole_bytes, LEAST_CHANGES):
                 await asyncio.to_thread(self._write_all, *self._all())

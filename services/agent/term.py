@@ -168,5 +168,6 @@ class Term:
             previous=previous,
             report=report,
             now=clock.now,
+            keep=self.storage.kept,
             identity=lambda: state.identity,
         )

@@ -136,3 +136,30 @@ async def test_killed_while_the_hub_is_away_it_restores_what_it_knew(
         return await member.text() is None
 
     await eventually(gone, "the end, once the hub said so")
+
+
+async def test_killed_right_after_a_deletion_while_the_hub_is_away_it_does_not_create_again(
+    hub: Hub, member: Member, processes: Processes, tmp_path: Path
+) -> None:
+    await hub.join("m1")
+    await hub.render("m1", "withdrawn", inline=False)
+    await hub.render("m1", "kept", inline=False, key=OTHER)
+    process = await processes.start()
+
+    async def text(key: ObjectKey, expected: str | None) -> bool:
+        return await member.text(key) == expected
+
+    for key, expected in ((KEY, "withdrawn"), (OTHER, "kept")):
+        await eventually(lambda key=key, expected=expected: text(key, expected), "the object")
+        await eventually(lambda key=key: noted(tmp_path / "data", key), "the saved state")
+    await hub.withdraw("m1")
+    await eventually(lambda: text(KEY, None), "the deletion")
+    process.send_signal(signal.SIGKILL)
+    hub.server.kill9()
+    await process.wait()
+    await processes.start()
+    for _ in range(2):
+        # What is brought back after the start shows that all that was saved is acted on.
+        await member.client.delete(member.path(OTHER))
+        await eventually(lambda: text(OTHER, "kept"), "the restored object")
+        assert await member.text() is None

@@ -85,7 +85,7 @@ class Lane:
         self._interpretation = interpretation or Interpretation()
         self._written = written or Written(ReadCollector("lane"))
         self._settled: dict[ObjectKey, Settled] = {}
-        self._up = asyncio.Event()
+        self._up, self._down = asyncio.Event(), asyncio.Event()
         self.pace = Pace(settings.concurrency, longest_pause=settings.longest_backoff)
         self._repairs = Repairs(settings.longest_backoff)
         self._silent: set[ObjectKey] = set()
@@ -175,9 +175,9 @@ class Lane:
                 log.info("cluster_reachable", cluster=self.cluster)
             self.trouble = ""
             began = loop.time()
+            self._down.clear()
             self._up.set()
-            while self._up.is_set():
-                await self._down.wait()
+            await self._down.wait()
             # One that answers this question and refuses all others is not asked without a break.
             pause = FIRST_PAUSE if loop.time() - began > STEADY_SECONDS else await self._rest(pause)
 
@@ -209,13 +209,6 @@ class Lane:
         if trouble != self.trouble:
             log.warning("cluster_unreachable", cluster=self.cluster, error=trouble)
         self.trouble = trouble
-
-    @property
-    def _down(self) -> asyncio.Event:
-        event = getattr(self, "_down_event", None)
-        if event is None or event.is_set():
-            event = self._down_event = asyncio.Event()
-        return event
 
     def _list_again(self) -> bool:
         """Compare everything that the cluster was given with what it holds, once it answers; whether it does."""
@@ -372,6 +365,8 @@ class Lane:
             await self._gate.vouch()
             self._report(key, work, seq, absent=True)
             return True
+        # A process that starts with an older work would create the object again.
+        await self._source.keep(key)
         ended = await self._acting.withdraw(kind, key, keep=work.keep)
         if ended is None:
             return False

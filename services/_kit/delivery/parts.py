@@ -47,11 +47,16 @@ class LaneSettings(Struct, frozen=True, kw_only=True):
     longest_pause: float = 5.0
 
 
+async def _nothing_to_keep(_: ObjectKey) -> None:
+    """Of those whose works are on the log alone."""
+
+
 class WorkSource(Struct, frozen=True):
     """Where a lane finds its works, the last report on each, and manifest bytes by digest.
 
-    `previous` gives the bytes of the manifest that was applied before a work, None when none is known. `identity` is
-    the uid of the member's namespace kube-system, empty while it is not known.
+    `previous` gives the bytes of the manifest that was applied before a work, None when none is known. `keep` returns
+    once the work of an object outlives this process; a deletion waits for it. `identity` is the uid of the member's
+    namespace kube-system, empty while it is not known.
     """
 
     work: Callable[[ObjectKey], tuple[WorkEvent, int] | None]
@@ -60,6 +65,7 @@ class WorkSource(Struct, frozen=True):
     previous: Callable[[ObjectKey, WorkRendered], Awaitable[bytes | None]]
     report: Callable[[WorkObserved], None]
     now: Callable[[], float]
+    keep: Callable[[ObjectKey], Awaitable[None]] = _nothing_to_keep
     identity: Callable[[], str] = str
 
 

@@ -227,6 +227,9 @@ class Clients:
     async def _create(self, kind: str, namespace: str, name: str, state: State, *, insist: bool = False) -> None:
         key = kind, namespace, name
         async with self._lock(key):
+            if self.ledger.entry(key).acknowledged is not None:
+                # Another client created it while this one waited.
+                return
             body = objects.manifest(kind, namespace, name, state)
             for _ in range(_TRIES if insist else 1):
                 answer = await self._control.ask("POST", objects.path(kind, namespace), body)

@@ -177,6 +177,8 @@ class Deletions:
         self._files = files
         self._places = dict.fromkeys(files, 0)
         self._ours: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self._writes: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        """What was written to each object, and by whom: told with a complaint."""
 
     def check(self, withdrawals: Counter[tuple[str, tuple[str, ...]]], counts: Counter[str]) -> list[str]:
         """Deletions by our identity that no withdrawal on the log stands for."""
@@ -188,14 +190,17 @@ class Deletions:
                         break
                     self._places[member] += len(line)
                     record = json.loads(line)
-                    if record["verb"] != "delete" or not record["user"].startswith(OURS) or record["subresource"]:
+                    if record["subresource"] or record["resource"] == "leases":
                         continue
                     key = (record["group"], record["resource"], record["namespace"], record["name"])
-                    if record["resource"] != "leases":
+                    said = f"{record['time']} {record['verb']} by {record['user']}"
+                    self._writes.setdefault((member, key), []).append(said)
+                    if record["verb"] == "delete" and record["user"].startswith(OURS):
                         self._ours[member, key] += 1
         counts["deletions with a withdrawal"] += sum(self._ours.values())
         return [
             f"{member}: {'/'.join(key)} was deleted {count} times by us, {withdrawals[member, key]} withdrawals say so"
+            f"; its last writes: {'; '.join(self._writes[member, key][-8:])}"
             for (member, key), count in self._ours.items()
             if count > withdrawals[member, key]
         ]

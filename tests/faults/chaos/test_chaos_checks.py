@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections import Counter
@@ -12,6 +13,7 @@ import pytest
 
 from tests.faults.chaos import clients, objects
 from tests.faults.chaos.checker import _contents, _expected, _sums, _writes
+from tests.faults.chaos.endpoint import Answer
 from tests.faults.chaos.ledger import Ledger
 from tests.faults.chaos.log_check import Deletions, History, Record
 from tests.faults.chaos.memory import Line
@@ -146,6 +148,7 @@ def test_a_withdrawal_needs_a_cause_that_concerns_its_object() -> None:
 def test_a_deletion_without_a_withdrawal_is_found(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     ours = {
+        "time": "2026-01-01T00:00:00Z",
         "user": "system:serviceaccount:karmada-cluster:karmada-m",
         "verb": "delete",
         "group": "",
@@ -168,6 +171,29 @@ def test_memory_that_grows_is_told_from_memory_that_moves() -> None:
     assert line(1800, 3.0).grows
     assert not line(1800, 0.3).grows, "three tenths of a MiB a minute are nothing in half an hour"
     assert not line(60, 30.0).grows, "too short to be judged"
+
+
+class OneObject:
+    """A control plane that holds one object, or none, and lets others have their turn before it answers."""
+
+    def __init__(self) -> None:
+        self.body: dict[str, Any] | None = None
+
+    async def ask(self, method: str, _: str, body: dict[str, Any] | None = None, **__: Any) -> Answer:
+        await asyncio.sleep(0)
+        if method == "POST" and self.body is not None:
+            return Answer(409, {"reason": "AlreadyExists"})
+        if method in ("POST", "PUT"):
+            self.body = body
+        return Answer(200, self.body) if self.body is not None else Answer(404)
+
+
+async def test_clients_that_create_the_same_override_at_once_complain_of_nothing() -> None:
+    control: Any = OneObject()
+    users = clients.Clients(control, {}, Ledger())
+    await asyncio.gather(*(users._override("chaos-0", random.Random(seed)) for seed in range(4)))
+    assert users.violations == []
+    assert control.body is not None
 
 
 def test_a_seed_determines_the_operations() -> None:

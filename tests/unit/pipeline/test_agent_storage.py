@@ -189,3 +189,34 @@ async def test_changes_are_on_disk_when_the_agent_has_stopped_and_for_nobody_els
     assert (found.works, found.position) == (disk.state.works, 3)
     for name in ("works.json", "works.changes"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
+
+
+async def test_an_object_that_is_waited_for_is_on_disk_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storing, "PAUSE", 3600.0)
+    disk = Disk(tmp_path)
+    running = asyncio.create_task(disk.storage.run())
+    disk.state.fold(rendered(A), 3)
+    disk.state.fold(withdrawn(A), 4)
+    async with asyncio.timeout(30):
+        await disk.storage.kept(A)
+        assert disk.again().works.works[A][1] == 4
+        await disk.storage.kept(A)
+        await disk.storage.kept(B)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_disk_that_is_full_keeps_no_one_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    disk = Disk(tmp_path)
+    running = asyncio.create_task(disk.storage.run())
+    disk.state.fold(withdrawn(A), 4)
+    monkeypatch.setattr(storing, "_write", full)
+    async with asyncio.timeout(30):
+        await disk.storage.kept(A)
+    assert "No space left" in disk.storage.trouble
+    running.cancel()
+    with pytest.raises(OSError, match="No space"):
+        await running
