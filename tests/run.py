@@ -16,7 +16,7 @@ WHOLE_INSTALLATIONS: Final = ("e2e", "faults")
 PLACES: Final = ("tests/e2e", "tests/faults", "tests/integration")
 """Where tests with these marks may be: nothing else is collected for the second part."""
 _SECOND: Final = " or ".join(WHOLE_INSTALLATIONS)
-_TWO_FILES: Final = ("-n", "2", "--dist", "loadfile")
+_TWO_FILES: Final = ("-n", "3", "--dist", "loadfile")
 # tests/conftest.py puts what lasts longest first; the number of tests would say something else.
 _AS_COLLECTED: Final = "--no-loadscope-reorder"
 _NO_TESTS: Final = 5

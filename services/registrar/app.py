@@ -150,4 +150,4 @@ class Registrar(BaseService[RegistrarState, str]):
         desk = self._desks.get(cluster)
         if desk is None:
             desk = self._desks[cluster] = Desk(cluster, self._context, self._settings, self.stats)
-        desk.take(family, message)
+        await desk.take(family, message)

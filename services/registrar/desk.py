@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
@@ -55,6 +56,10 @@ _BURST_SECONDS: Final = 2.0
 _READ_ONLY: Final = 8
 """How many bytes that are only read cost as much as one that is stored."""
 _LARGEST: Final = 6 << 20
+_GARBAGE_PER_SECOND: Final = 50.0
+"""Requests that cannot be read; the bytes of large ones are paid for besides."""
+_TURNED_AWAY_PER_SECOND: Final = 10.0
+_BUSY: Final = "too many requests of this cluster wait: more were sent than its share allows; ask again in a moment"
 _FACTS: Final = "FACTS"
 
 T = TypeVar("T")
@@ -92,15 +97,34 @@ class Desk:
         self._rooms = Rooms(cluster, context.clock.monotonic, settings.room_answer_seconds)
         self._refusals = Refusals(cluster, context.clock.monotonic)
         waiting = (settings.waiting_requests, settings.waiting_bytes)
-        self._requests = Line(f"desk:{cluster}", self._attend, *waiting)
+        self._garbage = Bucket(_GARBAGE_PER_SECOND, _GARBAGE_PER_SECOND)
+        self._turned = Bucket(_TURNED_AWAY_PER_SECOND, _TURNED_AWAY_PER_SECOND)
+        self._requests = Line(f"desk:{cluster}", self._attend, self._turn_away, *waiting)
         # What an agent says too much of must not delay what it asks for.
-        self._said = Line(f"reports:{cluster}", self._attend_reports, *waiting, together=True)
+        self._said = Line(f"reports:{cluster}", self._attend_reports, self._turn_away, *waiting, together=True)
 
-    def take(self, family: str, message: Msg) -> None:
-        """Put a request in line, or drop it when too many wait; the agent asks again."""
+    async def take(self, family: str, message: Msg) -> None:
+        """Put a request in line, or turn it away when too many wait; the agent asks again."""
         line = self._said if family == "reports" else self._requests
         if not line.take(family, message):
-            self._stats.dropped += 1
+            await self._turn_away(family, message)
+
+    async def _turn_away(self, family: str, message: Msg) -> None:
+        """Have an agent ask again soon; where very many are turned away, most find that out by the silence."""
+        self._stats.dropped += 1
+        if self._turned.wait(self._context.clock.monotonic()):
+            return
+        answer: HelloAnswer | ReportedAnswer
+        match family:
+            case "hello":
+                answer = HelloAnswer(problem=_BUSY, heartbeat_seconds=self._settings.agent_heartbeat)
+            case "reports":
+                answer = ReportedAnswer(problem=_BUSY)
+            case _:
+                return
+        self._turned.take(1, self._context.clock.monotonic())
+        with suppress(LogError):
+            await self._answer(message, msgspec.json.encode(answer))
 
     async def close(self) -> None:
         """Stop answering."""
@@ -144,7 +168,7 @@ class Desk:
     def _malformed(self, error: Malformed) -> float:
         self._stats.refused += 1
         log.info("request_malformed", cluster=self._cluster, reason=str(error))
-        return self._hellos.take(1, self._context.clock.monotonic())
+        return self._garbage.take(1, self._context.clock.monotonic())
 
     async def _hello(self, message: Msg) -> float:
         hello = _read(message, Hello)
@@ -241,9 +265,7 @@ class Desk:
                 pause = max(pause, self._reports.take(1, self._context.clock.monotonic()))
             else:
                 said.append((message, request.events[:MAX_REPORTS]))
-        if not said:
-            return pause
-        stored = await self._store(said)
+        stored = await self._store(said) if said else 0
         count = sum(1 + len(events) for _, events in said)
         now = self._context.clock.monotonic()
         # To read what is not stored costs, too, but nothing on the log.
