@@ -267,9 +267,19 @@ def decide(
         reason, position = (CONFIRMED, guard.confirmed_at) if confirmed else (BACK, 0)
         return (AbsenceReleased(scope=guard.scope, reason=reason, confirmation=position),)
     held = guard.held
-    if held is not None and _says(held) == _says(wanted):
+    if held is not None and (_says(held) == _says(wanted) or _says_part(guard, kinds, held, wanted)):
         return ()
     return (wanted,)
+
+
+def _says_part(guard: Guard[K], kinds: Collection[str], held: AbsenceHeld, wanted: AbsenceHeld) -> bool:
+    """Whether no more is known than what was held, because not every kind was listed since the start."""
+    return (
+        guard.doubted
+        and not guard.vouched.issuperset(kinds)
+        and (held.reason, held.identity, held.expected) == (wanted.reason, wanted.identity, wanted.expected)
+        and all(count <= held.kinds.get(kind, 0) for kind, count in wanted.kinds.items())
+    )
 
 
 def _says(event: AbsenceHeld) -> tuple[object, ...]:

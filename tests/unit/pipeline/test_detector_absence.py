@@ -207,7 +207,11 @@ def test_a_start_while_something_is_held_takes_no_absence_for_granted() -> None:
         again.given(TemplateChanged(key=key(number), uid=f"u{number}", api_version="v1", kind="ConfigMap", digest="d"))
     again.given(held)
     again.reads(OURS)
+    assert again.says() == [], "before anything is listed, a start says nothing"
+    again.lists(range(6, 10))
+    assert again.says() == [], "nor where everything is as it was"
     again.lists(range(1, 10))
+    assert [event.kinds for event in again.says()] == [{KIND: 1}]
     assert again.gone() == []
 
 
