@@ -71,7 +71,8 @@ class Hello(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `uid` is the Cluster's as the agent knows it, empty at first. `log` and `after` name the log and the position up to
     which the agent has everything: the new consumer starts behind it when the log is still that one, and with the last
-    fact of every work otherwise. `at` in seconds since 1970 by the member's clock.
+    fact of every work otherwise. `at` in seconds since 1970 by the member's clock. A fresh greeting begins a `session`,
+    named by the agent, in which alone reports count from then on; `before` names its last one.
     """
 
     cluster: str
@@ -82,6 +83,8 @@ class Hello(Struct, frozen=True, kw_only=True, omit_defaults=True):
     log: str = ""
     after: int = 0
     sample: Sample | None = None
+    session: str = ""
+    before: str = ""
 
 
 class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,6 +95,7 @@ class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     what says how to interpret objects as of position `as_of`; None where nobody was asked. Works withdrawn up to
     `settled` (a position) are nobody's concern any more: they were carried out, or the membership ended that they
     were said for. `identity` is the uid of the namespace kube-system of the member, empty while it is not known.
+    `resync` asks for all reports again: another session came in between, or the hub does not know.
     """
 
     problem: str = ""
@@ -106,6 +110,7 @@ class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     as_of: int = 0
     settled: int = 0
     identity: str = ""
+    resync: bool = False
 
 
 class BlobsWanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -156,21 +161,24 @@ class Reported(Struct, frozen=True, kw_only=True):
     """Observations, oldest first; the hub gives them their place on the log.
 
     With `waits` the answer is held back until the hub has a question or WAIT_SECONDS passed; `answers` are to those
-    that came with answers before.
+    that came with answers before. `session` is that of the agent's last fresh greeting.
     """
 
     events: tuple[WorkObserved, ...] = ()
     waits: bool = False
     answers: tuple[RoomAnswers, ...] = ()
+    session: str = ""
 
 
 class ReportedAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of observations: all are stored but those in `refused` (index and reason), which never will be.
 
-    With `problem` nothing was stored and the agent asks again, `retry_seconds` later.
+    With `problem` nothing was stored and the agent asks again, `retry_seconds` later; where `superseded`, after a fresh
+    greeting: another session has begun.
     """
 
     problem: str = ""
     refused: tuple[tuple[int, str], ...] = ()
     retry_seconds: float = 0.0
+    superseded: bool = False
     questions: tuple[RoomQuestions, ...] = ()

@@ -38,8 +38,16 @@ LISTED_SECONDS: Final = 1.0
 class Estimating:
     """The picture of the member and the way of questions to it."""
 
-    def __init__(self, hub: Hub, cluster: str, opener: Callable[[], Awaitable[KubeClient]], clock: Clock) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        cluster: str,
+        opener: Callable[[], Awaitable[KubeClient]],
+        clock: Clock,
+        session: Callable[[], str],
+    ) -> None:
         self.answered = 0
+        self._session = session
         self._hub = hub
         self._cluster = cluster
         self._subject = reports_subject(cluster)
@@ -84,7 +92,7 @@ class Estimating:
 
     async def _ask(self, answers: tuple[RoomAnswers, ...]) -> tuple[RoomQuestions, ...] | None:
         """Hand over answers and wait for questions; None where the hub did not answer."""
-        body = msgspec.json.encode(Reported(waits=True, answers=answers))
+        body = msgspec.json.encode(Reported(waits=True, answers=answers, session=self._session()))
         try:
             message = await self._hub.request(self._subject, body, timeout=WAIT_SECONDS + SLACK)
             return msgspec.json.decode(message.data, type=ReportedAnswer).questions

@@ -37,7 +37,7 @@ EXPIRES: Final = 60.0
 WINDOW: Final = 1024
 PULL_BYTES: Final = 4 << 20
 FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 3.0
+LONGEST_PAUSE: Final = 2.0
 
 
 class FollowStats(Struct):

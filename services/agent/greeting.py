@@ -15,6 +15,7 @@ from schemas.events.policy import PolicyDeleted
 from schemas.keys import ObjectKey
 from services._kit.clock import Clock
 from services._kit.errors import LogError
+from services._kit.ids import random_id
 from services._kit.kube import KubeClient
 from services._kit.member_sample import Served, look
 from services._kit.restless import Restless
@@ -24,13 +25,16 @@ from services.agent.state import AgentState, not_configured, take_answer
 
 log = structlog.get_logger("agent.greeting")
 
+PATIENCE: Final = 3.0
+"""Seconds that a greeting waits for its answer."""
 _DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class Greeter:
     """The one who says hello; `on_other_log` is called when the hub's log or the membership is another one.
 
-    `on_gone` is called with the end of what no longer says how to interpret objects, where the log tells nothing of it.
+    `on_gone` is called with the end of what no longer says how to interpret objects, where the log tells nothing of it,
+    `on_resync` when the hub may have other reports than this agent's.
     """
 
     def __init__(
@@ -42,11 +46,16 @@ class Greeter:
         clock: Clock,
         on_other_log: Callable[[], None],
         on_gone: Callable[[PolicyDeleted], None],
+        on_resync: Callable[[], None] = lambda: None,
         expiry: Callable[[], Expiry | None] = lambda: None,
     ) -> None:
         self.hellos = 0
         self.problem = ""
         """Why the hub does not serve this agent, in its own words."""
+        self.session = ""
+        """In which reports count: named with the last fresh greeting that was answered."""
+        self.greeting = False
+        """Whether a fresh greeting is under way."""
         self._hub = hub
         self._state = state
         self._instance = instance
@@ -54,6 +63,7 @@ class Greeter:
         self._clock = clock
         self._on_other_log = on_other_log
         self._on_gone = on_gone
+        self._on_resync = on_resync
         self._expiry = expiry
         self._interval = HEARTBEAT_SECONDS
         self._models: tuple[dict[str, object], ...] = ()
@@ -66,13 +76,22 @@ class Greeter:
         """Ask for a consumer behind what was read; raises LogError or a msgspec error."""
         if self._sample is None:
             await self._look()
-        answer = await self._say(fresh=True)
+        session = random_id()
+        self.greeting = True
+        try:
+            answer = await self._say(session)
+        finally:
+            self.greeting = False
+        if not answer.problem:
+            self.session = session
         gone = not_configured(self._state, answer) if not answer.problem else []
         for event in gone:
             self._state.configure(event, 0)
             self._on_gone(event)
         if not answer.problem and take_answer(self._state, answer):
             log.warning("joined_anew", cluster=self._state.cluster, uid=answer.uid)
+        elif answer.resync:
+            self._on_resync()
         return answer
 
     def something_changed(self, key: ObjectKey) -> None:
@@ -103,7 +122,7 @@ class Greeter:
 
     async def _beat(self) -> None:
         try:
-            answer = await self._say(fresh=False)
+            answer = await self._say()
         except (LogError, msgspec.MsgspecError) as error:
             log.info("hello_unanswered", reason=str(error))
             return
@@ -117,20 +136,23 @@ class Greeter:
         sample = await look(self._member, self._state.cluster, list(self._models), now, self._served)
         self._sample = replace(sample, expiry=self._expiry())
 
-    async def _say(self, *, fresh: bool) -> HelloAnswer:
+    async def _say(self, session: str = "") -> HelloAnswer:
+        """Say hello, with the name of a new session where a consumer is asked for."""
         state = self._state
         hello = Hello(
             cluster=state.cluster,
             instance=self._instance,
             at=self._clock.now(),
             uid=state.uid,
-            fresh=fresh,
+            fresh=bool(session),
             log=state.log,
             after=state.position,
             sample=self._sample,
+            session=session,
+            before=self.session if session else "",
         )
         self.hellos += 1
-        message = await self._hub.request(hello_subject(state.cluster), msgspec.json.encode(hello))
+        message = await self._hub.request(hello_subject(state.cluster), msgspec.json.encode(hello), timeout=PATIENCE)
         answer = msgspec.json.decode(message.data, type=HelloAnswer)
         self.problem = answer.problem
         self._interval = answer.heartbeat_seconds

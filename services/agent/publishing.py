@@ -19,18 +19,32 @@ from services.agent.link import Hub
 log = structlog.get_logger("agent.publishing")
 
 FIRST_PAUSE: Final = 0.2
-LONGEST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 2.0
+PATIENCE: Final = 4.0
+"""Seconds until a request without an answer is repeated: a hub with too much to do drops requests."""
 
 
 class HubPublisher:
-    """The way of observations to the hub; `stored` is called with each that the hub has taken (or never will)."""
+    """The way of observations to the hub; `stored` is called with each that the hub has taken (or never will).
 
-    def __init__(self, hub: Hub, cluster: str, stored: Callable[[WorkObserved], None]) -> None:
+    `session` names the one to report in, `superseded` is called with one that the hub says has ended.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        cluster: str,
+        stored: Callable[[WorkObserved], None],
+        session: Callable[[], str],
+        superseded: Callable[[str], None],
+    ) -> None:
         self.sent = 0
         self.refused = 0
         self._hub = hub
         self._subject = reports_subject(cluster)
         self._stored = stored
+        self._session = session
+        self._superseded = superseded
 
     async def publish(self, events: Sequence[WorkObserved]) -> bool:
         """Store them, however long the hub is away."""
@@ -45,15 +59,18 @@ class HubPublisher:
         return True
 
     async def _hand_over(self, batch: Sequence[WorkObserved]) -> ReportedAnswer:
-        body = msgspec.json.encode(Reported(events=tuple(batch)))
         pause = FIRST_PAUSE
         while True:
             await self._hub.wait_connected()
+            session = self._session()
+            body = msgspec.json.encode(Reported(events=tuple(batch), session=session))
             try:
-                message = await self._hub.request(self._subject, body)
+                message = await self._hub.request(self._subject, body, timeout=PATIENCE)
                 answer = msgspec.json.decode(message.data, type=ReportedAnswer)
                 if not answer.problem:
                     return answer
+                if answer.superseded:
+                    self._superseded(session)
                 raise Unavailable(answer.problem)
             except (LogError, msgspec.MsgspecError) as error:
                 log.info("reports_wait", reason=str(error))

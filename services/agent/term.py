@@ -57,7 +57,7 @@ class Term:
         self.storage = Storage(directory, cluster, self._saved)
         self.state = self.storage.state
         self.manifests = Manifests(hub, cluster, directory / "manifests", lambda: self.state.position)
-        self.publisher = HubPublisher(hub, cluster, self._stored)
+        self.publisher = HubPublisher(hub, cluster, self._stored, lambda: self.greeter.session, self._superseded)
         self.reports = Reports(self.publisher)
         self.greeter = Greeter(
             hub,
@@ -67,6 +67,7 @@ class Term:
             clock,
             self._other_log,
             self._configured,
+            self._report_all,
             partial(kubeconfig_expiry, settings.agent_kubeconfig),
         )
         greet = self.greeter.for_consumer
@@ -76,7 +77,7 @@ class Term:
             self.interpretation.take(event)
         lane = LaneSettings(concurrency=settings.cluster_concurrency, longest_backoff=settings.longest_backoff)
         self.lane = Lane(cluster, open_member, self._source(clock), lane, self.interpretation, written)
-        self.estimating = Estimating(hub, cluster, open_member, clock)
+        self.estimating = Estimating(hub, cluster, open_member, clock, lambda: self.greeter.session)
 
     async def run(self) -> None:
         """Act until cancelled; what was known before is kept true, whether the hub answers or not."""
@@ -127,6 +128,18 @@ class Term:
         self.state.observe(event)
         self.reports.folded(event)
         self.storage.changed()
+
+    def _superseded(self, session: str) -> None:
+        """The hub says that a session has ended: it is asked for another one, unless that is done already."""
+        if session == self.greeter.session and not self.greeter.greeting:
+            self.follower.restart("another agent reports for this cluster")
+
+    def _report_all(self) -> None:
+        """Report once more what was reported: the hub keeps what differs from what it has."""
+        works = self.state.works
+        for key, event in works.observed.items():
+            if key in works.works and self.reports.latest(self.state.cluster, key) is None:
+                self.reports.report(event)
 
     def _saved(self, keys: Collection[ObjectKey]) -> None:
         self.state.forget_ended(keys)

@@ -60,6 +60,7 @@ _GARBAGE_PER_SECOND: Final = 50.0
 """Requests that cannot be read; the bytes of large ones are paid for besides."""
 _TURNED_AWAY_PER_SECOND: Final = 10.0
 _BUSY: Final = "too many requests of this cluster wait: more were sent than its share allows; ask again in a moment"
+_SUPERSEDED: Final = "another agent greeted in the name of this cluster since; greet again before reporting"
 _FACTS: Final = "FACTS"
 
 T = TypeVar("T")
@@ -94,6 +95,8 @@ class Desk:
         self._reports = Bucket(settings.reports_per_second, settings.reports_per_second * _BURST_SECONDS)
         self._bytes = Bucket(settings.blob_bytes_per_second, settings.blob_bytes_per_second * _BURST_SECONDS)
         self._report_bytes = Bucket(settings.report_bytes_per_second, settings.report_bytes_burst)
+        self._session: str | None = None
+        """The session in which reports count; None until one is known to this process."""
         self._rooms = Rooms(cluster, context.clock.monotonic, settings.room_answer_seconds)
         self._refusals = Refusals(cluster, context.clock.monotonic)
         waiting = (settings.waiting_requests, settings.waiting_bytes)
@@ -185,8 +188,10 @@ class Desk:
         if isinstance(found, Turned):
             self._stats.refused += 1
             return HelloAnswer(problem=found.problem, heartbeat_seconds=self._settings.agent_heartbeat)
+        resync = False
         if hello.fresh:
             await self._make_consumer(found.start)
+            resync = self._begin(hello)
         member = self._state.members[self._cluster]
         as_of = self._context.projection.position[_FACTS]
         return HelloAnswer(
@@ -201,7 +206,32 @@ class Desk:
             as_of=as_of,
             identity=member.identity,
             settled=self._state.of(self._cluster).settled(as_of) if hello.fresh else 0,
+            resync=resync,
         )
+
+    def _begin(self, hello: Hello) -> bool:
+        """Let reports count in the session of a fresh greeting alone; whether others may have reported before."""
+        unknown = self._session is None or self._session != hello.before
+        if self._session is not None and unknown:
+            self._stats.sessions_taken += 1
+            log.warning("session_taken", cluster=self._cluster, instance=hello.instance[:128])
+        self._session = hello.session
+        return unknown
+
+    async def _is_superseded(self, message: Msg, request: Reported) -> bool:
+        """Whether a request is of a session that has ended; the agent is told so."""
+        if not (request.events or request.waits or request.answers):
+            return False
+        if self._session is None:
+            self._session = request.session
+        if request.session == self._session:
+            return False
+        self._stats.refused += 1
+        now = self._context.clock.monotonic()
+        if not self._turned.wait(now):
+            self._turned.take(1, now)
+            await self._answer(message, msgspec.json.encode(ReportedAnswer(problem=_SUPERSEDED, superseded=True)))
+        return True
 
     async def _make_consumer(self, start: int) -> None:
         """Replace the consumer: whoever read from the old one is told that it is gone."""
@@ -258,6 +288,9 @@ class Desk:
                 request = _read(message, Reported)
             except Malformed as error:
                 pause = max(pause, self._malformed(error))
+                continue
+            if await self._is_superseded(message, request):
+                pause = max(pause, self._reports.take(1, self._context.clock.monotonic()))
                 continue
             pause = max(pause, await self._take_answers(request.answers[:MAX_QUESTIONS]))
             if request.waits and not request.events:

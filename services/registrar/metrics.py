@@ -19,6 +19,7 @@ class DeskStats(Struct):
     rooms: int = 0
     refused: int = 0
     superseded: int = 0
+    sessions_taken: int = 0
     dropped: int = 0
     failed: int = 0
 
@@ -39,6 +40,11 @@ def register(reads: ReadCollector, state: RegistrarState, stats: DeskStats) -> N
     reads.counter("agent_rooms", "Questions about room that agents answered", lambda: stats.rooms)
     reads.counter("agent_refused", "What agents asked for and must not have", lambda: stats.refused)
     reads.counter("agent_superseded", "Reports that were not stored: a newer one waited", lambda: stats.superseded)
+    reads.counter(
+        "agent_sessions_taken",
+        "Sessions that a greeting took from another agent: two act for one cluster, or one was restarted",
+        lambda: stats.sessions_taken,
+    )
     reads.table(
         "fleetlog_agent_status_bytes", "Bytes of the last statuses of a cluster", ("cluster",), lambda: kept(state)
     )

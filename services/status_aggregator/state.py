@@ -31,7 +31,7 @@ SUM_BYTES: Final = 32 << 10
 
 AT_ONCE: Final = 10.0
 """Sums of one object that may follow one another as fast as they are decided."""
-LONGEST_WAIT: Final = 10.0
+LONGEST_WAIT: Final = 7.0
 """Seconds that a sum waits at most because of those before it; what was said before that is forgotten."""
 
 

@@ -35,6 +35,7 @@ LOG_MIB: Final = 64.0
 """What one agent may make all streams grow by in the second half."""
 _STREAMS: Final = ("FACTS", "HISTORY", "OBSERVED", "BLOBS", "PARKED")
 _LARGE: Final = 900_000
+_SESSION: Final = "of-the-flood"
 _IMPLAUSIBLE: Final = (
     {"replicas": "x"},
     {"replicas": -1000, "readyReplicas": -1000},
@@ -86,6 +87,12 @@ async def _works(scene: Scene) -> list[tuple[int, WorkRendered]]:
         event = decode(message.subject, message.data)
         found[message.subject] = (message.seq, event) if isinstance(event, WorkRendered) else None
     return [entry for entry in found.values() if entry is not None]
+
+
+def _greeting(member: str) -> bytes:
+    """A greeting that takes the session of the cluster, and the consumer of its agent."""
+    greeting = {"cluster": member, "instance": "x", "at": 1.0, "fresh": True, "session": _SESSION}
+    return json.dumps(greeting).encode()
 
 
 def _report(seq: int, work: WorkRendered, status: object) -> WorkObserved:
@@ -151,7 +158,6 @@ async def flood(scene: Scene) -> None:
 
     await busily(scene, play())
     scene.outcome.complaints += seen
-    await _speak_again(scene)
 
 
 def _both(first: Figures, second: Figures) -> Figures:
@@ -186,7 +192,11 @@ def _large(member: str, works: list[tuple[int, WorkRendered]]) -> Next:
         number = next(turn)
         seq, work = chosen[number % len(chosen)]
         status = {"replicas": 1, "filling": f"{number}" + "x" * _LARGE}
-        return f"reports.{member}", msgspec.json.encode(Reported(events=(_report(seq, work, status),))), 0.1
+        return (
+            f"reports.{member}",
+            msgspec.json.encode(Reported(events=(_report(seq, work, status),), session=_SESSION)),
+            0.1,
+        )
 
     return following
 
@@ -198,10 +208,10 @@ def _small(member: str, works: list[tuple[int, WorkRendered]]) -> Next:
     def following() -> tuple[str, bytes, float]:
         number = next(turn)
         seq, work = works[number % len(works)]
-        report = msgspec.json.encode(Reported(events=(_report(seq, work, {"replicas": number % 5}),)))
+        report = msgspec.json.encode(Reported(events=(_report(seq, work, {"replicas": number % 5}),), session=_SESSION))
         bodies = (
             (f"reports.{member}", report),
-            (f"hello.{member}", json.dumps({"cluster": member, "instance": "x", "at": 1.0, "fresh": True}).encode()),
+            (f"hello.{member}", _greeting(member)),
             (f"blobs.{member}", b'{"digests":["x"],"as_of":9}'),
             (f"reports.{member}", b"[" * 100_000),
             (f"hello.{member}", b"\x00\xff garbage"),
@@ -224,6 +234,7 @@ async def implausible(scene: Scene) -> None:
     scene.ground.signal(agent, signal.SIGSTOP)
     try:
         async with connected(scene) as client:
+            await _send(client, f"hello.{escape(_member(scene))}", _greeting(_member(scene)))
             for name, status in zip(names, _IMPLAUSIBLE, strict=True):
                 await _lie(client, *works[name], status)
         for name in names:
@@ -234,7 +245,6 @@ async def implausible(scene: Scene) -> None:
             )
     finally:
         scene.ground.signal(agent, signal.SIGCONT)
-    await _speak_again(scene)
 
 
 async def _lie(client: Client, seq: int, work: WorkRendered, status: object) -> None:
@@ -247,7 +257,9 @@ async def _lie(client: Client, seq: int, work: WorkRendered, status: object) -> 
         honest,
     )
     for lie in lies:
-        await _send(client, f"reports.{escape(work.cluster)}", msgspec.json.encode(Reported(events=(lie,))))
+        await _send(
+            client, f"reports.{escape(work.cluster)}", msgspec.json.encode(Reported(events=(lie,), session=_SESSION))
+        )
 
 
 async def _summed(scene: Scene, name: str) -> bool:
@@ -261,10 +273,3 @@ async def _summed(scene: Scene, name: str) -> bool:
     honest = sum(count for member, count in shares(wanted, False).items() if member != _member(scene))
     ready = status.get("readyReplicas", 0)
     return bool(honest <= ready <= honest + wanted.replicas)
-
-
-async def _speak_again(scene: Scene) -> None:
-    """The agent reports what really is of every object that was lied about: it changes."""
-    for name, wanted in scene.load.wanted.items():
-        if name.startswith(("flooded-", "lied-about-")) and wanted.replicas:
-            await scene.load.step(name, Step("scale", 3, ""))

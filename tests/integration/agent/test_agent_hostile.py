@@ -14,7 +14,7 @@ from schemas.subjects import lease, observed, work
 from services._kit.errors import LogError
 from services._rules.accounts import agent_consumer, agent_exports
 from services._rules.interpreter.configured import CUSTOMIZATION
-from tests.integration.agent.conftest import KEY, Hub
+from tests.integration.agent.conftest import KEY, Agents, Hub
 from tests.integration.agent.hostile_agent import FOR_ALL, POLICY, SECRET, THEIR_UID, THEIRS, HostileAgent
 from tests.integration.agent.hub_servers import CONFIGURED_AND_SIGNED
 from tests.support.waiting import eventually
@@ -282,7 +282,7 @@ async def test_a_flood_of_large_reports_is_stored_at_a_pace_and_the_last_of_each
 
     async def last() -> bool:
         answer = await hostile.ask("reports.m1", said(1000))
-        return bool(answer) and not msgspec.json.decode(answer, type=ReportedAnswer).refused
+        return bool(answer) and msgspec.json.decode(answer, type=ReportedAnswer) == ReportedAnswer()
 
     await eventually(last, "the last report is stored")
     seen = await eventually(lambda: hub.last_seen("m1"))
@@ -292,3 +292,39 @@ async def test_a_flood_of_large_reports_is_stored_at_a_pace_and_the_last_of_each
     assert grown < settings.report_bytes_burst + settings.report_bytes_per_second * took + 4e6, (grown, took)
     assert grown < 40e6 < 100 * len(large)
     assert stats.superseded + stats.dropped > 20
+
+
+async def test_after_lies_in_the_name_of_an_agent_its_truth_is_on_the_log_again(
+    hub: Hub, agents: Agents, open_agent: Any
+) -> None:
+    await hub.join("m1")
+    agent = agents.start()
+    work = await hub.render("m1", "true")
+
+    async def truth() -> Any:
+        seen = await hub.last_seen("m1")
+        return seen if seen is not None and seen.applied and seen.digest == work.digest else None
+
+    seen = await eventually(truth, "the report of the agent")
+    hostile = await open_agent("m1")
+    hello = Hello(cluster="m1", instance="hostile", at=1.0, fresh=True, session="theirs")
+    lie = replace(seen, applied=False, reason="AppliedFailed", at=seen.at + 1)
+
+    def said(session: str) -> bytes:
+        return msgspec.json.encode(Reported(events=(lie,), session=session))
+
+    other = msgspec.json.decode(await hostile.ask("reports.m1", said("made-up")), type=ReportedAnswer)
+    assert other.superseded, "outside of the agent's session nothing counts"
+    assert (await hub.last_seen("m1")) == seen
+    await agents.stop(agent)
+    await hostile.ask("hello.m1", msgspec.json.encode(hello))
+    assert msgspec.json.decode(await hostile.ask("reports.m1", said("theirs")), type=ReportedAnswer) == ReportedAnswer()
+
+    async def lied() -> Any:
+        last = await hub.last_seen("m1")
+        return last is not None and not last.applied
+
+    await eventually(lied, "the lie on the log")
+    agents.start()
+    await eventually(truth, "the truth on the log again")
+    assert hub.registrar.stats.sessions_taken == 2  # type: ignore[attr-defined]  # set by the fixture

@@ -441,8 +441,8 @@ def test_the_first_changes_are_said_at_once_and_lasting_change_once_per_second()
 
 def test_a_large_status_that_changes_all_the_time_is_said_seldom() -> None:
     said = sums_in(600.0, 900_000, every=0.25)
-    assert len(said) * 900_000 / 600 < 100_000, "bytes per second"
-    assert all(after - before < 10.5 for before, after in pairwise(said))
+    assert len(said) * 900_000 / 600 < 140_000, "bytes per second"
+    assert all(after - before < 7.5 for before, after in pairwise(said))
     quiet = started()
     quiet.given(reported("m1", text="x" * 900_000), seen("m2"))
     first = quiet.decides()
@@ -461,8 +461,8 @@ def test_what_was_said_too_much_is_forgotten_after_one_wait() -> None:
 
     for more in range(10):
         says(900_000 + more)
-    assert affordable_at(world.state.objects[KEY], now) == now + 10.0
-    now += 10.0
+    assert affordable_at(world.state.objects[KEY], now) == now + 7.0
+    now += 7.0
     says(10)
     assert affordable_at(world.state.objects[KEY], now) < now + 1.1
 
