@@ -20,7 +20,7 @@ SLACK_SECONDS: Final = 0.15
 LONGEST_SECONDS: Final = 10.0
 """No delivery to another member takes longer, whatever its neighbour does."""
 SLACK_MIB: Final = 16.0
-LOG_SLACK_MIB: Final = 80.0
+LOG_SLACK_MIB: Final = 120.0
 """Of the log's server, which is small when it has just begun: it holds whole blocks of the streams that are written."""
 LOG: Final = "nats"
 _PAUSE: Final = 0.1
