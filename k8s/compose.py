@@ -18,8 +18,8 @@ from k8s.shared import (
     etcd_flags,
 )
 from schemas.topology import OPTIONAL, SERVICES
-from services.cli.certificates import AGENTS, SEED, WITH_CONTROL
-from services.cli.secret_keys import READERS
+from services.cli.installation.certificate_files import AGENTS, SEED, WITH_CONTROL
+from services.cli.secrets.secret_keys import READERS
 
 
 def compose() -> Manifest:

@@ -14,7 +14,7 @@ from k8s.manifests import control_plane, manifests
 from k8s.shared import HTTP, ROOT, Manifest, dns
 from k8s.stock import etcd, kube_apiserver
 from schemas.topology import SERVICES
-from services.cli.certificates import NAMESPACE
+from services.cli.installation.certificate_files import NAMESPACE
 
 HEADER: Final = "# Written by k8s/generate.py.\n"
 

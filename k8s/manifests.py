@@ -6,8 +6,8 @@ from typing import Final
 
 from k8s.shared import API, HTTP, IMAGE, RUN, USER, Manifest, dns, environment
 from schemas.topology import OPTIONAL
-from services.cli.certificates import NAMESPACE, WITH_CONTROL, user_of
-from services.cli.secret_keys import READERS
+from services.cli.installation.certificate_files import NAMESPACE, WITH_CONTROL, user_of
+from services.cli.secrets.secret_keys import READERS
 
 TO_MEMBERS: Final = ("cluster_monitor", "estimator", "executor")
 """Services that connect to member clusters, wherever these are."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from services.cli.certificates import WITH_CONTROL
-from services.cli.secret_keys import READERS
+from services.cli.installation.certificate_files import WITH_CONTROL
+from services.cli.secrets.secret_keys import READERS
 
 ROOT: Final = Path(__file__).parents[1]
 IMAGE: Final = "fleetlog:0.1.0"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k8s.shared import ETCD_IMAGE, KUBE_APISERVER_IMAGE, USER, Manifest, apiserver_flags, etcd_flags
-from services.cli.certificates import NAMESPACE
+from services.cli.installation.certificate_files import NAMESPACE
 
 
 def etcd() -> list[Manifest]:

@@ -10,8 +10,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from services._kit import topology
-from services._kit.connection import Connection
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
 from tests.distribution import Units, in_order
 from tests.natsserver import Server, make_server
 

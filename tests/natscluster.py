@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from services.cli.layout import new_installation
+from services.cli.common.layout import new_installation
 from tests.faults.proxy import Proxy
 from tests.natsserver import PATIENCE, find_binary, wait_until_listening
 

@@ -52,8 +52,8 @@ def find_binary() -> str | None:
 def free_port() -> int:
     """A port that nobody listens on right now, drawn anew each time.
 
-    Below the ports of installations (services/cli/layout.py) and those that the kernel gives to connections: a server
-    that is started later, or again, still finds it free.
+    Below the ports of installations (services/cli/common/layout.py) and those that the kernel gives to connections: a
+    server that is started later, or again, still finds it free.
     """
     while True:
         port = secrets.choice(PORTS)

@@ -19,7 +19,8 @@ class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     """The cluster shall hold exactly this manifest.
 
     `digest` names its bytes; `manifest` holds them inline when they are small and no Secret. `shared` bytes belong to
-    every cluster with the same content: readers put the cluster's own marks on them (services/_rules/marking.py).
+    every cluster with the same content: readers put the cluster's own marks on them
+    (services/_rules/delivery/work_labels.py).
     `problem` tells why this cluster's copy could not be rendered anew; the previous manifest then stays in force.
     """
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from services._kit import logs
-from services._kit.flags import package_of, with_flags
-from services._kit.ids import default_instance
-from services._kit.main import BAD_SETTINGS, FAILED, OK, run_loop
-from services._kit.settings import SettingsError, load
+from services._kit.base import logs
+from services._kit.base.flags import package_of, with_flags
+from services._kit.base.settings import SettingsError, load
+from services._kit.log.ids import default_instance
+from services._kit.runtime.service_wiring import BAD_SETTINGS, FAILED, OK, run_loop
 from services.agent.app import NAME, run_until_signal
 from services.agent.settings import AgentSettings
 

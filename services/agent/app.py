@@ -9,22 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from services._kit import logs
-from services._kit.clock import SystemClock
-from services._kit.delivery.written import Written
-from services._kit.health import Health, HealthServer
-from services._kit.ids import default_instance
-from services._kit.kube import KubeClient
-from services._kit.members.kubeconfig import open_kubeconfig
-from services._kit.metrics import KitMetrics, process_metrics
-from services._kit.settings import SettingsError
-from services._kit.supervision import Supervisor, supervise
-from services._kit.tasks import end, first_of
-from services.agent.holding import Holding
-from services.agent.link import Link
+from services._kit.base import logs
+from services._kit.base.clock import SystemClock
+from services._kit.base.health import Health, HealthServer
+from services._kit.base.metrics import KitMetrics, process_metrics
+from services._kit.base.settings import SettingsError
+from services._kit.concurrency.supervision import Supervisor, supervise
+from services._kit.concurrency.tasks import end, first_of
+from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.delivery.write_metrics import Written
+from services._kit.kube.client import KubeClient
+from services._kit.log.ids import default_instance
+from services.agent.agent_session import Term
+from services.agent.hub_connection import Link
+from services.agent.leader_lease import Holding
 from services.agent.metrics import register
 from services.agent.settings import AgentSettings
-from services.agent.term import Term
 
 NAME = "agent"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services._kit.metrics import ReadCollector
-from services.agent.term import Term
+from services._kit.base.metrics import ReadCollector
+from services.agent.agent_session import Term
 
 
 def register(reads: ReadCollector, term: Term) -> None:

@@ -11,8 +11,8 @@ from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
-from services._rules.cluster_works import ClusterWorks
-from services._rules.interpreter.configured import KINDS
+from services._rules.delivery.cluster_works import ClusterWorks
+from services._rules.interpreter.configuration import KINDS
 
 
 class Changes(Struct):

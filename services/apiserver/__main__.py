@@ -9,14 +9,14 @@ import os
 import signal
 import sys
 
-from services._kit import logs
-from services._kit.ids import default_instance
-from services._kit.supervision import Supervisor
-from services._kit.tasks import first_of
-from services.apiserver.kinds.registry import Registry
+from services._kit.base import logs
+from services._kit.concurrency.supervision import Supervisor
+from services._kit.concurrency.tasks import first_of
+from services._kit.log.ids import default_instance
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import flag, from_environment
-from services.apiserver.store import CANNOT_START, Store, StoreUnavailable
+from services.apiserver.store.store_port import CANNOT_START, Store, StoreUnavailable
 
 
 async def _main() -> None:
@@ -26,8 +26,8 @@ async def _main() -> None:
     store: Store
     url = os.environ.get("FLEETLOG_NATS_URL", "")
     if url:
-        from services.apiserver.sealing import sealing_of
-        from services.apiserver.store_jetstream import JetStreamStore
+        from services.apiserver.store.jetstream_store import JetStreamStore
+        from services.apiserver.store.secret_encryption import sealing_of
 
         stream = os.environ.get("FLEETLOG_APISERVER_STREAM", "OBJECTS")
         prefix = os.environ.get("FLEETLOG_APISERVER_PREFIX", "obj")
@@ -45,10 +45,10 @@ async def _main() -> None:
             drop_unreadable=flag(os.environ, "DROP_UNREADABLE", default=False),
         )
     else:
-        from services.apiserver.store_memory import MemoryStore
+        from services.apiserver.store.memory_store import MemoryStore
 
         store = MemoryStore()
-    server = ApiServer(store, Registry.builtin(settings.profile), settings)
+    server = ApiServer(store, builtin_registry(settings.profile), settings)
     host = os.environ.get("FLEETLOG_APISERVER_HOST", "127.0.0.1")
     port = int(os.environ.get("FLEETLOG_APISERVER_PORT", "6443"))
     stopped = asyncio.Event()
@@ -68,7 +68,7 @@ async def _main() -> None:
         lost = await first_of(stopped.wait(), store.lost())
         await server.stop()
     if lost is not True:
-        from services._kit.main import LOG_REPLACED
+        from services._kit.runtime.service_wiring import LOG_REPLACED
 
         # The error is logged; whoever keeps this process running starts it with what is stored now.
         sys.exit(LOG_REPLACED)
@@ -76,7 +76,7 @@ async def _main() -> None:
 
 def main() -> None:
     """Run until SIGINT or SIGTERM."""
-    from services._kit.main import run_loop
+    from services._kit.runtime.service_wiring import run_loop
 
     run_loop(_main())
 

@@ -10,33 +10,35 @@ import structlog
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from services._kit.supervision import owner
-from services.apiserver import kubeconfig
-from services.apiserver.admission import Admission
-from services.apiserver.aggregation import Aggregator, Resolver
-from services.apiserver.audit import Audit
-from services.apiserver.authn import Authenticator, ServiceAccountTokens
-from services.apiserver.authz import AlwaysAllow, Authorizer, MastersOnly
-from services.apiserver.bootstrap import BootstrapAuthentication, Confining
-from services.apiserver.call import SYSTEM_MASTERS, Identity
-from services.apiserver.certs import Authority, server_context
-from services.apiserver.deletion import Deleter
-from services.apiserver.discovery import Discovery
-from services.apiserver.http import HttpFace
+from services._kit.concurrency.supervision import owner
+from services.apiserver.admission.admission_webhooks import Webhooks
+from services.apiserver.admission.chain import Admission
+from services.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from services.apiserver.auth import kubeconfig_files as kubeconfig
+from services.apiserver.auth.access_reviews import Reviews, own_kind
+from services.apiserver.auth.authentication import Authenticator, ServiceAccountTokens
+from services.apiserver.auth.authorization import AlwaysAllow, Authorizer, MastersOnly
+from services.apiserver.auth.certificate_authority import Authority, server_context
+from services.apiserver.auth.confinement import Confining
+from services.apiserver.controllers.apiservices import Aggregator
+from services.apiserver.controllers.bootstrap_identities import BootstrapAuthentication
+from services.apiserver.controllers.in_process_client import LocalClient
+from services.apiserver.core.audit import Audit
+from services.apiserver.core.request_context import SYSTEM_MASTERS, Identity
+from services.apiserver.core.service_addresses import Resolver
+from services.apiserver.core.status_errors import ApiError
+from services.apiserver.http.discovery_paths import Discovery
+from services.apiserver.http.handler import HttpFace
+from services.apiserver.http.resource_verbs import ResourceApi
+from services.apiserver.http.subresources import Subresources
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.lifecycle import NamespaceLifecycle
-from services.apiserver.local import LocalClient
-from services.apiserver.objects import Objects
-from services.apiserver.ownership import Ownership
-from services.apiserver.resources import ResourceApi
-from services.apiserver.reviews import Reviews, own_kind
 from services.apiserver.settings import Settings
-from services.apiserver.status import ApiError
-from services.apiserver.store import Store
-from services.apiserver.subresources import Subresources
-from services.apiserver.tokens import TokenRequests
-from services.apiserver.webhooks import Webhooks
+from services.apiserver.store.store_port import Store
 from services.apiserver.wiring import builtin_controllers, builtin_plugins, openapi_of, table_of
+from services.apiserver.writes.deletion import Deleter
+from services.apiserver.writes.field_manager import Ownership
+from services.apiserver.writes.object_writes import Objects
+from services.apiserver.writes.service_account_tokens import TokenRequests
 
 log = structlog.get_logger(__name__)
 

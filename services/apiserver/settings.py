@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from services.apiserver.authn import parse_tokens
-from services.apiserver.call import SYSTEM_MASTERS, Identity
+from services.apiserver.auth.authentication import parse_tokens
+from services.apiserver.core.request_context import SYSTEM_MASTERS, Identity
 
 DEFAULT_VERSION = "v1.30.0+fleetlog"
 

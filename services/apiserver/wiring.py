@@ -2,24 +2,26 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from services.apiserver import aggregation, definitions
-from services.apiserver.admission import Plugin
-from services.apiserver.allocating import ServiceAllocator
-from services.apiserver.answers import TableOf
-from services.apiserver.bootstrap import AgentRequests, ClusterInfo, info_kubeconfig
-from services.apiserver.call import now
-from services.apiserver.classes import Classes
-from services.apiserver.csr import CertificateRequests
-from services.apiserver.garbage import GarbageCollector
-from services.apiserver.kinds.model import Kind
+from services.apiserver.admission.admission_webhooks import Webhooks
+from services.apiserver.admission.certificate_requests import CertificateRequests
+from services.apiserver.admission.chain import Plugin
+from services.apiserver.admission.limit_ranger import LimitRanger
+from services.apiserver.admission.priority_class import Classes
+from services.apiserver.controllers import apiservices as aggregation
+from services.apiserver.controllers import crd_controller as definitions
+from services.apiserver.controllers.bootstrap_identities import AgentRequests, ClusterInfo, info_kubeconfig
+from services.apiserver.controllers.garbage_collector import GarbageCollector
+from services.apiserver.controllers.namespace_controller import NamespaceController
+from services.apiserver.controllers.service_allocator import ServiceAllocator
+from services.apiserver.core.request_context import now
+from services.apiserver.core.service_addresses import Resolver
+from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.limits import LimitRanger
-from services.apiserver.namespaces import NamespaceController
-from services.apiserver.store import Manifest
-from services.apiserver.webhooks import Webhooks
+from services.apiserver.reads.responses import TableOf
+from services.apiserver.store.store_port import Manifest
 
 if TYPE_CHECKING:
-    from services.apiserver.discovery import OpenApi
+    from services.apiserver.http.discovery_paths import OpenApi
     from services.apiserver.server import ApiServer
 
 
@@ -36,7 +38,7 @@ class Controller(Protocol):
 def builtin_plugins(server: "ApiServer") -> list[Plugin]:
     """Admission plugins after the namespace check."""
 
-    def resolver() -> aggregation.Resolver:
+    def resolver() -> Resolver:
         if server.resolver is not None:
             return server.resolver
         if server.aggregator is not None:

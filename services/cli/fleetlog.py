@@ -8,14 +8,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from services.cli.backup.commands import app as backup_commands
-from services.cli.backup.commands import restores as restore_commands
-from services.cli.installation_options import DEFAULT_DIRECTORY, Directory, Kubeconfig, control
-from services.cli.log_commands import app as log_commands
-from services.cli.nats_commands import app as nats_commands
-from services.cli.overview.commands import app as overview_commands
-from services.cli.question_commands import app as question_commands
-from services.cli.secret_commands import app as secret_commands
+from services.cli.backup.backup_commands import app as backup_commands
+from services.cli.backup.backup_commands import restores as restore_commands
+from services.cli.common.installation_options import Directory, Kubeconfig, control
+from services.cli.common.layout import DEFAULT_DIRECTORY
+from services.cli.log.log_commands import app as log_commands
+from services.cli.members.nats_commands import app as nats_commands
+from services.cli.overview.overview_commands import app as overview_commands
+from services.cli.queries.query_commands import app as question_commands
+from services.cli.secrets.secret_commands import app as secret_commands
 
 app = typer.Typer(
     name="fleetlog",
@@ -84,8 +85,8 @@ def up(
     ] = None,
 ) -> None:
     """Start everything on this machine; prints `ready` and runs until Ctrl-C. The data stays for the next start."""
-    from services.cli.preparing import Options, Refused
-    from services.cli.up import up as start
+    from services.cli.installation.installation_plan import Options, Refused
+    from services.cli.installation.up import up as start
 
     attached = {}
     for item in member or ():
@@ -129,9 +130,9 @@ def stop(
 
     Ends with 0 when nothing runs any more (or nothing ran), with 1 when there is no installation or it does not end.
     """
-    from services.cli.layout import Layout
-    from services.cli.running import Failed, complain
-    from services.cli.supervision.stopping import stop_installation
+    from services.cli.common.layout import Layout
+    from services.cli.common.running import Failed, complain
+    from services.cli.supervision.stop_command import stop_installation
 
     try:
         typer.echo(stop_installation(Layout(directory), timeout, complain))
@@ -154,8 +155,8 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary directory.")] = False,
 ) -> None:
     """Start an installation, run a Deployment on two clusters, and tell from the log what happened; then stop."""
-    from services.cli.demo import demo as show
-    from services.cli.running import run
+    from services.cli.common.running import run
+    from services.cli.installation.demo import demo as show
 
     run(show(directory, keep=keep))
 
@@ -169,7 +170,7 @@ def topology(
     output: Annotated[str, typer.Option("--output", "-o", help="json for programs.")] = "",
 ) -> None:
     """Print the streams of the log, and who writes and reads which subject."""
-    from services.cli.streams import topology as text
+    from services.cli.common.stream_topology import topology as text
 
     print(text(output), end="")
 
@@ -191,8 +192,8 @@ def certs(
     drop_agent: Annotated[list[str] | None, typer.Option(help="A pull member whose agent loses its account.")] = None,
 ) -> None:
     """Make the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect."""
-    from services.cli import certificates
-    from services.cli.running import Failed, complain, fail
+    from services.cli.common.running import Failed, complain, fail
+    from services.cli.installation import certificate_files as certificates
 
     try:
         if drop_agent:
@@ -218,8 +219,8 @@ app.add_typer(crds)
 @crds.command("apply", epilog="Example:\n\nfleetlog crds apply --kubeconfig cp.yaml")
 def crds_apply(directory: Directory = DEFAULT_DIRECTORY, kubeconfig: Kubeconfig = "") -> None:
     """Create or update the definitions in a control plane and wait until they are established."""
-    from services.cli.definitions import apply
-    from services.cli.running import run
+    from services.cli.common.running import run
+    from services.cli.installation.crd_commands import apply
 
     run(apply(control(directory, kubeconfig)))
 
@@ -229,8 +230,8 @@ def crds_print(
     output: Annotated[str, typer.Option("--output", "-o", help="yaml or json.")] = "yaml",
 ) -> None:
     """Print the definitions."""
-    from services.cli.definitions import show
-    from services.cli.running import run
+    from services.cli.common.running import run
+    from services.cli.installation.crd_commands import show
 
     run(show(output))
 

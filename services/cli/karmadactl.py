@@ -8,11 +8,19 @@ from typing import Annotated
 
 import typer
 
-from services.cli.interpreting_commands import app as interpreting_commands
-from services.cli.membership_commands import app as membership_commands
-from services.cli.options import Before, ClusterName, DryRun, KarmadaContext, Kubeconfig, listed, target_of
-from services.cli.registering_commands import app as registering_commands
-from services.cli.unbuilt_commands import app as unbuilt_commands
+from services.cli.common.karmadactl_options import (
+    Before,
+    ClusterName,
+    DryRun,
+    KarmadaContext,
+    Kubeconfig,
+    listed,
+    target_of,
+)
+from services.cli.common.unsupported_commands import app as unbuilt_commands
+from services.cli.members.membership_commands import app as membership_commands
+from services.cli.members.register_commands import app as registering_commands
+from services.cli.objects.interpret_commands import app as interpreting_commands
 
 app = typer.Typer(
     name="karmadactl",
@@ -77,9 +85,9 @@ def get(
     karmada_context: KarmadaContext = "",
 ) -> None:
     """Show objects of the control plane and of its members side by side."""
-    from services.cli import getting
-    from services.cli.running import run
-    from services.cli.tables import Look
+    from services.cli.common.running import run
+    from services.cli.objects import get as getting
+    from services.cli.objects.merged_tables import Look
 
     query = getting.Query(
         words=tuple(words),
@@ -105,8 +113,8 @@ def cordon(
     karmada_context: KarmadaContext = "",
 ) -> None:
     """Send nothing new to a member; what runs there stays."""
-    from services.cli.running import run
-    from services.cli.tainting import set_schedulable
+    from services.cli.common.running import run
+    from services.cli.members.taint import set_schedulable
 
     run(set_schedulable(target_of(ctx, kubeconfig, karmada_context), name, schedulable=False, dry_run=dry_run))
 
@@ -120,8 +128,8 @@ def uncordon(
     karmada_context: KarmadaContext = "",
 ) -> None:
     """Let a member take new work again."""
-    from services.cli.running import run
-    from services.cli.tainting import set_schedulable
+    from services.cli.common.running import run
+    from services.cli.members.taint import set_schedulable
 
     run(set_schedulable(target_of(ctx, kubeconfig, karmada_context), name, schedulable=True, dry_run=dry_run))
 
@@ -147,8 +155,8 @@ def taint(
     karmada_context: KarmadaContext = "",
 ) -> None:
     """Keep work away from members (NoSchedule) or drive it out (NoExecute) unless it tolerates the taint."""
-    from services.cli.running import run
-    from services.cli.tainting import taint_clusters
+    from services.cli.common.running import run
+    from services.cli.members.taint import taint_clusters
 
     target = target_of(ctx, kubeconfig, karmada_context)
     run(taint_clusters(target, words, overwrite=overwrite, dry_run=dry_run))

@@ -14,20 +14,21 @@ from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased, ControlPlaneIdentified
 from schemas.events.observed import WorkObserved
 from schemas.subjects import EVERY_ACTIVITY, SubjectError, cluster_of, escape, unescape
-from services._kit.background import Background
-from services._kit.identity.control import ControlPlaneIdentity
-from services._kit.identity.gate import Gate
-from services._kit.kube import ApiError, KubeClient, Unreachable
-from services._kit.kube_api import PASSING
-from services._kit.kube_watch import Decoded, Reflector, known_uid
-from services._kit.log import Message
-from services._kit.members.access import Members
-from services._kit.members.kubeconfig import open_kubeconfig
-from services._kit.service import BaseService, Context, Decision
-from services._kit.supervision import Supervised, spawn, supervise
-from services._rules.absence.guard import Guard
-from services._rules.kube_events import Note
-from services._rules.restoring import absence_in_doubt
+from services._kit.concurrency.keyed_work import Background
+from services._kit.concurrency.supervision import Supervised, spawn, supervise
+from services._kit.credentials.access import Members
+from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.identity.control_plane_reader import ControlPlaneIdentity
+from services._kit.identity.identity_gate import Gate
+from services._kit.kube.api import PASSING
+from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._kit.kube.list_watch import Decoded, Reflector, known_uid
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import BaseService, Context, Decision
+from services._rules.absence.absence_guard import Guard
+from services._rules.kubernetes.event_objects import Note
+from services._rules.log.restore_order import absence_in_doubt
+from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of, tell
 from services.cluster_monitor.decide import (
     FINALIZER,
     AddFinalizer,
@@ -42,16 +43,15 @@ from services.cluster_monitor.decide import (
     decide_all,
     rfc3339,
 )
-from services.cluster_monitor.emptying import Emptying
+from services.cluster_monitor.drain_watch import Emptying
+from services.cluster_monitor.heartbeat_timeout import Graces
 from services.cluster_monitor.heartbeats import Malformed, Pace, heard
-from services.cluster_monitor.identity import fold_absence, is_another
+from services.cluster_monitor.member_identity import fold_absence, is_another
 from services.cluster_monitor.metrics import register
-from services.cluster_monitor.probing import Prober
+from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.settings import MonitorSettings
-from services.cluster_monitor.silence import Graces
 from services.cluster_monitor.state import ALL, SCOPE, MonitorState, Probe
-from services.cluster_monitor.taint_policies import TaintPolicies
-from services.cluster_monitor.writing import GROUP, VERSION, carry_out, path_of, tell
+from services.cluster_monitor.taint_policy_watch import TaintPolicies
 
 log = structlog.get_logger("cluster_monitor")
 

@@ -12,14 +12,15 @@ from msgspec.structs import replace
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
 from schemas.events.control_plane import AbsenceEvent, AbsenceReleased
 from services._rules import constants as const
-from services._rules.absence import guard as absence
-from services._rules.failover.taint_policies import apply_policies
-from services._rules.kube_events import Note
-from services._rules.patch import merge_difference
-from services._rules.quantity import parse
-from services.cluster_monitor.announcing import note_of, note_of_all
-from services.cluster_monitor.expiring import with_expiry
-from services.cluster_monitor.identity import (
+from services._rules.absence import absence_guard as absence
+from services._rules.failover.cluster_taint_policies import apply_policies
+from services._rules.kubernetes.event_objects import Note
+from services._rules.kubernetes.patch.json_patch import merge_difference
+from services._rules.kubernetes.quantity import parse
+from services.cluster_monitor.credential_expiry import with_expiry
+from services.cluster_monitor.event_texts import note_of, note_of_all
+from services.cluster_monitor.heartbeat_timeout import Graces, silence, silent_at
+from services.cluster_monitor.member_identity import (
     CONDITION,
     Identity,
     condition_of,
@@ -27,9 +28,8 @@ from services.cluster_monitor.identity import (
     scope_of,
     strange,
 )
-from services.cluster_monitor.identity import held as held_of
+from services.cluster_monitor.member_identity import held as held_of
 from services.cluster_monitor.readiness import apis_condition, condition, filter_ready, find_condition, taints_for
-from services.cluster_monitor.silence import Graces, silence, silent_at
 from services.cluster_monitor.state import KIND, ClusterState, MonitorState
 
 Manifest = dict[str, Any]

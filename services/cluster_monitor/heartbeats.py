@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from schemas.agent import Expiry, Hello, Sample
-from services._rules.quantity import QuantityError, parse
+from services._rules.kubernetes.quantity import QuantityError, parse
 
 LARGEST: Final = 1 << 20
 """Bytes of one greeting; a larger one is not read."""

@@ -1,13 +1,13 @@
-"""The catalogue of the cluster monitor's metrics; the runtime's own are in services/_kit/metrics.py."""
+"""The catalogue of the cluster monitor's metrics; the runtime's own are in services/_kit/base/metrics.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from services._kit.clock import Clock
-from services._kit.metrics import ReadCollector, Rows
-from services._rules.quantity import QuantityError, parse
+from services._kit.base.clock import Clock
+from services._kit.base.metrics import ReadCollector, Rows
+from services._rules.kubernetes.quantity import QuantityError, parse
 from services.cluster_monitor.readiness import find_condition
 from services.cluster_monitor.state import MonitorState
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services._kit.settings import Settings, SettingsError
-from services._rules.absence.guard import Limits
+from services._kit.base.settings import Settings, SettingsError
+from services._rules.absence.absence_guard import Limits
 from services._rules.feature_gates import FeatureGateError, feature_gates
 
 

@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from schemas.agent import Sample
 from schemas.events.cluster import ClusterChanged
 from schemas.events.control_plane import AbsenceHeld
-from services._rules.absence import guard as absence
-from services._rules.absence.guard import Guard
+from services._rules.absence import absence_guard as absence
+from services._rules.absence.absence_guard import Guard
 
 Manifest = dict[str, Any]
 

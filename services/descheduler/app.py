@@ -12,14 +12,14 @@ from schemas.codec import Known
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
-from services._kit.background import Background
-from services._kit.log import Message
-from services._kit.service import NOTHING, BaseService, Context, Decision
-from services.descheduler.asking import Asker, Estimators, NoAnswer
+from services._kit.concurrency.keyed_work import Background
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
 from services.descheduler.decide import Question, decide
 from services.descheduler.metrics import Questions, register
 from services.descheduler.settings import DeschedulerSettings
 from services.descheduler.state import Answers, DeschedulerState, fold, forget
+from services.descheduler.unschedulable_queries import Asker, Estimators, NoAnswer
 
 AT_ONCE: Final = 16
 """Deployments that are asked about at the same time."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 from schemas.envelope import Provenance
 from schemas.events.descheduling import ReplicasDescheduled
 from schemas.keys import ObjectKey
-from services._rules.descheduling import joined, taken_back
+from services._rules.scheduling.descheduling import joined, taken_back
 from services.descheduler.state import Answers, DeschedulerState
 
 SHORTEST: Final = 1.0

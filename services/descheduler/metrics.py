@@ -1,4 +1,4 @@
-"""The catalogue of the descheduler's metrics; the runtime's own are in services/_kit/metrics.py."""
+"""The catalogue of the descheduler's metrics; the runtime's own are in services/_kit/base/metrics.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from schemas.events.descheduling import ReplicasDescheduled
 from schemas.keys import ObjectKey
-from services._kit.metrics import KitMetrics
+from services._kit.base.metrics import KitMetrics
 
 
 class Questions:

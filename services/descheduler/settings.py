@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services._kit.settings import Settings, SettingsError
+from services._kit.base.settings import Settings, SettingsError
 
 
 class DeschedulerSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):

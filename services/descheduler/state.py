@@ -15,9 +15,9 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import descheduling as descheduling_subject
-from services._rules.descheduling import Share, follows_room, shares
 from services._rules.effective import lowers, standing
-from services._rules.end_of_life import over
+from services._rules.history.retention import over
+from services._rules.scheduling.descheduling import Share, follows_room, shares
 
 
 class Answers(Struct, frozen=True):

@@ -15,30 +15,30 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import absence as absence_subject
 from schemas.subjects import confirmation, object_key, policy_key
 from schemas.subjects import template as template_subject
-from services._kit.asking import Ask, Asking
-from services._kit.background import Background
-from services._kit.errors import LogError, Refused
-from services._kit.identity.control import ControlPlaneIdentity
-from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
-from services._kit.kube_api import PASSING
-from services._kit.log import Message
-from services._kit.members.kubeconfig import open_kubeconfig
-from services._kit.service import BaseService, Context, Decision
-from services._rules.absence import guard as absence
-from services._rules.absence.guard import Guard
-from services._rules.absence.identity import Judgement
-from services._rules.interpreter.answers import Unanswered
-from services._rules.secrecy import is_secret_resource
-from services._rules.skip_rules import compile_skip_rules
-from services._rules.withholding import refusal_of_secret
-from services.detector.complaining import Complaints
+from services._kit.base.log_errors import LogError, Refused
+from services._kit.concurrency.keyed_work import Background
+from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.identity.control_plane_reader import ControlPlaneIdentity
+from services._kit.interpretation.async_interpretation import Ask, Asking
+from services._kit.kube.api import PASSING
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import BaseService, Context, Decision
+from services._rules.absence import absence_guard as absence
+from services._rules.absence.absence_guard import Guard
+from services._rules.absence.endpoint_identity import Judgement
+from services._rules.interpreter.result_cache import Unanswered
+from services._rules.policies.skip_rules import compile_skip_rules
+from services._rules.secrets.redaction import refusal_of_secret
+from services._rules.secrets.secret_objects import is_secret_resource
+from services.detector.control_plane_scope import decide_scope
 from services.detector.decide import NeedKey, Tell, WriteClaim, WritePolicyId, decide_policy, decide_template
+from services.detector.kind_watch import PLURALS, Watching
 from services.detector.metrics import register
-from services.detector.restoring import unsettled
-from services.detector.scope import decide_scope
+from services.detector.policy_event_recorder import Complaints
+from services.detector.restore_comparison import unsettled
 from services.detector.settings import DetectorSettings
 from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, forget
-from services.detector.watching import PLURALS, Watching
 
 # A write that raced with another, or found no server, is worth another try; a refused one is decided anew.
 _SCOPED: Final = ("identity.", "absence.", "confirmation.")

@@ -14,17 +14,17 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules import constants as const
-from services._rules.absence import guard as absence
-from services._rules.claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
+from services._rules.absence import absence_guard as absence
 from services._rules.interpreter import InterpretError
-from services._rules.interpreter.answers import Unanswered
-from services._rules.kube_events import Note
-from services._rules.policy_match import Template, best_policy, template_of
-from services._rules.secrecy import is_secret
-from services.detector.binding import Unresolved, binding_spec
-from services.detector.manifests import stripped
-from services.detector.notes import not_interpreted, unresolved, unused
-from services.detector.policies import PolicyView, id_label
+from services._rules.interpreter.result_cache import Unanswered
+from services._rules.kubernetes.event_objects import Note
+from services._rules.policies.matching import Template, best_policy, template_of
+from services._rules.policies.policy_claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
+from services._rules.secrets.secret_objects import is_secret
+from services.detector.binding_request import Unresolved, binding_spec
+from services.detector.event_messages import not_interpreted, unresolved, unused
+from services.detector.manifest_content import stripped
+from services.detector.policy_view import PolicyView, id_label
 from services.detector.state import PROPAGATION_KINDS, DetectorState, Manifest, claimed_policy, rank
 
 INLINE_BYTES: Final = 4096

@@ -1,12 +1,12 @@
-"""The catalogue of the detector's metrics; the runtime's own are in services/_kit/metrics.py."""
+"""The catalogue of the detector's metrics; the runtime's own are in services/_kit/base/metrics.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from schemas.events.binding import BindingRequested
-from services._kit.metrics import KitMetrics, exponential
-from services._rules.absence.guard import Guard
+from services._kit.base.metrics import KitMetrics, exponential
+from services._rules.absence.absence_guard import Guard
 from services.detector.state import DetectorState, Key
 
 

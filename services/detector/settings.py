@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from services._kit.keys import KeyedSettings
-from services._kit.settings import SettingsError
-from services._rules.absence.guard import Limits
+from services._kit.base.settings import SettingsError
+from services._kit.content.master_keys import KeyedSettings
+from services._rules.absence.absence_guard import Limits
 from services._rules.feature_gates import FeatureGateError, feature_gates
-from services.detector.binding import Options
+from services.detector.binding_request import Options
 
 
 class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

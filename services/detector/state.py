@@ -18,21 +18,21 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import binding as binding_subject
 from schemas.subjects import policy as policy_subject
 from schemas.subjects import template as template_subject
-from services._rules.absence import guard as absence
-from services._rules.absence.guard import Guard
-from services._rules.claims import read_claim
-from services._rules.end_of_life import over
+from services._rules.absence import absence_guard as absence
+from services._rules.absence.absence_guard import Guard
+from services._rules.history.retention import over
 from services._rules.interpreter import Interpreter
-from services._rules.interpreter.configured import KINDS as INTERPRETERS
-from services._rules.interpreter.configured import Reinterpret, concerns, unconfigured
-from services._rules.policy_match import compile_policy, template_of
-from services._rules.secrecy import DigestKey
-from services._rules.skip_rules import SkipRules, compile_skip_rules
-from services.detector.binding import NATIVE, Options, priority_class
-from services.detector.manifests import stripped, unchanged
-from services.detector.policies import PolicyView
-from services.detector.recorded import on_its_way_out, recorded, recorded_policies
-from services.detector.templates import Templates
+from services._rules.interpreter.configuration import KINDS as INTERPRETERS
+from services._rules.interpreter.configuration import Reinterpret, concerns, unconfigured
+from services._rules.policies.matching import compile_policy, template_of
+from services._rules.policies.policy_claims import read_claim
+from services._rules.policies.skip_rules import SkipRules, compile_skip_rules
+from services._rules.secrets.secret_objects import DigestKey
+from services.detector.binding_request import NATIVE, Options, priority_class
+from services.detector.manifest_content import stripped, unchanged
+from services.detector.policy_view import PolicyView
+from services.detector.recorded_objects import on_its_way_out, recorded, recorded_policies
+from services.detector.template_bytes import Templates
 
 Manifest = dict[str, Any]
 

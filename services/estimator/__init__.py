@@ -3,6 +3,6 @@
 Consumes: binding, cluster, placement, eviction, descheduling and rollup facts, its own estimates; nodes, pods and
 quotas of push members; what agents of pull members answer; requests on `unschedulable.*`.
 Produces: `estimate.<shard>.<key>` (CapacityEstimated).
-Owns: the compact pictures of members, and when an estimate is due (`services/_rules/estimation_asking.py`).
+Owns: the compact pictures of members, and when an estimate is due (`services/_rules/scheduling/estimate_requests.py`).
 Never: decides where anything runs, or speaks up while nobody asks.
 """

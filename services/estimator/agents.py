@@ -11,10 +11,10 @@ import structlog
 from schemas.agent import RoomAnswers, RoomQuestions
 from schemas.keys import ObjectKey
 from schemas.subjects import escape
-from services._kit.errors import LogError, Unavailable
-from services._kit.service import Context
-from services._kit.supervision import spawn
-from services._kit.tasks import end
+from services._kit.base.log_errors import LogError, Unavailable
+from services._kit.concurrency.supervision import spawn
+from services._kit.concurrency.tasks import end
+from services._kit.runtime.service import Context
 from services.estimator.remote import Remote
 from services.estimator.settings import EstimatorSettings
 from services.estimator.state import EstimatorState

@@ -11,15 +11,15 @@ from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
-from services._kit.kube import KubeClient
-from services._kit.log import Message
-from services._kit.member_view import MemberView
-from services._kit.members.access import Member, Members
-from services._kit.members.kubeconfig import open_kubeconfig
-from services._kit.service import NOTHING, BaseService, Context, Decision
-from services._kit.supervision import spawn
-from services._rules.estimation_answers import Answers, Picture
-from services._rules.member_address import Access
+from services._kit.concurrency.supervision import spawn
+from services._kit.credentials.access import Member, Members
+from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.kube.client import KubeClient
+from services._kit.log.stream_port import Message
+from services._kit.members.node_informer import MemberView
+from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
+from services._rules.capacity.replica_estimate import Answers, Picture
+from services._rules.delivery.member_address import Access
 from services.estimator.agents import Agents
 from services.estimator.decide import Later, decide
 from services.estimator.metrics import register

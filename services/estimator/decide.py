@@ -10,11 +10,11 @@ from msgspec import Struct
 from schemas.envelope import Provenance
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.keys import ObjectKey
+from services._rules.capacity.replica_estimate import NO_OPINION, Requirements, requirements_of
 from services._rules.effective import spec_now, tasks_of
-from services._rules.estimation_answers import NO_OPINION, Requirements, requirements_of
-from services._rules.estimation_asking import candidates
-from services._rules.quantity import QuantityError
-from services._rules.scheduling.read import binding_view
+from services._rules.kubernetes.quantity import QuantityError
+from services._rules.scheduling.decoding import binding_view
+from services._rules.scheduling.estimate_requests import candidates
 from services.estimator.remote import FRESH_SECONDS
 from services.estimator.state import Asked, EstimatorState
 

@@ -1,8 +1,8 @@
-"""The catalogue of the estimator's metrics; the runtime's own are in services/_kit/metrics.py."""
+"""The catalogue of the estimator's metrics; the runtime's own are in services/_kit/base/metrics.py."""
 
 from __future__ import annotations
 
-from services._kit.metrics import ReadCollector
+from services._kit.base.metrics import ReadCollector
 from services.estimator.state import EstimatorState
 
 

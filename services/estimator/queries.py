@@ -15,13 +15,13 @@ from nats.aio.msg import Msg
 from schemas.agent import RoomAnswers, RoomQuestions
 from schemas.keys import ObjectKey
 from schemas.subjects import SubjectError, unescape
-from services._kit.errors import LogError
-from services._kit.kube import ApiError, Unreachable
-from services._kit.member_unschedulable import NotCounted, unschedulable_replicas
-from services._kit.member_view import MemberView
-from services._kit.service import Context
-from services._kit.supervision import spawn
-from services._kit.tasks import end
+from services._kit.base.log_errors import LogError
+from services._kit.concurrency.supervision import spawn
+from services._kit.concurrency.tasks import end
+from services._kit.kube.client import ApiError, Unreachable
+from services._kit.members.node_informer import MemberView
+from services._kit.members.unschedulable import NotCounted, unschedulable_replicas
+from services._kit.runtime.service import Context
 from services.estimator.agents import Agents
 from services.estimator.state import EstimatorState
 

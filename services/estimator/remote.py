@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from schemas.agent import MAX_QUESTIONS, RoomQuestions, TakenPods
 from schemas.keys import ObjectKey
-from services._rules.estimation_answers import NO_OPINION, Requirements
-from services._rules.estimation_taken import Want
+from services._rules.capacity.replica_estimate import NO_OPINION, Requirements
+from services._rules.capacity.reserved import Want
 
 KEPT: Final = 512
 PROBE_SECONDS: Final = 5.0

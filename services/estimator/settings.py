@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services._kit.settings import Settings
+from services._kit.base.settings import Settings
 
 
 class EstimatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,15 +19,15 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import estimate as estimate_subject
+from services._rules.capacity.replica_estimate import Answers
+from services._rules.capacity.reservations import Ledger
+from services._rules.capacity.reserved import Needs, needs_of
+from services._rules.delivery.member_address import Access, access_of
 from services._rules.effective import lowers, standing
-from services._rules.estimation_answers import Answers
-from services._rules.estimation_asking import answers, asked_at, divides_by_room
-from services._rules.estimation_taken import Needs, needs_of
-from services._rules.member_address import Access, access_of
-from services._rules.quantity import QuantityError
-from services._rules.reservations import Ledger
+from services._rules.kubernetes.quantity import QuantityError
+from services._rules.scheduling.decoding import cluster_view
+from services._rules.scheduling.estimate_requests import answers, asked_at, divides_by_room
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.read import cluster_view
 from services.estimator.remote import Remote
 
 Manifest = dict[str, Any]

@@ -16,21 +16,21 @@ from schemas.events.work import WorkEvent, WorkRendered
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import activity
-from services._kit.delivery.interpreted import Interpretation
+from services._kit.base.log_errors import LogError, Refused
+from services._kit.concurrency.supervision import spawn
+from services._kit.concurrency.tasks import end
+from services._kit.credentials.access import Member, Members
+from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.delivery.interpretation_levels import Interpretation
 from services._kit.delivery.lane import Lane
-from services._kit.delivery.parts import LaneSettings, WorkSource
+from services._kit.delivery.lane_parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Appending, Reports
-from services._kit.delivery.written import Written
-from services._kit.errors import LogError, Refused
-from services._kit.kube import KubeClient
-from services._kit.log import Message
-from services._kit.members.access import Member, Members
-from services._kit.members.kubeconfig import open_kubeconfig
-from services._kit.service import BaseService, Context
-from services._kit.supervision import spawn
-from services._kit.tasks import end
-from services._rules.interpreter.configured import FILTERS, Target
-from services._rules.member_address import Access
+from services._kit.delivery.write_metrics import Written
+from services._kit.kube.client import KubeClient
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import BaseService, Context
+from services._rules.delivery.member_address import Access
+from services._rules.interpreter.configuration import FILTERS, Target
 from services.executor.metrics import Deliveries, register_lane
 from services.executor.settings import ExecutorSettings
 from services.executor.state import ExecutorState, LaneKey, abandoned, cut, fold, forget

@@ -1,4 +1,4 @@
-"""The catalogue of the executor's metrics; the runtime's own are in services/_kit/metrics.py."""
+"""The catalogue of the executor's metrics; the runtime's own are in services/_kit/base/metrics.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 from schemas.codec import Known
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered, WorkWithdrawn
+from services._kit.base.metrics import KitMetrics, ReadCollector, exponential
 from services._kit.delivery.lane import Lane
-from services._kit.log import Message
-from services._kit.metrics import KitMetrics, ReadCollector, exponential
+from services._kit.log.stream_port import Message
 
 _UNDER_WAY: Final = 65536
 

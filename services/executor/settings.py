@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services._kit.keys import KeyedSettings
+from services._kit.content.master_keys import KeyedSettings
 
 
 class ExecutorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,8 +13,8 @@ from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import observed
-from services._rules.cluster_works import ClusterWorks, is_cut, remembered
-from services._rules.member_address import Access, access_of
+from services._rules.delivery.cluster_works import ClusterWorks, is_cut, remembered
+from services._rules.delivery.member_address import Access, access_of
 
 LaneKey = tuple[str, ObjectKey | None]
 """A cluster and one of its objects; no object: the cluster itself changed."""

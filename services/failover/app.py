@@ -11,11 +11,11 @@ from schemas.codec import Known
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
-from services._kit.log import Message
-from services._kit.service import BaseService, Context, Decision
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import BaseService, Context, Decision
 from services.failover.decide import decide
+from services.failover.eviction_rate import Pace
 from services.failover.metrics import register
-from services.failover.pace import Pace
 from services.failover.settings import FailoverSettings
 from services.failover.state import FailoverState, fold, forget
 

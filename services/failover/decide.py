@@ -16,15 +16,15 @@ from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
 from services._rules import constants as const
 from services._rules.effective import effective
-from services._rules.failover import application
-from services._rules.failover.evicting import Target, evict, removed
-from services._rules.failover.preserved import StateError, preserved_state
-from services._rules.failover.replaced import health_by_cluster
-from services._rules.failover.tainted import AppliedPlacementError, cluster_purge_mode, stay, tolerations_of
-from services._rules.failover.tasks import Assessment, assess, expires_at, next_look
-from services._rules.scheduling.ladder import placement_changed
-from services._rules.scheduling.read import binding_view
-from services._rules.taints import Toleration, matching_tolerations
+from services._rules.failover import application_failover as application
+from services._rules.failover.eviction_requests import Target, evict, removed
+from services._rules.failover.eviction_tasks import Assessment, assess, expires_at, next_look
+from services._rules.failover.replacement_health import health_by_cluster
+from services._rules.failover.state_preservation import StateError, preserved_state
+from services._rules.failover.taint_eviction import AppliedPlacementError, cluster_purge_mode, stay, tolerations_of
+from services._rules.kubernetes.taints import Toleration, matching_tolerations
+from services._rules.scheduling.decoding import binding_view
+from services._rules.scheduling.reschedule_triggers import placement_changed
 from services.failover.state import FailoverState, Moving
 
 Manifest = dict[str, Any]

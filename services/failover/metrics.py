@@ -1,4 +1,4 @@
-"""The catalogue of the failover service's metrics; the runtime's own are in services/_kit/metrics.py."""
+"""The catalogue of the failover service's metrics; the runtime's own are in services/_kit/base/metrics.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.keys import ObjectKey
-from services._kit.metrics import KitMetrics, exponential
-from services.failover.pace import Pace
+from services._kit.base.metrics import KitMetrics, exponential
+from services.failover.eviction_rate import Pace
 from services.failover.state import FailoverState
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from services._kit.settings import Settings, SettingsError
-from services._rules.failover.application import Gates
+from services._kit.base.settings import Settings, SettingsError
+from services._rules.failover.application_failover import Gates
 from services._rules.feature_gates import FeatureGateError, feature_gates
 from services.failover.decide import Rules
 

@@ -18,10 +18,10 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import eviction as eviction_subject
 from services._rules.effective import tasks_of
-from services._rules.end_of_life import over
-from services._rules.failover.application import UNHEALTHY
-from services._rules.failover.tainted import no_execute
-from services._rules.taints import Taint
+from services._rules.failover.application_failover import UNHEALTHY
+from services._rules.failover.taint_eviction import no_execute
+from services._rules.history.retention import over
+from services._rules.kubernetes.taints import Taint
 
 
 class Moving(Struct):

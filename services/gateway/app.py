@@ -10,19 +10,19 @@ import structlog
 
 from schemas.codec import Known
 from schemas.hints import Purged
-from services._kit.log import Message
-from services._kit.service import BaseService, Context
-from services._rules.timeline import FACTS, OBSERVED
-from services.gateway.api import Api
-from services.gateway.auth import Authenticator, tls_of
-from services.gateway.catalog import Catalog
-from services.gateway.history import Histories
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import BaseService, Context
+from services._rules.history.timeline import FACTS, OBSERVED
+from services.gateway.gateway_history import Histories
+from services.gateway.http.collection_reads import Reader
+from services.gateway.http.collection_watches import Watching
+from services.gateway.http.gateway_api import Api
 from services.gateway.metrics import GatewayMetrics
-from services.gateway.reading import Reader
+from services.gateway.protocol.front_auth import Authenticator, tls_of
+from services.gateway.protocol.rendered_views import Encoder
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import FILTERS, GatewayState, Place, fold, forget
-from services.gateway.views import Encoder
-from services.gateway.watching import Watching
+from services.gateway.views.catalog import Catalog
 
 
 class Gateway(BaseService[GatewayState, Place]):

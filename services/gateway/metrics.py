@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from services._kit.metrics import NAMESPACE, SECONDS, ReadCollector
-from services.gateway.catalog import Catalog
-from services.gateway.views import Encoder
-from services.gateway.watching import Watching
+from services._kit.base.metrics import NAMESPACE, SECONDS, ReadCollector
+from services.gateway.views.catalog import Catalog
+
+if TYPE_CHECKING:
+    from services.gateway.http.collection_watches import Watching
+    from services.gateway.protocol.rendered_views import Encoder
 
 
 class GatewayMetrics:

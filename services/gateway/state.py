@@ -24,7 +24,7 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
-from services._rules.end_of_life import over
+from services._rules.history.retention import over
 
 FILTERS: Final = (
     "binding.>",

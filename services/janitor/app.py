@@ -21,12 +21,12 @@ from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import PURGED
 from schemas.topology import FACTS as FACTS_STREAM
-from services._kit.errors import LogError
-from services._kit.history import HISTORY, held
-from services._kit.log import Message
-from services._kit.service import NOTHING, BaseService, Context, Decision
-from services._kit.topology import fills
-from services._rules.end_of_life import FACTS, OBSERVED, Purge, cut
+from services._kit.base.log_errors import LogError
+from services._kit.log.fact_history import HISTORY, held
+from services._kit.log.stream_port import Message
+from services._kit.log.streams import fills
+from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
+from services._rules.history.retention import FACTS, OBSERVED, Purge, cut
 from services.janitor.blob_gc import BlobCollector
 from services.janitor.decide import decide, trims
 from services.janitor.fill import StreamWatch

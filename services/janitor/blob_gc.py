@@ -1,7 +1,7 @@
 """Removes manifest bytes that no fact names any more, neither a present one nor one that HISTORY still tells of.
 
 Every round reads FACTS first and HISTORY second: what is trimmed from FACTS meanwhile is in HISTORY by then. Why no
-writer can be overtaken is told in services/_rules/blob_gc.py. Two instances at once do no harm.
+writer can be overtaken is told in services/_rules/history/blob_grace.py. Two instances at once do no harm.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import structlog
 from msgspec import Struct
 
 from schemas.subjects import blob
-from services._kit.clock import Clock
-from services._kit.errors import LogError
-from services._kit.history import HISTORY
-from services._kit.log import Log
-from services._kit.supervision import Periodic
-from services._rules.blob_gc import NAMING, garbage, named
-from services._rules.splicing import bound
+from services._kit.base.clock import Clock
+from services._kit.base.log_errors import LogError
+from services._kit.concurrency.supervision import Periodic
+from services._kit.log.fact_history import HISTORY
+from services._kit.log.stream_port import Log
+from services._rules.history.blob_grace import NAMING, garbage, named
+from services._rules.history.delta_encoding import bound
 
 log = structlog.get_logger("janitor.blobs")
 

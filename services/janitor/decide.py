@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import policy as policy_subject
-from services._rules.end_of_life import (
+from services._rules.history.retention import (
     FACTS,
     Facet,
     Purge,

@@ -7,9 +7,9 @@ from typing import Any
 
 import structlog
 
-from services._kit.errors import LogError
-from services._kit.supervision import Periodic
-from services._rules.stream_room import Fill, alarms
+from services._kit.base.log_errors import LogError
+from services._kit.concurrency.supervision import Periodic
+from services._rules.log.stream_limits import Fill, alarms
 
 log = structlog.get_logger("janitor.fill")
 

@@ -1,10 +1,10 @@
-"""The catalogue of the janitor's metrics; the runtime's own are in services/_kit/metrics.py."""
+"""The catalogue of the janitor's metrics; the runtime's own are in services/_kit/base/metrics.py."""
 
 from __future__ import annotations
 
 from msgspec import Struct, field
 
-from services._kit.metrics import ReadCollector
+from services._kit.base.metrics import ReadCollector
 from services.janitor.blob_gc import BlobStats
 from services.janitor.fill import StreamWatch
 from services.janitor.state import JanitorState

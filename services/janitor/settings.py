@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from services._kit.settings import Settings
+from services._kit.base.settings import Settings
 
 DAY: Final = 86400.0
 

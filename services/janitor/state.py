@@ -12,7 +12,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import cluster_of, object_key, policy_key
-from services._rules.end_of_life import Facet, Remains, Sighting, closes
+from services._rules.history.retention import Facet, Remains, Sighting, closes
 
 LARGE: Final = 16 << 10
 """Bytes from which on an event counts by its size as well."""

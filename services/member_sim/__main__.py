@@ -9,9 +9,9 @@ from services.member_sim.settings import MemberSettings, from_environment
 
 
 async def _main(settings: MemberSettings) -> None:
-    from services._kit.logs import configure, get
-    from services._kit.main import LOG_REPLACED
-    from services.apiserver.store import CANNOT_START, StoreReplaced, StoreUnavailable
+    from services._kit.base.logs import configure, get
+    from services._kit.runtime.service_wiring import LOG_REPLACED
+    from services.apiserver.store.store_port import CANNOT_START, StoreReplaced, StoreUnavailable
     from services.member_sim.app import Running, run_member
 
     configure("member_sim", settings.name)
@@ -43,7 +43,7 @@ def main() -> None:
     except ValueError as e:
         print(f"member_sim: {e}", file=sys.stderr)  # noqa: T201 - there is no log yet
         sys.exit(2)
-    from services._kit.main import run_loop
+    from services._kit.runtime.service_wiring import run_loop
 
     run_loop(_main(settings))
 

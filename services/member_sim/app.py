@@ -10,19 +10,19 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from services._kit.supervision import Supervisor
-from services._kit.tasks import child, first_of
-from services.apiserver.call import Identity
-from services.apiserver.kinds.registry import Registry
+from services._kit.concurrency.supervision import Supervisor
+from services._kit.concurrency.tasks import child, first_of
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store import Store, StoreReplaced
+from services.apiserver.store.store_port import Store, StoreReplaced
 from services.member_sim.admin import Admin
 from services.member_sim.embedded import Embedded
-from services.member_sim.gate import Gate
 from services.member_sim.loop import Loop
-from services.member_sim.quotas import Quotas
+from services.member_sim.request_gate import Gate
 from services.member_sim.settings import MemberSettings
+from services.member_sim.world.quota_admission import Quotas
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ async def _run(settings: MemberSettings, ready: Callable[[Running], None] | None
     kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
     server = ApiServer(
         store_of(settings),
-        Registry.builtin("current"),
+        builtin_registry("current"),
         Settings(
             data_dir=settings.data_dir,
             git_version=settings.version,
@@ -94,8 +94,8 @@ async def _run(settings: MemberSettings, ready: Callable[[Running], None] | None
 def store_of(settings: MemberSettings) -> Store:
     """Return the member's store: JetStream when a server is given, memory otherwise."""
     if settings.nats_url:
-        from services.apiserver.sealing import sealing_of
-        from services.apiserver.store_jetstream import JetStreamStore
+        from services.apiserver.store.jetstream_store import JetStreamStore
+        from services.apiserver.store.secret_encryption import sealing_of
 
         prefix = f"obj-{settings.name}"
         return JetStreamStore(
@@ -107,7 +107,7 @@ def store_of(settings: MemberSettings) -> Store:
             # A cluster of its own keeps keys of its own.
             sealing=sealing_of("", settings.data_dir),
         )
-    from services.apiserver.store_memory import MemoryStore
+    from services.apiserver.store.memory_store import MemoryStore
 
     return MemoryStore()
 

@@ -2,13 +2,20 @@
 
 from collections.abc import Callable
 
-from services.member_sim.cronjob import decide_cronjob
-from services.member_sim.daemonset import decide_daemonset
-from services.member_sim.deployment import decide_deployment
-from services.member_sim.disruption import decide_budget
-from services.member_sim.job import decide_job
-from services.member_sim.kubelet import decide_pod
-from services.member_sim.model import (
+from services.member_sim.controllers.cronjob import decide_cronjob
+from services.member_sim.controllers.daemonset import decide_daemonset
+from services.member_sim.controllers.deployment import decide_deployment
+from services.member_sim.controllers.disruption import decide_budget
+from services.member_sim.controllers.job import decide_job
+from services.member_sim.controllers.kubelet import decide_pod
+from services.member_sim.controllers.namespace import decide_namespace
+from services.member_sim.controllers.node import decide_node
+from services.member_sim.controllers.pod_scheduling import decide_unplaced
+from services.member_sim.controllers.replicaset import decide_replicaset
+from services.member_sim.controllers.service_endpoints import decide_service
+from services.member_sim.controllers.statefulset import decide_statefulset
+from services.member_sim.world.volume_claims import decide_claim, decide_volume
+from services.member_sim.world.world_model import (
     APPS,
     BUDGETS,
     CLAIMS,
@@ -28,14 +35,7 @@ from services.member_sim.model import (
     Key,
     Turn,
 )
-from services.member_sim.namespace import decide_namespace
-from services.member_sim.network import decide_service
-from services.member_sim.node import decide_node
-from services.member_sim.replicaset import decide_replicaset
-from services.member_sim.scheduling import decide_unplaced
-from services.member_sim.state import State
-from services.member_sim.statefulset import decide_statefulset
-from services.member_sim.storage import decide_claim, decide_volume
+from services.member_sim.world.world_state import State
 
 
 def _unplaced(state: State, key: Key, turn: Turn) -> Decision:  # noqa: ARG001 - the shape of every decision

@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterator
 
-from services.apiserver.call import Call, Identity
-from services.apiserver.kinds.model import Kind
-from services.apiserver.objects import Outcome as Stored
+from services.apiserver.core.request_context import Call, Identity
+from services.apiserver.core.status_errors import ApiError
+from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.server import ApiServer
-from services.apiserver.status import ApiError
-from services.apiserver.store import Compacted, Entry
-from services.member_sim.model import KINDS, ONLY_NAMED, Manifest, Write
-from services.member_sim.port import Change, Expired, Outcome, Refused
+from services.apiserver.store.store_port import Compacted, Entry
+from services.apiserver.writes.object_writes import Outcome as Stored
+from services.member_sim.member_port import Change, Expired, Outcome, Refused
+from services.member_sim.world.world_model import KINDS, ONLY_NAMED, Manifest, Write
 
 MANAGER = "member-sim"
 USER = Identity("system:member-sim", "member-sim", ("system:masters",))

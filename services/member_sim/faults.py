@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from services.member_sim.model import NODES, PODS, RESOURCE_OF_KIND, Key, Manifest
-from services.member_sim.state import State
+from services.member_sim.world.world_model import NODES, PODS, RESOURCE_OF_KIND, Key, Manifest
+from services.member_sim.world.world_state import State
 
 Mode = Literal["none", "stop", "slow", "refuse"]
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]

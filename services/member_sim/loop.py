@@ -8,14 +8,25 @@ from functools import lru_cache, partial
 
 import structlog
 
-from services._kit.supervision import spawn, supervise
-from services._kit.tasks import child, end
+from services._kit.concurrency.supervision import spawn, supervise
+from services._kit.concurrency.tasks import child, end
+from services.member_sim.controllers.node import initial_nodes
 from services.member_sim.decide import decide
+from services.member_sim.member_port import Api, Expired, Outcome, Refused
 from services.member_sim.metrics import DECISIONS, REFUSALS, WRITES
-from services.member_sim.model import KINDS, NAMESPACES, NODES, PODS, Config, Key, Reservations, Turn, Write, key_of
-from services.member_sim.node import initial_nodes
-from services.member_sim.port import Api, Expired, Outcome, Refused
-from services.member_sim.state import State
+from services.member_sim.world.world_model import (
+    KINDS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Config,
+    Key,
+    Reservations,
+    Turn,
+    Write,
+    key_of,
+)
+from services.member_sim.world.world_state import State
 
 log = structlog.get_logger(__name__)
 

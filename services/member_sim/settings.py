@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from services._rules.quantity import QuantityError, parse
-from services.member_sim.model import Config
+from services._rules.kubernetes.quantity import QuantityError, parse
+from services.member_sim.world.world_model import Config
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _PREFIX = "FLEETLOG_MEMBER_"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from services._kit.main import run
+from services._kit.runtime.service_wiring import run
 from services.override_renderer.app import OverrideRenderer
 from services.override_renderer.settings import RendererSettings
 

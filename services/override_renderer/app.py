@@ -15,11 +15,11 @@ from schemas.events.work import WorkRendered
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
-from services._kit.asking import Ask, Asking
-from services._kit.errors import LogError, Refused, Unavailable
-from services._kit.log import Message
-from services._kit.service import BaseService, Context, Decision
-from services._rules.secrecy import is_sealed
+from services._kit.base.log_errors import LogError, Refused, Unavailable
+from services._kit.interpretation.async_interpretation import Ask, Asking
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import BaseService, Context, Decision
+from services._rules.secrets.secret_objects import is_sealed
 from services.override_renderer.decide import decide, needed_blobs, needs_key
 from services.override_renderer.metrics import register
 from services.override_renderer.state import RendererState, fold, forget

@@ -15,17 +15,17 @@ from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from services._rules import constants as const
-from services._rules.cluster_works import is_cut
-from services._rules.division import DivisionError, divide_job_completions
-from services._rules.division import TargetCluster as Share
+from services._rules.delivery.cluster_rendering import RenderError, Target, suspends_dispatching
+from services._rules.delivery.cluster_works import is_cut
 from services._rules.effective import effective
-from services._rules.failover.evicting import awaits_removal, carried_labels
+from services._rules.failover.eviction_requests import awaits_removal, carried_labels
 from services._rules.interpreter import InterpretError
-from services._rules.interpreter.answers import Question, Unanswered
+from services._rules.interpreter.result_cache import Question, Unanswered
 from services._rules.overrides import OverrideError, OverridePolicy
 from services._rules.overrides.soundness import UnsoundError
-from services._rules.secrecy import WITHHELD, is_secret
-from services._rules.status_render import RenderError, Target, suspends_dispatching
+from services._rules.scheduling.division.weights import DivisionError, divide_job_completions
+from services._rules.scheduling.division.weights import TargetCluster as Share
+from services._rules.secrets.secret_objects import WITHHELD, is_secret
 from services.override_renderer.render import Rendered, base_of, render
 from services.override_renderer.state import Bound, RendererState, concerns
 

@@ -1,11 +1,11 @@
-"""The catalogue of the override renderer's metrics; the runtime's own are in services/_kit/metrics.py."""
+"""The catalogue of the override renderer's metrics; the runtime's own are in services/_kit/base/metrics.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from schemas.events.work import WorkRendered
-from services._kit.metrics import KitMetrics, exponential
+from services._kit.base.metrics import KitMetrics, exponential
 from services.override_renderer.state import RendererState
 
 

@@ -13,18 +13,18 @@ from schemas.events.binding import BindingRequested
 from schemas.events.placement import TargetCluster
 from schemas.events.work import AppliedOverride
 from services._rules import constants as const
-from services._rules.cluster_affinity import ClusterFacts
+from services._rules.delivery.cluster_rendering import RenderError, Target, apply_job_completions, conflict_resolution
+from services._rules.delivery.metadata_retention import record_managed
+from services._rules.delivery.work_labels import without_marks
 from services._rules.identities import binding_id, work_id
 from services._rules.interpreter import REVISE_REPLICA, Interpreter, NativeInterpreter, interpret_chain
-from services._rules.interpreter.prune import prune
-from services._rules.marking import without_marks
+from services._rules.interpreter.native.prune import prune
 from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.overrides import Applied, OverridePolicy
 from services._rules.overrides import apply as apply_overrides
 from services._rules.overrides.soundness import check_sound
-from services._rules.secrecy import DigestKey
-from services._rules.status_render import RenderError, Target, apply_job_completions, conflict_resolution
-from services._rules.status_retain import record_managed
+from services._rules.policies.cluster_affinity import ClusterFacts
+from services._rules.secrets.secret_objects import DigestKey
 
 Manifest = dict[str, Any]
 

@@ -20,16 +20,16 @@ from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import work
-from services._rules.cluster_affinity import ClusterFacts, facts_of
-from services._rules.cluster_works import remembered
+from services._rules.delivery.cluster_works import remembered
 from services._rules.effective import tasks_of
-from services._rules.end_of_life import over
+from services._rules.history.retention import over
 from services._rules.interpreter import Interpreter
-from services._rules.interpreter.configured import KINDS as INTERPRETERS
-from services._rules.interpreter.configured import Reinterpret, unconfigured
-from services._rules.interpreter.configured import concerns as interprets
+from services._rules.interpreter.configuration import KINDS as INTERPRETERS
+from services._rules.interpreter.configuration import Reinterpret, unconfigured
+from services._rules.interpreter.configuration import concerns as interprets
 from services._rules.overrides import OverridePolicy, compile_policy
-from services._rules.secrecy import DigestKey
+from services._rules.policies.cluster_affinity import ClusterFacts, facts_of
+from services._rules.secrets.secret_objects import DigestKey
 from services.override_renderer.render import NATIVE
 
 Manifest = dict[str, Any]

@@ -16,13 +16,13 @@ from schemas.events.observed import WorkObserved
 from schemas.hints import Purged
 from schemas.subjects import SubjectError, unescape
 from schemas.topology import OBSERVED
-from services._kit.append import KeyedEvents
-from services._kit.errors import LogError
-from services._kit.log import Message
-from services._kit.service import BaseService, Context
-from services._kit.supervision import spawn
-from services._rules.interpreter.configured import FILTERS
-from services.registrar.desk import Desk
+from services._kit.base.log_errors import LogError
+from services._kit.concurrency.supervision import spawn
+from services._kit.log.stream_port import Message
+from services._kit.runtime.appender import KeyedEvents
+from services._kit.runtime.service import BaseService, Context
+from services._rules.interpreter.configuration import FILTERS
+from services.registrar.agent_requests import Desk
 from services.registrar.metrics import DeskStats, register
 from services.registrar.settings import RegistrarSettings
 from services.registrar.state import RegistrarState, fold, forget

@@ -12,10 +12,10 @@ from schemas.agent import Hello
 from schemas.envelope import Provenance
 from schemas.events.observed import WorkObserved
 from schemas.subjects import escape, observed
-from services._rules.accounts import agent_consumer
-from services._rules.drift import bounded
-from services._rules.interpreter.configured import FILTERS
-from services._rules.plausibility import LARGEST_STATUS, misreported
+from services._rules.delivery.drift import bounded
+from services._rules.delivery.plausibility import LARGEST_STATUS, misreported
+from services._rules.identity.accounts import agent_consumer
+from services._rules.interpreter.configuration import FILTERS
 from services.registrar.state import RegistrarState
 
 NANOSECOND: Final = 1_000_000_000

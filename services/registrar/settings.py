@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.agent import HEARTBEAT_SECONDS
-from services._kit.keys import KeyedSettings
+from services._kit.content.master_keys import KeyedSettings
 from services.registrar.decide import KEPT_BYTES
 
 

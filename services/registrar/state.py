@@ -16,8 +16,8 @@ from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import escape, observed
-from services._rules.interpreter.configured import KINDS
-from services._rules.plausibility import Asked
+from services._rules.delivery.plausibility import Asked
+from services._rules.interpreter.configuration import KINDS
 
 Manifest = dict[str, Any]
 

@@ -19,17 +19,17 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from schemas.topology import EXPLAINED
-from services._kit.log import Message
-from services._kit.service import NOTHING, BaseService, Context, Decision
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
 from services._rules.scheduling.outcome import outcome
 from services.scheduler.decide import decide_and_tell, handed_over_until, is_ours, waits_until
-from services.scheduler.explain import Changed, Considered
-from services.scheduler.explain_writer import ExplanationWriter
+from services.scheduler.decision_trace import Changed, Considered
 from services.scheduler.metrics import DecisionCounts, register
 from services.scheduler.metrics_steps import StepTimes
-from services.scheduler.queue_retry import Retries
+from services.scheduler.queue.retry_backoff import Retries
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SETTLE_SECONDS, SchedulerState, fold, forget
+from services.scheduler.trace_writer import ExplanationWriter
 
 RETRY_SECONDS: Final = 5.0
 ROOM: Final = ObjectKey("fleetlog", "reservations", "", "ending")

@@ -19,17 +19,17 @@ from schemas.events.placement import (
     TargetCluster,
 )
 from schemas.keys import ObjectKey
-from services._rules.division_usage import reschedule_requested
+from services._rules.capacity.general_estimate import Component
+from services._rules.capacity.reserved import displaced
 from services._rules.effective import spec_now
-from services._rules.estimation import Component
-from services._rules.estimation_taken import displaced
-from services._rules.quantity import QuantityError
-from services._rules.scheduling.ladder import trigger
-from services._rules.scheduling.model import BindingView, Decision, Estimate, Options, Status
+from services._rules.kubernetes.quantity import QuantityError
+from services._rules.scheduling.decoding import binding_view
+from services._rules.scheduling.division.usage import reschedule_requested
 from services._rules.scheduling.outcome import outcome
-from services._rules.scheduling.read import binding_view
+from services._rules.scheduling.reschedule_triggers import trigger
 from services._rules.scheduling.schedule import GroupAttempt, Stepped, schedule_groups
-from services.scheduler.explain import Considered
+from services._rules.scheduling.scheduling_views import BindingView, Decision, Estimate, Options, Status
+from services.scheduler.decision_trace import Considered
 from services.scheduler.state import Scheduled, SchedulerState, scheduler_of
 
 Manifest = dict[str, Any]

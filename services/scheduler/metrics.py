@@ -1,4 +1,4 @@
-"""The catalogue of the scheduler's metrics; the runtime's own are in services/_kit/metrics.py."""
+"""The catalogue of the scheduler's metrics; the runtime's own are in services/_kit/base/metrics.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from schemas.events.placement import PlacementDecided, PlacementFailed
-from services._kit.metrics import STAGE_SECONDS, KitMetrics, Tally
+from services._kit.base.metrics import STAGE_SECONDS, KitMetrics, Tally
 from services.scheduler.state import SchedulerState
 
 SCALED: Final = "the number of replicas changed"

@@ -12,7 +12,7 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from services._kit.metrics import STAGE_SECONDS
+from services._kit.base.metrics import STAGE_SECONDS
 
 NAME: Final = "karmada_scheduler_scheduling_algorithm_duration_seconds"
 STEPS: Final = ("Filter", "Score", "Select", "AssignReplicas")

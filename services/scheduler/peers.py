@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 from schemas.keys import ObjectKey
-from services._rules.scheduling.model import Peers
+from services._rules.scheduling.scheduling_views import Peers
 
 Manifest: TypeAlias = dict[str, Any]
 Clusters: TypeAlias = frozenset[str]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from services._kit.settings import Settings, SettingsError
+from services._kit.base.settings import Settings, SettingsError
 from services._rules.feature_gates import FeatureGateError, feature_gates
-from services._rules.scheduling.model import Options
-from services._rules.scheduling.plugins import PluginError, PluginSet
+from services._rules.scheduling.plugin_set import PluginError, PluginSet
+from services._rules.scheduling.scheduling_views import Options
 from services.scheduler.decide import Rules
 from services.scheduler.plugins import load_plugins
-from services.scheduler.queue_retry import Limits
+from services.scheduler.queue.retry_backoff import Limits
 
 DEFAULT_NAME = "default-scheduler"
 

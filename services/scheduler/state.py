@@ -20,19 +20,19 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import placement as placement_subject
+from services._rules.capacity.reservations import Ledger
+from services._rules.capacity.reserved import Needs, needs_of
 from services._rules.effective import lowers, standing, tasks_of
-from services._rules.end_of_life import over
-from services._rules.estimation_asking import answers, asked_at, divides_by_room
-from services._rules.estimation_taken import Needs, needs_of
-from services._rules.quantity import QuantityError
-from services._rules.reservations import Ledger
+from services._rules.history.retention import over
+from services._rules.kubernetes.quantity import QuantityError
+from services._rules.scheduling.compiled_placement import CompiledPlacement, compile_placement
+from services._rules.scheduling.decoding import cluster_view
+from services._rules.scheduling.estimate_requests import answers, asked_at, divides_by_room
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.placement import CompiledPlacement, compile_placement
-from services._rules.scheduling.read import cluster_view
-from services._rules.scheduling.sharing import shared_raw, spec_of
+from services._rules.scheduling.shared_values import shared_raw, spec_of
 from services.scheduler.peers import PeerIndex
-from services.scheduler.queue_interest import interest_of
-from services.scheduler.queue_watch import Watch
+from services.scheduler.queue.queueing_hints import interest_of
+from services.scheduler.queue.unschedulable_queue import Watch
 
 Manifest = dict[str, Any]
 SETTLE_SECONDS: Final = 15.0

@@ -18,27 +18,27 @@ from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
-from services._kit.interpreters import Interpreters
-from services._kit.kube import ApiError, KubeClient, Unreachable
-from services._kit.kube_api import PASSING
-from services._kit.log import Message
-from services._kit.lua.process import WorkerUnavailable
-from services._kit.members.kubeconfig import open_kubeconfig
-from services._kit.service import NOTHING, BaseService, Context, Decision
+from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.interpretation.interpreter_levels import Interpreters
+from services._kit.interpretation.lua.process import WorkerUnavailable
+from services._kit.kube.api import PASSING
+from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
 from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
-from services._rules.interpreter.configured import FILTERS, Target
-from services._rules.kube_events import Note
-from services.status_aggregator.announce import announce, bound, overridden
-from services.status_aggregator.catching_up import remember_present
+from services._rules.interpreter.configuration import FILTERS, Target
+from services._rules.kubernetes.event_objects import Note
 from services.status_aggregator.decide import Pace, decide, due_at, has_news
-from services.status_aggregator.early import Early
+from services.status_aggregator.event_announcements import announce, bound, overridden
+from services.status_aggregator.event_recorder import Telling
+from services.status_aggregator.failure_events import left_out, refused, unsummed
 from services.status_aggregator.metrics import register
+from services.status_aggregator.pending_observations import Early
 from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState, fold, forget, of_kinds
-from services.status_aggregator.telling import Telling
+from services.status_aggregator.status_prefetch import remember_present
+from services.status_aggregator.status_writer import Writes
 from services.status_aggregator.template_status import Away, TemplateStatus, offers_status
-from services.status_aggregator.unsummed import left_out, refused, unsummed
-from services.status_aggregator.writing import Writes
 
 E = TypeVar("E")
 _UNTOLD: Final = 2000

@@ -14,11 +14,11 @@ from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
 from services._rules.constants import LABEL_TRUE, RETAIN_REPLICAS_LABEL
+from services._rules.delivery.observations import not_looked_at
+from services._rules.delivery.plausibility import Given, implausible, most_replicas, numbers
+from services._rules.delivery.work_status import NOT_YET
 from services._rules.effective import REMOVED_AT_ONCE, effective, tasks_of
-from services._rules.interpreter.base import shortened
-from services._rules.observations import not_looked_at
-from services._rules.plausibility import Given, implausible, most_replicas, numbers
-from services._rules.status_rules import NOT_YET
+from services._rules.interpreter.common.interpretation import shortened
 from services.status_aggregator.state import AT_ONCE, AggregatorState, Copy, Reported
 
 LARGEST_SUM: Final = 4 << 20

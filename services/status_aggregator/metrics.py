@@ -1,11 +1,11 @@
-"""The catalogue of the status aggregator's metrics; the runtime's own are in services/_kit/metrics.py."""
+"""The catalogue of the status aggregator's metrics; the runtime's own are in services/_kit/base/metrics.py."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 
-from services._kit.metrics import ReadCollector
+from services._kit.base.metrics import ReadCollector
 from services.status_aggregator.state import AggregatorState
 
 

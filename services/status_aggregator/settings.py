@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services._kit.settings import Settings
+from services._kit.base.settings import Settings
 
 
 class AggregatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):

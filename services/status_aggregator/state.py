@@ -22,8 +22,8 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import rollup
 from services._rules.constants import RETAIN_REPLICAS_LABEL
-from services._rules.end_of_life import over
-from services._rules.interpreter.configured import Target, concerns
+from services._rules.history.retention import over
+from services._rules.interpreter.configuration import Target, concerns
 
 SUM_BYTES: Final = 32 << 10
 """Bytes of statuses that count as one sum more."""

@@ -17,15 +17,15 @@ from schemas.events.binding import BindingRequested
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
-from services._kit.answers.shapes import check_manifest
-from services._kit.blobs import Blobs
-from services._kit.clock import Clock
-from services._kit.kube import JSON_PATCH, ApiError, KubeClient, decode, resource_path
-from services._kit.lua.interpreting import Interpreting
+from services._kit.base.clock import Clock
+from services._kit.content.blobs import Blobs
+from services._kit.interpretation.lua.interpreting import Interpreting
+from services._kit.kube.answers.shapes import check_manifest
+from services._kit.kube.client import JSON_PATCH, ApiError, KubeClient, decode, resource_path
 from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
-from services._rules.interpreter.base import describe
-from services._rules.patch import same_json
-from services._rules.secrecy import is_secret
+from services._rules.interpreter.common.interpretation import describe
+from services._rules.kubernetes.patch.json_patch import same_json
+from services._rules.secrets.secret_objects import is_secret
 from services.status_aggregator.culprits import Fault, NoCulprit, culprits, without
 from services.status_aggregator.state import AggregatorState
 

@@ -23,10 +23,10 @@ from schemas.events.eviction import EvictionRequested
 from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided
 from schemas.events.work import WorkWithdrawn
-from services._kit.connection import Connection
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.kube import KubeClient, resource_path
-from services.cli.layout import CONTROL, Layout
+from services._kit.kube.client import KubeClient, resource_path
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services.cli.common.layout import CONTROL, Layout
 from tests.bench.measures import DEPLOYMENTS, NAMESPACE, POLICIES, deployment, emit, policy
 from tests.e2e.fleet import Fleet
 

@@ -20,13 +20,13 @@ from typing import Any
 import msgspec
 
 from schemas.codec import encode, subject_of
-from services._kit import topology
-from services._kit.connection import Connection
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.kube import resource_path
-from services._kit.log import NewMessage
-from services.apiserver.kinds.registry import Registry
-from services.cli.crds import apply_definitions, needed_definitions
+from services._kit.kube.client import resource_path
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import NewMessage
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from services.detector.app import Detector
 from services.detector.settings import DetectorSettings
 from services.override_renderer.app import OverrideRenderer
@@ -72,7 +72,7 @@ async def measure(clusters: int, directory: Path, url: str) -> None:
         connection = await Connection.open(url)
         stack.push_async_callback(connection.close)
         await topology.apply(connection)
-        control, _, path = await api_server(stack, directory, Registry.builtin(), TOKEN)
+        control, _, path = await api_server(stack, directory, builtin_registry(), TOKEN)
         await apply_definitions(control, needed_definitions())
         facts = JetStreamLog(connection, "FACTS")
         names = [f"m{number}" for number in range(clusters)]

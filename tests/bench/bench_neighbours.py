@@ -28,11 +28,11 @@ from typing import Any
 import structlog
 
 from services._kit.delivery.lane import Lane
-from services._kit.delivery.parts import LaneSettings
-from services._kit.kube import KubeClient
-from services._kit.member_sample import look
-from services._kit.member_view import MemberView
-from services._rules.estimation_answers import Picture
+from services._kit.delivery.lane_parts import LaneSettings
+from services._kit.kube.client import KubeClient
+from services._kit.members.member_probe import look
+from services._kit.members.node_informer import MemberView
+from services._rules.capacity.replica_estimate import Picture
 from services.member_sim.app import run_member
 from services.member_sim.settings import MemberSettings
 from tests.integration.delivery.conftest import Desk

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from services.cli.layout import CONTROL
+from services.cli.common.layout import CONTROL
 from tests.bench.crowd import Crowd, names
 from tests.bench.measures import DEPLOYMENTS, REPLICAS, Bench, deployment, emit, percentile
 from tests.bench.observing import Observer, Seen

@@ -23,11 +23,11 @@ from schemas.events.binding import BindingRequested, PolicyRef
 from schemas.events.cluster import ClusterChanged
 from schemas.events.placement import PlacementDecided, TargetCluster
 from schemas.keys import ObjectKey, PolicyKey
-from services._kit import topology
-from services._kit.connection import Connection
-from services._kit.ids import random_id
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.log import MAX_BATCH, NewMessage
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.ids import random_id
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import MAX_BATCH, NewMessage
 from tests.bench.bench_scheduler import PLACEMENTS, cluster
 from tests.bench.processes import cpu_seconds, pss_mib
 from tests.natsserver import ProcessServer, find_binary, free_port

@@ -96,7 +96,7 @@ def main() -> None:
     """Entry point."""
     import uvloop
 
-    from services._kit.logs import configure
+    from services._kit.base.logs import configure
 
     configure("member_sim", "crowd", "warning")
     uvloop.run(_run(Path(sys.argv[1]), int(sys.argv[2])))

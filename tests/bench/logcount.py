@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, Self
 
-from services._kit.connection import Connection
-from services._kit.jetstream_log import JetStreamLog
-from services.cli.layout import Layout
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services.cli.common.layout import Layout
 
 STREAMS: Final = ("FACTS", "OBSERVED")
 OBJECTS: Final = "OBJECTS"

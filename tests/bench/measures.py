@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from services._kit.kube import KubeClient, resource_path
-from services.cli.layout import CONTROL, Layout
+from services._kit.kube.client import KubeClient, resource_path
+from services.cli.common.layout import CONTROL, Layout
 from tests.bench.logcount import OBJECTS, LogCount
 from tests.bench.observing import Observer, Seen, Wanted
 from tests.bench.playing import Player

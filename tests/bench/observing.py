@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from services._kit.kube import KubeClient
-from services._kit.kube_api import WatchEvent
+from services._kit.kube.api import WatchEvent
+from services._kit.kube.client import KubeClient
 
 Manifest = dict[str, Any]
 Wanted = Callable[["Seen"], bool]

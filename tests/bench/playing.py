@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from services._kit.kube import MERGE_PATCH, ApiError, KubeClient
+from services._kit.kube.client import MERGE_PATCH, ApiError, KubeClient
 
 _ROOM: Final = 16
 

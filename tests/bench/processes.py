@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from services.cli.groups import GROUPS
-from services.cli.layout import CONTROL, Layout, Member
+from services.cli.common.layout import CONTROL, Layout, Member
+from services.cli.installation.process_groups import GROUPS
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 _LOG: Final = "nats"

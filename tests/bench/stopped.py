@@ -12,7 +12,7 @@ import signal
 import time
 from typing import Final
 
-from services.cli.layout import CONTROL
+from services.cli.common.layout import CONTROL
 from tests.bench.measures import CONFIG_MAPS, POLICIES, Bench, config_map, emit, percentile
 from tests.bench.observing import Observer
 from tests.bench.processes import running

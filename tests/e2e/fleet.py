@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 import services.cli
-from services.cli.layout import CONTROL, Installation, Layout
+from services.cli.common.layout import CONTROL, Installation, Layout
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.reading import Unread, reader_of
 

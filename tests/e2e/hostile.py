@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from services._kit.kube import ApiError, KubeClient, resource_path
+from services._kit.kube.client import ApiError, KubeClient, resource_path
 from tests.e2e.fleet import Failed
 
 Manifest = dict[str, Any]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.cli.attachments.members import join_members
-from services.cli.layout import CONTROL
+from services.cli.attachments.member_attachments import join_members
+from services.cli.common.layout import CONTROL
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import namespace
 from tests.e2e.space import EVERYWHERE, Space, clusters

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from services._kit.kube import KubeClient
-from services.cli.layout import CONTROL
+from services._kit.kube.client import KubeClient
+from services.cli.common.layout import CONTROL
 from tests.e2e import hostile
 from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until_equal
 

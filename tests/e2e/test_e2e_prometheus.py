@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
-from services.cli.scraping import config_file
-from services.cli.up import services_of
+from services.cli.installation.prometheus_config import config_file
+from services.cli.installation.up import services_of
 from tests.e2e.fleet import EXAMPLES, Failed, Fleet, until, until_equal
 from tests.e2e.installations import installation
 from tests.natsserver import free_port

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from services._kit.connection import Connection
-from services.cli.identities import connect_agent
-from services.cli.layout import CONTROL, agent_process
+from services._kit.log.connection import Connection
+from services.cli.common.layout import CONTROL, agent_process
+from services.cli.nats.server_identities import connect_agent
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import installation, namespace
 from tests.e2e.space import Manifest, Space, clusters

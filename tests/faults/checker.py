@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from services._kit.kube import KubeClient, resource_path
-from services._kit.log import Message
+from services._kit.kube.client import KubeClient, resource_path
+from services._kit.log.stream_port import Message
 from tests.faults.checker_log import causes, chains, folds, unrecorded
 from tests.faults.rounds_load import Wanted, image_in, shares
 

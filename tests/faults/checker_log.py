@@ -22,9 +22,9 @@ from services import (
     scheduler,
     status_aggregator,
 )
-from services._kit.log import Message
-from services._rules.absence.causes import losses
-from services._rules.reservations import Ledger
+from services._kit.log.stream_port import Message
+from services._rules.absence.withdrawal_causes import losses
+from services._rules.capacity.reservations import Ledger
 from services.descheduler.state import DeschedulerState
 from services.descheduler.state import fold as fold_descheduler
 from services.detector.state import DetectorState
@@ -41,7 +41,7 @@ from services.override_renderer.state import RendererState
 from services.override_renderer.state import fold as fold_renderer
 from services.registrar.state import RegistrarState
 from services.registrar.state import fold as fold_registrar
-from services.scheduler.queue_watch import Watch
+from services.scheduler.queue.unschedulable_queue import Watch
 from services.scheduler.state import SchedulerState
 from services.scheduler.state import fold as fold_scheduler
 from services.status_aggregator.state import AggregatorState, Spent

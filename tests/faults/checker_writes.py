@@ -15,7 +15,7 @@ from schemas.envelope import HEADER_EVENT_ID, HEADER_PRODUCER
 from schemas.events.lease import LeaseTaken
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
-from services._kit.log import Message
+from services._kit.log.stream_port import Message
 from tests.faults.checker_log import FOLDS, relevant, run
 
 Manifest = dict[str, Any]

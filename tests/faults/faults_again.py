@@ -10,7 +10,7 @@ import sys
 from schemas.codec import decode
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
-from services._kit.kube import ApiError, resource_path
+from services._kit.kube.client import ApiError, resource_path
 from tests.faults.leading import primaries_lead
 from tests.faults.rounds_load import Step
 from tests.faults.scene import Scene

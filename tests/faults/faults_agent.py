@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from services.cli.layout import agent_process
+from services.cli.common.layout import agent_process
 from tests.faults.scene import Scene
 
 _FROZEN_SECONDS = 1.5

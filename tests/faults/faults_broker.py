@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from services._kit.errors import LogError
+from services._kit.base.log_errors import LogError
 from tests.faults.ground_three import ThreeNodes
 from tests.faults.leading import leaders, primaries_lead, ready
 from tests.faults.scene import Scene

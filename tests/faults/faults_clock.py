@@ -14,8 +14,8 @@ import msgspec
 from schemas.codec import Known, decode
 from schemas.events.cluster import ClusterChanged
 from schemas.events.lease import LeaseTaken
-from services.cli.groups import GROUPS
-from services.cli.layout import CONTROL, agent_process
+from services.cli.common.layout import CONTROL, agent_process
+from services.cli.installation.process_groups import GROUPS
 from tests.faults.ground_clock import Clocks
 from tests.faults.leading import primaries_lead
 from tests.faults.scene import Scene

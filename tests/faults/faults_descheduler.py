@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.cli.up import DESCHEDULER
+from services.cli.installation.up import DESCHEDULER
 from tests.faults.ground import Ground
 from tests.faults.scene import Scene
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from services.cli.up import SERVICES
+from services.cli.installation.up import SERVICES
 from tests.faults.ground_disk import FragileDisk, SmallDisk
 from tests.faults.scene import Scene
 

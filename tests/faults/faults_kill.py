@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services._kit.fault_points import Point
-from services.cli.up import SERVICES
+from services._kit.base.fault_points import Point
+from services.cli.installation.up import SERVICES
 from tests.faults.leading import primaries_lead
 from tests.faults.scene import Scene
 

@@ -7,7 +7,7 @@ import time
 from typing import Any, Final
 
 from schemas.keys import ObjectKey
-from services._kit.kube import resource_path
+from services._kit.kube.client import resource_path
 from tests.faults.checker import Audits
 from tests.faults.ground_network import GRACE, HEARTBEAT, Faraway
 from tests.faults.rounds_load import Step

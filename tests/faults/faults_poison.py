@@ -13,8 +13,8 @@ from schemas.events.parked import KeyParked
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
 from schemas.subjects import facet, work
-from services._kit.log import Message
-from services.cli.up import SERVICES
+from services._kit.log.stream_port import Message
+from services.cli.installation.up import SERVICES
 from tests.faults.ground_thousand import NAMES, NAMESPACE, contents, path, policies
 from tests.faults.leading import primaries_lead
 from tests.faults.scene import Scene

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from services.cli.up import SERVICES
+from services.cli.installation.up import SERVICES
 from tests.faults.checker import Audits, check_quiet
 from tests.faults.leading import primaries_lead
 from tests.faults.rounds import settled

@@ -11,8 +11,8 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
-from services._kit.fault_points import Point
-from services.cli.up import SERVICES
+from services._kit.base.fault_points import Point
+from services.cli.installation.up import SERVICES
 from tests.e2e.fleet import Fleet
 from tests.faults.standbys import Standbys
 

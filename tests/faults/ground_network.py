@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from services.cli.layout import agent_process
+from services.cli.common.layout import agent_process
 from tests.e2e.fleet import Fleet
 from tests.faults.ground import Ground
 from tests.faults.proxy import Proxy

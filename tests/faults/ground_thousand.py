@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from services._kit.kube import KubeClient, resource_path
+from services._kit.kube.client import KubeClient, resource_path
 from tests.faults.ground import Ground, Unavailable
 from tests.faults.rounds import Eyes, settled
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from services.cli.fleetlog import main
-from services.cli.processes import Rank, Supervisor
+from services.cli.installation.processes import Rank, Supervisor
 
 
 def up(more: Callable[[str], Mapping[str, str]]) -> None:

@@ -17,13 +17,13 @@ from schemas.codec import decode
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.events.lease import LeaseTaken
 from schemas.subjects import lease
-from services._kit.connection import Connection
-from services._kit.errors import LogError
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
-from services._kit.log import Message, NewMessage
-from services.cli.layout import CONTROL, agent_process
-from services.cli.up import services_of
+from services._kit.base.log_errors import LogError
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import Message, NewMessage
+from services.cli.common.layout import CONTROL, agent_process
+from services.cli.installation.up import services_of
 from tests.e2e.fleet import Fleet
 from tests.faults.checker import check_objects
 from tests.faults.rounds_load import Load

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 
 Manifest = dict[str, Any]
 MEMBERS = ("member1", "member2", "member3")

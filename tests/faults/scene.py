@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from schemas.keys import ObjectKey
 from schemas.subjects import escape
-from services._kit.log import Message
+from services._kit.log.stream_port import Message
 from tests.faults.checker import Audits, check_log
 from tests.faults.checker_writes import identities, single_writers, state_hashes, still_there, writes
 from tests.faults.ground import Ground

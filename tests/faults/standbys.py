@@ -8,9 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-from services.cli import surroundings
-from services.cli.layout import CONTROL, free_port
-from services.cli.up import SERVICES
+from services.cli.common.layout import CONTROL, free_port
+from services.cli.installation import environment as surroundings
+from services.cli.installation.up import SERVICES
 from tests.e2e.fleet import Fleet
 
 LEADING = tuple(name for name in SERVICES if name != "gateway")

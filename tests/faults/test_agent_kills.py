@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from schemas.keys import ObjectKey
-from services.agent.storage import stored
+from services.agent.state_storage import stored
 from tests.integration.agent.conftest import KEY, Hub, Member, accounts, hub, member, users
 from tests.support.waiting import eventually
 

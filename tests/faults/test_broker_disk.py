@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from services.cli import log_watch
-from services.cli.log_watch import look
+from services.cli.installation import disk_watch as log_watch
+from services.cli.installation.disk_watch import look
 
 WRITE_ERROR = b'{"status":"unavailable","error":"JetStream stream FACTS write error: no space left on device"}'
 TURNED_OFF = b'{"status":"unavailable","error":"JetStream not enabled (10076)"}'

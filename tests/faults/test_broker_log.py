@@ -10,14 +10,14 @@ import pytest
 from schemas.codec import decode
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.topology import FACTS, OBSERVED, PARKED
-from services._kit import topology
-from services._kit.append import Appender
-from services._kit.connection import Connection
-from services._kit.errors import Ambiguous, LogError, Unavailable
-from services._kit.jetstream_log import IDENTITY_KEY, JetStreamLog
-from services._kit.log import Delivery, Fence
-from services._kit.outbox import KeyedEvents
-from services._kit.project import Projection
+from services._kit.base.log_errors import Ambiguous, LogError, Unavailable
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import IDENTITY_KEY, JetStreamLog
+from services._kit.log.stream_port import Delivery, Fence
+from services._kit.runtime.appender import Appender
+from services._kit.runtime.outbox import KeyedEvents
+from services._kit.runtime.projection import Projection
 from tests.faults.test_log_kills import Load, all_messages, backend_on
 from tests.log.running import eventually, insist, running
 from tests.log.toy import Toy, wanted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services._kit.bus import NatsBus
-from services._kit.jetstream_log import JetStreamLog
+from services._kit.log.heartbeat_bus import NatsBus
+from services._kit.log.jetstream import JetStreamLog
 from tests.faults.proxy import Proxy
 from tests.natsserver import PATIENCE
 

@@ -9,12 +9,12 @@ import pytest
 
 from schemas.codec import decode
 from schemas.topology import FACTS
-from services._kit import topology
-from services._kit.append import Appender
-from services._kit.errors import Ambiguous, LogReplaced, Unavailable
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.log import Fence, NewMessage
-from services._kit.outbox import KeyedEvents
+from services._kit.base.log_errors import Ambiguous, LogReplaced, Unavailable
+from services._kit.log import streams as topology
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import Fence, NewMessage
+from services._kit.runtime.appender import Appender
+from services._kit.runtime.outbox import KeyedEvents
 from tests.faults.proxy import Proxy
 from tests.log.running import eventually
 from tests.log.toy import wanted

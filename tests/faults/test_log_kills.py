@@ -11,12 +11,12 @@ from schemas.codec import decode
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.events.binding import BindingRequested
 from schemas.topology import STREAMS
-from services._kit.append import Appender
-from services._kit.bus import NatsBus
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.log import Delivery
-from services._kit.outbox import KeyedEvents
-from services._kit.project import Projection
+from services._kit.log.heartbeat_bus import NatsBus
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import Delivery
+from services._kit.runtime.appender import Appender
+from services._kit.runtime.outbox import KeyedEvents
+from services._kit.runtime.projection import Projection
 from tests.log.conftest import Backend
 from tests.log.running import eventually, insist, running
 from tests.log.toy import Toy, key, wanted

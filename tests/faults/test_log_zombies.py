@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 from schemas.codec import decode
-from services._kit.jetstream_log import JetStreamLog
+from services._kit.log.jetstream import JetStreamLog
 from tests.log.running import eventually
 from tests.log.toy import wanted
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.faults
 
 PROCESS = """
     import sys
-    from services._kit.main import run
-    from services._kit.settings import Settings
+    from services._kit.runtime.service_wiring import run
+    from services._kit.base.settings import Settings
     from tests.log.toy import Toy
     sys.exit(run(lambda settings: Toy(), Settings))
 """

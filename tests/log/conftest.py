@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from schemas.topology import STREAMS, Stream
-from services._kit import topology
-from services._kit.bus import Bus, MemoryBus, NatsBus
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.log import Log
-from services._kit.memory_log import MemoryLog
+from services._kit.log import streams as topology
+from services._kit.log.heartbeat_bus import Bus, MemoryBus, NatsBus
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.memory import MemoryLog
+from services._kit.log.stream_port import Log
 
 Logs = dict[str, Log]
 

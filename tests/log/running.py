@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
-from services._kit.deciding import Options
-from services._kit.errors import Ambiguous, Unavailable
-from services._kit.runner import Runner
+from services._kit.base.log_errors import Ambiguous, Unavailable
+from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.runner import Runner
 from tests.support.waiting import PATIENCE, eventually
 
 QUICK = Options(heartbeat=0.02, takeover_after=0.2, backoff=0.01, longest_backoff=0.05)

@@ -15,10 +15,10 @@ from schemas.events.lease import LeaseTaken
 from schemas.events.observed import WorkObserved
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
-from services._kit.append import Appender
-from services._kit.errors import Ambiguous, FenceLost, StreamFull, Unavailable
-from services._kit.log import MAX_BATCH, Fence, NewMessage
-from services._kit.outbox import KeyedEvents
+from services._kit.base.log_errors import Ambiguous, FenceLost, StreamFull, Unavailable
+from services._kit.log.stream_port import MAX_BATCH, Fence, NewMessage
+from services._kit.runtime.appender import Appender
+from services._kit.runtime.outbox import KeyedEvents
 from tests.log.faulty import FaultyLog
 
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from services._kit.blobs import BlobMissing, Blobs, digest_of
-from services._kit.errors import Refused
-from services._kit.log import NewMessage
+from services._kit.base.log_errors import Refused
+from services._kit.content.blobs import BlobMissing, Blobs, digest_of
+from services._kit.log.stream_port import NewMessage
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from schemas.topology import STREAMS
-from services._kit.blobs import BlobMissing, Blobs
-from services._kit.clock import ManualClock
-from services._kit.log import NewMessage
-from services._kit.memory_log import MemoryLog
-from services._rules.blob_gc import GRACE, REFRESH_AFTER, TRUST
+from services._kit.base.clock import ManualClock
+from services._kit.content.blobs import BlobMissing, Blobs
+from services._kit.log.memory import MemoryLog
+from services._kit.log.stream_port import NewMessage
+from services._rules.history.blob_grace import GRACE, REFRESH_AFTER, TRUST
 from services.janitor.blob_gc import BlobCollector
 
 

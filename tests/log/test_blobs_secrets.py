@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from schemas.subjects import blob, key
-from services._kit.blobs import Blobs
-from services._kit.keys import MasterKeys, load_master_keys, new_master_keys
-from services._kit.log import NewMessage
-from services._kit.settings import SettingsError
-from services._kit.vault import Locked, Vault, WrappedKey, fresh, unwrap, wrap
+from services._kit.base.settings import SettingsError
+from services._kit.content.blobs import Blobs
+from services._kit.content.envelope_encryption import Locked, Vault, WrappedKey, fresh, unwrap, wrap
+from services._kit.content.master_keys import MasterKeys, load_master_keys, new_master_keys
+from services._kit.log.stream_port import NewMessage
 
 SECRET = b'{"kind":"Secret","data":{"password":"aHVudGVyMg=="}}'
 

@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import sys
 from typing import get_args
-from services._kit import fault_points
+from services._kit.base import fault_points
 fault_points.arm(sys.argv[1], "toy")
 for step in range(5):
     for point in get_args(fault_points.Point):

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from schemas.topology import FACTS, STREAMS
-from services._kit import topology
-from services._kit.jetstream_log import JetStreamLog, parse_time
-from services._kit.log import NewMessage
+from services._kit.log import streams as topology
+from services._kit.log.jetstream import JetStreamLog, parse_time
+from services._kit.log.stream_port import NewMessage
 
 
 async def publish(connection, subject, data=b"{}", **headers):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from services._kit.log import Delivery, NewMessage
+from services._kit.log.stream_port import Delivery, NewMessage
 from tests.log.conftest import Backend
 
 

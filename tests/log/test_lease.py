@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from schemas.codec import decode
-from services._kit.clock import ManualClock
-from services._kit.errors import FenceLost, Unavailable
-from services._kit.guard import LeaderGuard
-from services._kit.lease import Lease
-from services._kit.log import NewMessage
+from services._kit.base.clock import ManualClock
+from services._kit.base.log_errors import FenceLost, Unavailable
+from services._kit.leadership.lease import Lease
+from services._kit.leadership.write_guard import LeaderGuard
+from services._kit.log.stream_port import NewMessage
 from tests.log.running import QUICK, eventually, running
 from tests.log.toy import Toy, placed_on, wanted
 

@@ -8,8 +8,8 @@ import pytest
 
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.topology import OBSERVED, Stream
-from services._kit.errors import Conflict, Duplicate, FenceLost, Refused, StreamFull, TooLarge
-from services._kit.log import MAX_BATCH, Appended, Fence, NewMessage, match
+from services._kit.base.log_errors import Conflict, Duplicate, FenceLost, Refused, StreamFull, TooLarge
+from services._kit.log.stream_port import MAX_BATCH, Appended, Fence, NewMessage, match
 
 
 def new(subject, data=b"{}", **more):

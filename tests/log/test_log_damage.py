@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from schemas.topology import Stream
-from services._kit import topology
-from services._kit.connection import Connection
-from services._kit.errors import Unreadable
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.log import NewMessage
+from services._kit.base.log_errors import Unreadable
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import NewMessage
 from tests.natsserver import ProcessServer, find_binary
 from tests.support.byte_flips import damage
 

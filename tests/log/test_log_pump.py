@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services._kit.errors import LogReplaced
-from services._kit.log import NewMessage
+from services._kit.base.log_errors import LogReplaced
+from services._kit.log.stream_port import NewMessage
 
 
 def new(subject, data=b"{}"):
@@ -136,7 +136,7 @@ async def test_a_log_that_ends_before_what_was_read_ends_the_reader(backend):
 
 
 async def test_another_stream_of_the_same_name_ends_the_reader():
-    from services._kit.memory_log import MemoryLog
+    from services._kit.log.memory import MemoryLog
 
     log = MemoryLog()
     await log.append([new("cluster.a")])

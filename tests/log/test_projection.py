@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from schemas.codec import encode
 from schemas.events.binding import BindingReleased
-from services._kit.log import Delivery, Message
-from services._kit.project import Projection
-from services._kit.timers import Timers
-from services._kit.troubles import Troubles
+from services._kit.log.stream_port import Delivery, Message
+from services._kit.runtime.failure_tracker import Troubles
+from services._kit.runtime.projection import Projection
+from services._kit.runtime.timers import Timers
 from tests.log.toy import Toy, key, wanted
 
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from schemas.codec import decode
 from schemas.envelope import HEADER_CORRELATION, HEADER_EVENT_ID
 from schemas.keys import ObjectKey
-from services._kit.clock import ManualClock
-from services._kit.deciding import Options
-from services._kit.log import NewMessage
-from services._kit.service import Decision
+from services._kit.base.clock import ManualClock
+from services._kit.log.stream_port import NewMessage
+from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.service import Decision
 from tests.log.faulty import FaultyLog
 from tests.log.running import QUICK, eventually, running
 from tests.log.toy import Toy, key, placed_on, placements, released, wanted

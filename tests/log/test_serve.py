@@ -12,17 +12,17 @@ import textwrap
 import aiohttp
 import pytest
 
-from services._kit.errors import LogError
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.main import serve
-from services._kit.settings import Settings
+from services._kit.base.log_errors import LogError
+from services._kit.base.settings import Settings
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.runtime.service_wiring import serve
 from tests.log.toy import Toy, placed_on, wanted
 from tests.natsserver import free_port
 
 PROCESS = """
     import sys
-    from services._kit.main import run
-    from services._kit.settings import Settings
+    from services._kit.runtime.service_wiring import run
+    from services._kit.base.settings import Settings
     from tests.log.toy import Toy
     sys.exit(run(lambda settings: Toy(), Settings))
 """

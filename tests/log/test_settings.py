@@ -7,9 +7,9 @@ import io
 import msgspec
 import pytest
 
-from services._kit import logs
-from services._kit.flags import with_flags
-from services._kit.settings import Settings, SettingsError, credentials, load, tls_context
+from services._kit.base import logs
+from services._kit.base.flags import with_flags
+from services._kit.base.settings import Settings, SettingsError, credentials, load, tls_context
 from services.failover.settings import FailoverSettings
 
 

@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.topology import FACTS, HISTORY, OBSERVED, STREAMS
-from services._kit import topology
-from services._kit.connection import Connection
-from services._kit.errors import StreamFull, TooLarge
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.log import NewMessage
+from services._kit.base.log_errors import StreamFull, TooLarge
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import NewMessage
 from tests.log.running import running
 from tests.log.toy import Toy, placed_on, released, wanted
 from tests.natsserver import ProcessServer, find_binary

@@ -6,8 +6,8 @@ import asyncio
 
 from nats.aio.msg import Msg
 
-from services._kit.connection import Connection
-from services._kit.supervision import Supervisor
+from services._kit.concurrency.supervision import Supervisor
+from services._kit.log.connection import Connection
 from tests.support.waiting import eventually
 
 

@@ -12,16 +12,16 @@ import textwrap
 
 import aiohttp
 
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.main import FAILED
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.runtime.service_wiring import FAILED
 from tests.log.toy import wanted
 from tests.natsserver import free_port
 
 PROCESS = """
     import sys
     from pathlib import Path
-    from services._kit.settings import Settings
-    from services._kit.together import Part, run_together
+    from services._kit.base.settings import Settings
+    from services._kit.runtime.multi_service import Part, run_together
     from tests.log.toy import Toy
 
     def toy(name):

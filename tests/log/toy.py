@@ -10,8 +10,8 @@ from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.placement import PlacementDecided, PlacementReleased, TargetCluster
 from schemas.keys import ObjectKey
 from schemas.subjects import binding, object_key
-from services._kit.log import NewMessage
-from services._kit.service import NOTHING, BaseService, Decision
+from services._kit.log.stream_port import NewMessage
+from services._kit.runtime.service import NOTHING, BaseService, Decision
 
 
 class State:

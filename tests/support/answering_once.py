@@ -15,7 +15,7 @@ def main() -> None:
     directory = os.environ["ANSWERING_TLS"]
     context: ssl.SSLContext | None = None
     if directory:
-        from services.apiserver.certs import Authority
+        from services.apiserver.auth.certificate_authority import Authority
 
         authority = Authority(Path(directory), "test-ca")
         authority.load()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from services._kit.kube import KubeClient
+from services._kit.kube.client import KubeClient
 
 
 @asynccontextmanager

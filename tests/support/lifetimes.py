@@ -15,9 +15,9 @@ from schemas.events.observed import WorkObserved
 from schemas.events.template import TemplateDeleted
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
-from services._kit.delivery.parts import says_the_same
-from services._kit.log import match
-from services._rules.end_of_life import Purge
+from services._kit.delivery.lane_parts import says_the_same
+from services._kit.log.stream_port import match
+from services._rules.history.retention import Purge
 from services.executor import state as executor
 from services.janitor import state as janitor
 from services.override_renderer import decide as rendering

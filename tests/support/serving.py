@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from services._kit.kube import KubeClient
-from services._kit.main import serve
-from services.apiserver.call import Identity
+from services._kit.kube.client import KubeClient
+from services._kit.runtime.service_wiring import serve
+from services.apiserver.core.request_context import Identity
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 
 
 async def api_server(

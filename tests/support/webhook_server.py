@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 from msgspec import json
 
-from services.apiserver.certs import Authority
+from services.apiserver.auth.certificate_authority import Authority
 
 Request = dict[str, Any]
 Answer = Callable[[Request], dict[str, Any] | web.Response | Awaitable[dict[str, Any] | web.Response]]

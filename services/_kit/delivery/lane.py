@@ -20,11 +20,14 @@ from msgspec import UNSET, Raw, UnsetType
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
-from services._kit.delivery.acting import Acting, Brought
-from services._kit.delivery.interpreted import Interpretation, Offered
-from services._kit.delivery.kinds import Kinds, UnknownKind
-from services._kit.delivery.pace import Pace, Paced, too_much
-from services._kit.delivery.parts import (
+from services._kit.base.log_errors import LogError
+from services._kit.base.metrics import ReadCollector
+from services._kit.concurrency.supervision import Supervised, supervise
+from services._kit.delivery.applier import Acting, Brought
+from services._kit.delivery.concurrency_limiter import Pace, Paced, too_much
+from services._kit.delivery.interpretation_levels import Interpretation, Offered
+from services._kit.delivery.kind_caches import Kinds, UnknownKind
+from services._kit.delivery.lane_parts import (
     LaneSettings,
     LaneStats,
     Repairs,
@@ -34,19 +37,16 @@ from services._kit.delivery.parts import (
     summary,
     told,
 )
-from services._kit.delivery.suspicion import Suspicion
-from services._kit.delivery.turns import Turns
-from services._kit.delivery.written import Written
-from services._kit.errors import LogError
-from services._kit.identity.member import MemberGate
-from services._kit.kube import ApiError, BadAnswer, KubeClient, Unreachable, decode
-from services._kit.metrics import ReadCollector
-from services._kit.supervision import Supervised, supervise
-from services._rules.cluster_works import holds
-from services._rules.delivery import Reflection, reflect
+from services._kit.delivery.relist_trigger import Suspicion
+from services._kit.delivery.work_scheduler import Turns
+from services._kit.delivery.write_metrics import Written
+from services._kit.identity.member_gate import MemberGate
+from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable, decode
+from services._rules.delivery.apply import Reflection, reflect
+from services._rules.delivery.cluster_works import holds
+from services._rules.delivery.work_labels import with_marks
 from services._rules.interpreter import InterpretError
-from services._rules.marking import with_marks
-from services._rules.secrecy import is_secret
+from services._rules.secrets.secret_objects import is_secret
 
 log = structlog.get_logger("delivery.lane")
 

@@ -15,12 +15,12 @@ from msgspec import Raw
 
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
-from services._kit.append import Appender, KeyedEvents
-from services._kit.delivery.parts import instead_of
-from services._kit.errors import FenceLost
-from services._kit.supervision import Supervised, supervise
-from services._rules.observations import not_looked_at
-from services._rules.token_bucket import Bucket
+from services._kit.base.log_errors import FenceLost
+from services._kit.base.token_bucket import Bucket
+from services._kit.concurrency.supervision import Supervised, supervise
+from services._kit.delivery.lane_parts import instead_of
+from services._kit.runtime.appender import Appender, KeyedEvents
+from services._rules.delivery.observations import not_looked_at
 
 log = structlog.get_logger("delivery.reports")
 

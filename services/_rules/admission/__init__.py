@@ -9,29 +9,25 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from services._rules.admission import (
-    autoscaling,
-    clusters,
-    cron_autoscaling,
-    delivery,
-    ingress,
-    interpreters,
-    override,
-    propagation,
-    quota,
-    search,
-    services,
-    shapes,
-)
-from services._rules.admission.answer import Admitted, Context, Denied, Refusal, Stage, denied
-from services._rules.admission.causes import Cause
+from services._rules.admission import cluster_rules as clusters
+from services._rules.admission import delivery, interpreters
+from services._rules.admission.common import field_types as shapes
+from services._rules.admission.common.answer import Admitted, Context, Denied, Refusal, Stage, denied
+from services._rules.admission.common.rule_causes import Cause
+from services._rules.admission.later import cron_federated_hpa as cron_autoscaling
+from services._rules.admission.later import federated_hpa as autoscaling
+from services._rules.admission.later import federated_quota as quota
+from services._rules.admission.later import multi_cluster_ingress as ingress
+from services._rules.admission.later import multi_cluster_service as services
+from services._rules.admission.later import resource_registry as search
+from services._rules.admission.policy import override, propagation
 from services._rules.constants import (
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     MULTI_CLUSTER_SERVICE_ID_LABEL,
     RESOURCE_BINDING_ID_LABEL,
 )
-from services._rules.interpreter.base import Manifest
-from services._rules.quantity import QuantityError
+from services._rules.interpreter.common.interpretation import Manifest
+from services._rules.kubernetes.quantity import QuantityError
 
 __all__ = ["KINDS", "Admitted", "Cause", "Context", "Denied", "Operation", "admit", "check_deletion"]
 

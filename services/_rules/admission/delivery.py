@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from services._rules.admission.answer import Context, Refusal
-from services._rules.admission.causes import Cause, invalid
+from services._rules.admission.common.answer import Context, Refusal
+from services._rules.admission.common.rule_causes import Cause, invalid
 from services._rules.constants import (
     DELETION_PROTECTED_ALWAYS,
     DELETION_PROTECTED_LABEL,
@@ -15,10 +15,10 @@ from services._rules.constants import (
     MANAGED_LABELS_ANNOTATION,
     WORK_ID_LABEL,
 )
-from services._rules.interpreter.base import InterpretError, Manifest
-from services._rules.interpreter.prune import prune
-from services._rules.interpreter.shapes import check_object
-from services._rules.manifests import is_readable
+from services._rules.interpreter.common.interpretation import InterpretError, Manifest
+from services._rules.interpreter.common.shape_checks import check_object
+from services._rules.interpreter.native.prune import prune
+from services._rules.kubernetes.manifest_checks import is_readable
 
 
 class _Reference(msgspec.Struct, rename="camel"):

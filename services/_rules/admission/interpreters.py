@@ -3,10 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from services._rules.admission import formats, lua_syntax
-from services._rules.admission.answer import Refusal
-from services._rules.admission.causes import Cause, duplicate, each, forbidden, invalid, not_supported, required
-from services._rules.interpreter.base import Manifest
+from services._rules.admission.common import value_formats as formats
+from services._rules.admission.common.answer import Refusal
+from services._rules.admission.common.rule_causes import (
+    Cause,
+    duplicate,
+    each,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from services._rules.interpreter.common.interpretation import Manifest
+from services._rules.interpreter.scripts import lua_syntax
 
 Part = Mapping[str, Any]
 

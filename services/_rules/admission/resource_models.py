@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from services._rules import quantity
+from services._rules.kubernetes import quantity
 
 Model = Mapping[str, Any]
 

@@ -1,6 +1,6 @@
 """How Fleetlog understands objects: replicas, retention, status, dependencies and health of any kind of resource."""
 
-from services._rules.interpreter.base import (
+from services._rules.interpreter.common.interpretation import (
     AGGREGATE_STATUS,
     INTERPRET_COMPONENT,
     INTERPRET_DEPENDENCY,
@@ -13,8 +13,8 @@ from services._rules.interpreter.base import (
     InterpretLater,
     Manifest,
 )
-from services._rules.interpreter.chain import Interpreter, InterpreterChain, interpret_chain
-from services._rules.interpreter.native import NativeInterpreter
+from services._rules.interpreter.interpreter_chain import Interpreter, InterpreterChain, interpret_chain
+from services._rules.interpreter.native.native_kinds import NativeInterpreter
 
 __all__ = [
     "AGGREGATE_STATUS",

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from services._rules import policy_match
-from services._rules.cluster_affinity import ClusterFacts
-from services._rules.interpreter.base import Manifest
+from services._rules.interpreter.common.interpretation import Manifest
 from services._rules.overrides.compile import OverridePolicy, compile_policy
-from services._rules.overrides.errors import OverrideError, StepError
+from services._rules.overrides.override_errors import OverrideError, StepError
+from services._rules.policies import matching as policy_match
+from services._rules.policies.cluster_affinity import ClusterFacts
 
 __all__ = ["Applied", "Overridden", "OverrideError", "OverridePolicy", "applied_annotation", "apply", "compile_policy"]
 

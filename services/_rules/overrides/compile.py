@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from services._rules import policy_match
-from services._rules.cluster_affinity import ClusterMatcher, affinity_of, compile_affinity
-from services._rules.interpreter.base import Manifest
-from services._rules.overrides.containers import command_step, image_step
+from services._rules.interpreter.common.interpretation import Manifest
+from services._rules.overrides.container_overriders import command_step, image_step
 from services._rules.overrides.fields import field_step, plaintext_step
-from services._rules.overrides.metadata import metadata_step
-from services._rules.policy_match import Rank, ResourceSelector, Template
+from services._rules.overrides.metadata_overriders import metadata_step
+from services._rules.policies import matching as policy_match
+from services._rules.policies.cluster_affinity import ClusterMatcher, affinity_of, compile_affinity
+from services._rules.policies.matching import Rank, ResourceSelector, Template
 
 Step = Callable[[Manifest], Manifest]
 

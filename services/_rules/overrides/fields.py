@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from services._rules.interpreter.base import Manifest
-from services._rules.manifests import is_readable
+from services._rules.interpreter.common.interpretation import Manifest
+from services._rules.kubernetes.manifest_checks import is_readable
+from services._rules.kubernetes.patch.json_patch import PatchError, json_patch
 from services._rules.overrides import embedded_json, embedded_yaml, pointer
-from services._rules.overrides.errors import StepError
+from services._rules.overrides.override_errors import StepError
 from services._rules.overrides.pointer import PointerError
-from services._rules.patch import PatchError, json_patch
 
 Step = Callable[[Manifest], Manifest]
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from services._rules.interpreter.base import Manifest, describe, shortened
+from services._rules.interpreter.common.interpretation import Manifest, describe, shortened
 from services._rules.overrides import Overridden
 
 _OWN: Final = ("apiVersion", "kind")

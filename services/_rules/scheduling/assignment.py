@@ -10,10 +10,10 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from services._rules.division import TargetCluster, divide, merge_targets, ties_descend
+from services._rules.scheduling.compiled_placement import CompiledPlacement
+from services._rules.scheduling.division.weights import TargetCluster, divide, merge_targets, ties_descend
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import BindingView, Candidate, ClusterView, Failure
-from services._rules.scheduling.placement import CompiledPlacement
+from services._rules.scheduling.scheduling_views import BindingView, Candidate, ClusterView, Failure
 
 Mode: TypeAlias = Literal[
     "everywhere", "duplicated", "static weights", "fresh scale", "scale down", "scale up", "no change"

@@ -6,11 +6,13 @@ from operator import attrgetter
 
 from msgspec import Struct
 
-from services._rules import estimation
-from services._rules.estimation import Assumed
+from services._rules.capacity import general_estimate as estimation
+from services._rules.capacity.general_estimate import Assumed
 from services._rules.scheduling.filters import FilterTable, filter_table, leaving, refused_by_peers
 from services._rules.scheduling.index import ClusterIndex, find
-from services._rules.scheduling.model import (
+from services._rules.scheduling.plugin_set import LOCALITY as LOCALITY_PLUGIN
+from services._rules.scheduling.plugins.execution import outside_refusal, outside_scores
+from services._rules.scheduling.scheduling_views import (
     MAX_REPLICAS,
     BindingView,
     Candidate,
@@ -20,8 +22,6 @@ from services._rules.scheduling.model import (
     Peers,
     Status,
 )
-from services._rules.scheduling.plugins import LOCALITY as LOCALITY_PLUGIN
-from services._rules.scheduling.plugins_run import outside_refusal, outside_scores
 
 # Score of a cluster that already runs the binding.
 LOCALITY = 100

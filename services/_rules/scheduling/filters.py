@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from services._rules.kubernetes.taints import first_untolerated
+from services._rules.scheduling.compiled_placement import Tiers
 from services._rules.scheduling.index import ClusterIndex, replace_named
-from services._rules.scheduling.model import BindingView, ClusterView, Failure, Peers, Status
-from services._rules.scheduling.placement import Tiers
-from services._rules.scheduling.plugins import (
+from services._rules.scheduling.plugin_set import (
     AFFINITY,
     APART,
     API,
@@ -19,8 +19,8 @@ from services._rules.scheduling.plugins import (
     TOGETHER,
     PluginSet,
 )
-from services._rules.scheduling.plugins_run import outside_refusal
-from services._rules.taints import first_untolerated
+from services._rules.scheduling.plugins.execution import outside_refusal
+from services._rules.scheduling.scheduling_views import BindingView, ClusterView, Failure, Peers, Status
 
 NO_MATCH = "cluster(s) did not match the placement cluster affinity constraint"
 NO_API = "cluster(s) did not have the API resource"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
-from services._rules.scheduling.model import ClusterView
+from services._rules.scheduling.scheduling_views import ClusterView
 
 Value = TypeVar("Value")
 

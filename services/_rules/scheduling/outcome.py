@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from services._rules.division import TargetCluster
-from services._rules.scheduling.model import Decision
+from services._rules.scheduling.division.weights import TargetCluster
+from services._rules.scheduling.scheduling_views import Decision
 
 Reason: TypeAlias = Literal["Success", "Unschedulable", "NoClusterFit", "QuotaExceeded", "SchedulerError"]
 

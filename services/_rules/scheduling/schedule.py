@@ -5,15 +5,15 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from services._rules.division import TargetCluster
-from services._rules.division_usage import reschedule_requested
-from services._rules.estimation import Assumed
+from services._rules.capacity.general_estimate import Assumed
 from services._rules.scheduling.assignment import assign
 from services._rules.scheduling.candidates import Estimator, rank
+from services._rules.scheduling.division.usage import reschedule_requested
+from services._rules.scheduling.division.weights import TargetCluster
 from services._rules.scheduling.filters import filter_table, fit_error
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import BindingView, Decision, Estimate, Failure, Options, Peers, Status
-from services._rules.scheduling.selection import select
+from services._rules.scheduling.regions.selection import select
+from services._rules.scheduling.scheduling_views import BindingView, Decision, Estimate, Failure, Options, Peers, Status
 
 Stepped: TypeAlias = Callable[[str], None]
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from services.apiserver.kinds.errors import FieldError, invalid, required
+from services.apiserver.kinds.field_errors import FieldError, invalid, required
 
 Manifest = dict[str, Any]
 

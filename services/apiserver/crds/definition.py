@@ -7,12 +7,20 @@ of the spec (`spec.validation`, `spec.subresources`, …), as an API server does
 from collections.abc import Iterator
 from typing import Any, Final
 
-from services._rules.patch_gotext import go_syntax
+from services._rules.kubernetes.patch.go_text import go_syntax
 from services.apiserver.crds.approval import check_approval
 from services.apiserver.crds.schema_rules import check_schema
 from services.apiserver.crds.structural import any_schema
-from services.apiserver.kinds import names
-from services.apiserver.kinds.errors import ErrorType, FieldError, Raw, forbidden, invalid, not_supported, required
+from services.apiserver.kinds import name_formats as names
+from services.apiserver.kinds.field_errors import (
+    ErrorType,
+    FieldError,
+    Raw,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 
 Manifest = dict[str, Any]
 

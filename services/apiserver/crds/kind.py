@@ -4,10 +4,10 @@ import msgspec
 
 from services.apiserver.crds.beta import to_v1, to_v1beta1
 from services.apiserver.crds.definition import check_definition, check_definition_status, check_definition_update
-from services.apiserver.kinds import schemas
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.errors import FieldError
-from services.apiserver.kinds.model import DecodeError, Manifest
+from services.apiserver.kinds.decoding import field_tables as schemas
+from services.apiserver.kinds.field_errors import FieldError
+from services.apiserver.kinds.kind_model import DecodeError, Manifest
 
 RULES = "x-kubernetes-validations"
 _HTTPS_PORT = 443

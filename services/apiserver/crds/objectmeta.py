@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from services._rules.patch_gotext import go_syntax
+from services._rules.kubernetes.patch.go_text import go_syntax
 
 _STRING: Final = "string"
 _STRINGS: Final = "map"

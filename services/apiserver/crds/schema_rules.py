@@ -4,12 +4,20 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from services._rules.patch import same_json
-from services._rules.patch_gotext import go_syntax
+from services._rules.kubernetes.patch.go_text import go_syntax
+from services._rules.kubernetes.patch.json_patch import same_json
 from services.apiserver.crds.shape import compile_prune
 from services.apiserver.crds.structural import any_schema, check_structural, children, compositions
 from services.apiserver.crds.validate import NO_FIELD, compile_validate, go_pattern
-from services.apiserver.kinds.errors import ErrorType, FieldError, Raw, forbidden, invalid, not_supported, required
+from services.apiserver.kinds.field_errors import (
+    ErrorType,
+    FieldError,
+    Raw,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 
 Schema = dict[str, Any]
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from services._rules.patch import same_json
-from services._rules.patch_gotext import go_float, go_quote, go_syntax
-from services.apiserver.crds import formats
-from services.apiserver.kinds.errors import ErrorType, FieldError, Raw, not_supported
+from services._rules.kubernetes.patch.go_text import go_float, go_quote, go_syntax
+from services._rules.kubernetes.patch.json_patch import same_json
+from services.apiserver.crds import string_formats as formats
+from services.apiserver.kinds.field_errors import ErrorType, FieldError, Raw, not_supported
 
 Schema = dict[str, Any]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from services.apiserver.kinds import discovery
-from services.apiserver.kinds.model import Kind, Manifest
+from services.apiserver.kinds.kind_model import Kind, Manifest
 
 GROUP_PRIORITY_OF_CRDS = 1000
 VERSION_PRIORITY_OF_CRDS = 100
@@ -33,18 +33,6 @@ class Registry:
         self._by_kind: dict[tuple[str, str, str], Kind] = {}
         self._priority: dict[tuple[str, str], tuple[int, int]] = {}
         self._discovery = discovery.Documents(self)
-
-    @classmethod
-    def builtin(cls, profile: str = "current") -> Registry:
-        """Return a registry of the built-in kinds.
-
-        `profile` is "current" (all that is implemented) or a minor release such as "1.20" (what that release served).
-        """
-        from services.apiserver.kinds import catalog
-
-        registry = cls()
-        catalog.fill(registry, profile)
-        return registry
 
     def add_kind(
         self,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from services.apiserver.kinds import schemas
-from services.apiserver.kinds.model import Kind, Resource
+from services.apiserver.kinds.decoding import field_tables as schemas
+from services.apiserver.kinds.kind_model import Kind, Resource
 
 Schema = dict[str, Any]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from services.apiserver.answers import is_custom
-from services.apiserver.kinds.model import Kind, Subresource
+from services.apiserver.kinds.kind_model import Kind, Subresource
 from services.apiserver.openapi.definitions import META, name_of
+from services.apiserver.reads.responses import is_custom
 
 # verb -> (HTTP method, word in the operation id, x-kubernetes-action)
 _ITEM = {

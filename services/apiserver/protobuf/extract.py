@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from services.apiserver.kinds import schemas
+from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.protobuf.wire import fields
 
 _SCALARS = {1: "d", 2: "d", 3: "i", 4: "i", 5: "i", 8: "b", 9: "s", 12: "y", 13: "i", 17: "i", 18: "i"}

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from services._rules.jsonpath import Find, JSONPathError, compile_path
-from services._rules.patch_gotext import go_format
+from services._rules.kubernetes.jsonpath import Find, JSONPathError, compile_path
+from services._rules.kubernetes.patch.go_text import go_format
 from services.apiserver.tables.human import age, parse_time
 from services.apiserver.tables.printer import AGE_TEXT, NAME, Cells, Column, Manifest, Printer, name_of
 

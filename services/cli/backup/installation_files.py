@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from services.cli.layout import Layout
-from services.cli.log_files import StoredFile
-from services.cli.running import Failed
+from services.cli.common.layout import Layout
+from services.cli.common.running import Failed
+from services.cli.log.archive import StoredFile
 
 _TOP: Final = ("installation.json", "*.kubeconfig")
 _LEFT_OUT: Final = frozenset({"nats"})

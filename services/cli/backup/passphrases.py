@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from services.cli.running import Failed
+from services.cli.common.running import Failed
 
 SHORTEST: Final = 8
 """Characters of a new passphrase, at least: whoever has the file may try as many as they like."""

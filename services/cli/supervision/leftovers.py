@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from services.cli.supervision.identity import runs
-from services.cli.supervision.roll import Entry
+from services.cli.supervision.process_identity import runs
+from services.cli.supervision.process_table import Entry
 
 GRACE_SECONDS: Final = 15.0
 """How long the processes of one rank have to end by themselves."""

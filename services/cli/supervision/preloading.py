@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from services._kit.kube import client_core
-from services._kit.main import GC_THRESHOLDS
+from services._kit.kube.client import client_core
+from services._kit.runtime.service_wiring import GC_THRESHOLDS
 
 PRELOADED: Final = (
     "aiohttp.web",
@@ -24,13 +24,13 @@ PRELOADED: Final = (
     "structlog",
     "uvloop",
     "schemas.codec",
-    "services._kit.main",
-    "services._kit.kube",
+    "services._kit.runtime.service_wiring",
+    "services._kit.kube.client",
     "services.agent.app",
-    "services.apiserver.kinds.catalog",
+    "services.apiserver.kinds.kind_catalog",
     "services.apiserver.server",
-    "services.apiserver.store_jetstream",
-    "services.cli.groups",
+    "services.apiserver.store.jetstream_store",
+    "services.cli.installation.process_groups",
     "services.cluster_monitor.app",
     "services.detector.app",
     "services.estimator.app",
@@ -67,7 +67,7 @@ def preload(modules: Sequence[str] = PRELOADED) -> None:
         importlib.import_module(module)
     client_core()
     # Its tables are the same in every API server.
-    importlib.import_module("services.apiserver.kinds.registry").Registry.builtin()
+    importlib.import_module("services.apiserver.kinds.kind_catalog").builtin_registry()
     gc.enable()
     gc.collect()
     gc.freeze()

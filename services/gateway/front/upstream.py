@@ -17,10 +17,10 @@ from aiohttp.web_request import BaseRequest
 from multidict import CIMultiDict
 from yarl import URL
 
-from services._kit.answers.exchange import HOP_BY_HOP
-from services._kit.settings import SettingsError
-from services.gateway.answers import Failure
-from services.gateway.auth import Identity
+from services._kit.base.settings import SettingsError
+from services._kit.kube.answers.exchange import HOP_BY_HOP
+from services.gateway.protocol.front_auth import Identity
+from services.gateway.protocol.status_answers import Failure
 from services.gateway.settings import GatewaySettings
 
 CONNECT_SECONDS: Final = 5.0

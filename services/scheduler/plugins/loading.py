@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from services._rules.scheduling.plugins import PluginError, PluginSet, builtin_names, enabled, registry
-from services._rules.scheduling.plugins_api import FilterPlugin, Plugin, ScorePlugin
+from services._rules.scheduling.plugin_set import PluginError, PluginSet, builtin_names, enabled, registry
+from services._rules.scheduling.plugins.interface import FilterPlugin, Plugin, ScorePlugin
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from services.cli.layout import CONTROL
+from services.cli.common.layout import CONTROL
 from tests.faults.chaos.machine import Breakable
 from tests.faults.hostile.front import Order
 from tests.faults.hostile.ground import HOSTILE

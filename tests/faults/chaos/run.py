@@ -19,7 +19,7 @@ from typing import Any, Final
 import aiohttp
 from msgspec import Struct
 
-from services.cli.layout import CONTROL
+from services.cli.common.layout import CONTROL
 from tests.faults.chaos import clients
 from tests.faults.chaos.checker import check
 from tests.faults.chaos.clients import Clients

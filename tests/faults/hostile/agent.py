@@ -23,7 +23,7 @@ from schemas.codec import decode
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered
 from schemas.subjects import escape
-from services.cli.layout import agent_process
+from services.cli.common.layout import agent_process
 from tests.faults.hostile.measuring import Figures, figures, measured, worse
 from tests.faults.hostile.neighbours import BEFORE_SECONDS, busily, probes
 from tests.faults.rounds_load import Step, shares

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from services.cli.layout import CONTROL
+from services.cli.common.layout import CONTROL
 from tests.faults.chaos.machine import Breakable
 from tests.faults.scene import Scene
 

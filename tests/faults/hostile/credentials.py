@@ -6,7 +6,7 @@ import asyncio
 import base64
 from typing import Any, Final
 
-from services._kit.kube import resource_path
+from services._kit.kube.client import resource_path
 from tests.faults.hostile.front import Order
 from tests.faults.hostile.ground import HOSTILE
 from tests.faults.hostile.neighbours import back, busily, misbehave, probes

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from schemas.subjects import escape
-from services._kit.kube import ApiError, resource_path
+from services._kit.kube.client import ApiError, resource_path
 from tests.e2e.fleet import Failed
 from tests.faults.ground import Ground
 from tests.faults.hostile.neighbours import replaced, uids

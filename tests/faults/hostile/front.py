@@ -20,7 +20,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from services.apiserver.certs import Authority
+from services.apiserver.auth.certificate_authority import Authority
 from tests.faults.hostile import misdeeds
 
 HOP: Final = frozenset(

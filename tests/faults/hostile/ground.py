@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from services.cli.layout import CONTROL
+from services.cli.common.layout import CONTROL
 from tests.e2e.fleet import Fleet
 from tests.faults.ground import Ground
 from tests.faults.hostile.front import Order

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from services.apiserver.kubeconfig import write
+from services.apiserver.auth.kubeconfig_files import write
+from services.cli.common.layout import CONTROL, Layout
 from services.cli.fleetlog import main
-from services.cli.layout import CONTROL, Layout
-from services.cli.processes import Rank, Supervisor
+from services.cli.installation.processes import Rank, Supervisor
 
 FRONTS: Final = "FLEETLOG_TEST_FRONTS"
 COMMAND: Final = "from tests.faults.hostile.launch import up; up()"

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from msgspec import Struct
 
-from services._kit.kube import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 
 BOUND: Final = 1.5
 """How much slower deliveries, and how much larger processes may get beside a hostile neighbour."""

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from schemas.keys import ObjectKey
-from services._kit.kube import ApiError
-from services.cli.layout import CONTROL
+from services._kit.kube.client import ApiError
+from services.cli.common.layout import CONTROL
 from tests.faults.hostile.front import Order
 from tests.faults.hostile.ground import HOSTILE, OTHER, Fronted
 from tests.faults.hostile.measuring import Memory, Probe, figures, larger, measured, sizes, worse

@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from services._kit.kube import KubeClient, resource_path
-from services.cli.crds import apply_definitions, needed_definitions
-from services.cli.layout import CONTROL, free_port
+from services._kit.kube.client import KubeClient, resource_path
+from services.cli.common.layout import CONTROL, free_port
+from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from tests.faults.ground import Unavailable
 from tests.faults.hostile.front import Order, Target
 from tests.faults.hostile.ground import Fronted

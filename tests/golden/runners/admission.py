@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from services._rules import quantity
 from services._rules.admission import Admitted, Context, admit
+from services._rules.kubernetes import quantity
 
 Case = dict[str, Any]
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from services._rules import quantity
-from services._rules.division import (
+from services._rules.kubernetes import quantity
+from services._rules.scheduling.division.usage import replicas_changed, reschedule_requested, resource_usage
+from services._rules.scheduling.division.weights import (
     TargetCluster,
     allocate_by_weight,
     divide_job_completions,
@@ -12,7 +13,6 @@ from services._rules.division import (
     spread_by_targets,
     webster,
 )
-from services._rules.division_usage import replicas_changed, reschedule_requested, resource_usage
 
 
 def _targets(items: list[dict[str, Any]] | None) -> list[TargetCluster]:

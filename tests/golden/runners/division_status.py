@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from services._rules.constants import CONFLICT_RESOLUTION_ANNOTATION
-from services._rules.interpreter.aggregate_network import merge_load_balancer_ingress
-from services._rules.status_render import (
+from services._rules.delivery.cluster_rendering import (
     RenderError,
     apply_job_completions,
     conflict_resolution,
@@ -14,14 +13,15 @@ from services._rules.status_render import (
     merge_suspension,
     suspends_dispatching,
 )
-from services._rules.status_retain import retain_annotations, retain_labels
-from services._rules.status_rules import (
+from services._rules.delivery.metadata_retention import retain_annotations, retain_labels
+from services._rules.delivery.work_status import (
     StatusError,
     assemble_work_status,
     direct_purge_clusters,
     existing_clusters,
     fully_applied,
 )
+from services._rules.interpreter.native.network_statuses import merge_load_balancer_ingress
 
 Case = dict[str, Any]
 

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from services._rules import estimation, estimation_nodes, estimation_quota, estimation_summary
-from services._rules.estimation import Assumed, Component
+from services._rules.capacity import general_estimate as estimation
+from services._rules.capacity import node_estimate as estimation_nodes
+from services._rules.capacity import quota_estimate as estimation_quota
+from services._rules.capacity import resource_summary as estimation_summary
+from services._rules.capacity.general_estimate import Assumed, Component
 
 
 def _components(items: list[dict[str, Any]] | None) -> tuple[Component, ...]:

@@ -9,19 +9,19 @@ import msgspec
 from schemas.events.eviction import EvictionTask
 from schemas.events.placement import TargetCluster
 from services._rules.constants import APPLIED_PLACEMENT_ANNOTATION
-from services._rules.failover.application import Gates, PurgeRefused, detect, evict_unhealthy, health_of
-from services._rules.failover.preserved import StateError, preserved_state
-from services._rules.failover.remedies import actions
-from services._rules.failover.taint_policies import add_taints, conditions_match, remove_taints
-from services._rules.failover.tainted import (
+from services._rules.failover.application_failover import Gates, PurgeRefused, detect, evict_unhealthy, health_of
+from services._rules.failover.cluster_taint_policies import add_taints, conditions_match, remove_taints
+from services._rules.failover.eviction_tasks import assess, next_look
+from services._rules.failover.remedy_actions import actions
+from services._rules.failover.state_preservation import StateError, preserved_state
+from services._rules.failover.taint_eviction import (
     AppliedPlacementError,
     cluster_purge_mode,
     stay,
     taints_message,
     tolerations_of,
 )
-from services._rules.failover.tasks import assess, next_look
-from services._rules.taints import Taint, Toleration, matching_tolerations, seconds_left
+from services._rules.kubernetes.taints import Taint, Toleration, matching_tolerations, seconds_left
 from services.cluster_monitor.readiness import find_condition, taints_for
 
 Case = dict[str, Any]

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from services._kit.logs import configure
-from services._kit.lua.pool import LuaPool
+from services._kit.base.logs import configure
+from services._kit.interpretation.lua.pool import LuaPool
 from services._rules.interpreter import InterpretError
-from services._rules.interpreter.lua_calls import FUNCTIONS
+from services._rules.interpreter.scripts.script_calls import FUNCTIONS
 
 Case = dict[str, Any]
 FileRunner = Callable[[Path], tuple[int, int, list[str]] | None]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from services._rules.interpreter import InterpretError, NativeInterpreter
-from services._rules.quantity import QuantityError, parse
+from services._rules.kubernetes.quantity import QuantityError, parse
 
 Case = dict[str, Any]
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from services._rules import claims, names
+from services._rules import names
+from services._rules.policies import policy_claims as claims
 
 Case = dict[str, Any]
 

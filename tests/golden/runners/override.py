@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from services._rules import overrides
-from services._rules.cluster_affinity import facts_of
+from services._rules.policies.cluster_affinity import facts_of
 
 Case = dict[str, Any]
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from services._rules import policy_match
-from services._rules.cluster_affinity import cluster_matches
+from services._rules.policies import matching as policy_match
+from services._rules.policies.cluster_affinity import cluster_matches
 
 Case = dict[str, Any]
 

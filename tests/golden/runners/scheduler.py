@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import Status
-from services._rules.scheduling.read import binding_view, cluster_view
 from services._rules.scheduling.schedule import schedule
+from services._rules.scheduling.scheduling_views import Status
 
 
 def check_scheduler(case: dict[str, Any]) -> bool:

@@ -19,24 +19,24 @@ from schemas.events.policy import PolicyChanged
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import observed
-from services._kit import topology
-from services._kit.blobs import Blobs, digest_of
-from services._kit.connection import Connection
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.kube import ApiError, KubeClient, resource_path
-from services._kit.log import NewMessage
-from services._kit.main import serve
-from services._kit.settings import credentials
+from services._kit.base.settings import credentials
+from services._kit.content.blobs import Blobs, digest_of
+from services._kit.kube.client import ApiError, KubeClient, resource_path
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import NewMessage
+from services._kit.runtime.service_wiring import serve
 from services._rules import constants as const
 from services._rules.identities import work_id
-from services._rules.interpreter.configured import CUSTOMIZATION
+from services._rules.interpreter.configuration import CUSTOMIZATION
 from services.agent.app import Agent
 from services.agent.settings import AgentSettings
-from services.apiserver.call import Identity
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings as ApiSettings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 from services.registrar.app import Registrar
 from services.registrar.settings import RegistrarSettings
 from tests.integration.agent.hostile_agent import FOR_ALL, POLICY, SECRET, THEIR_UID, THEIRS, HostileAgent
@@ -236,7 +236,7 @@ async def member(tmp_path: Path) -> AsyncIterator[Member]:
     """A member in memory."""
     tokens = {"admin": Identity("admin", "admin", ("system:masters",))}
     server = ApiServer(
-        MemoryStore(), Registry.builtin(), ApiSettings(data_dir=tmp_path / "member", tokens=tokens, tls=False)
+        MemoryStore(), builtin_registry(), ApiSettings(data_dir=tmp_path / "member", tokens=tokens, tls=False)
     )
     await server.start()
     kubeconfig = tmp_path / "member.kubeconfig"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from nats.aio.msg import Msg
 
 from schemas.keys import ObjectKey
-from services._kit.connection import Connection
-from services._kit.errors import LogError
+from services._kit.base.log_errors import LogError
+from services._kit.log.connection import Connection
 
 SECRET = "known-only-to-m2"
 FOR_ALL = "how-objects-are-interpreted"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from services._kit.private_files import private_text
-from services._kit.settings import credentials
-from services._rules.account_tokens import creds_text, user_token
-from services._rules.accounts import AgentIdentity, accounts_config
-from services.cli import claims
-from services.cli.authority import CONFIG, create
-from services.cli.seeds import new_key, new_seed, public_key
+from services._kit.base.private_files import private_text
+from services._kit.base.settings import credentials
+from services._rules.identity.account_tokens import creds_text, user_token
+from services._rules.identity.accounts import AgentIdentity, accounts_config
+from services.cli.nats import account_claims as claims
+from services.cli.nats.authority import CONFIG, create
+from services.cli.nats.nkeys import new_key, new_seed, public_key
 from services.registrar.settings import RegistrarSettings
 from tests.natsserver import ProcessServer, find_binary
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from schemas.agent import Hello
-from services._kit.connection import Connection
-from services._kit.errors import LogError
-from services._rules.account_tokens import (
+from services._kit.base.log_errors import LogError
+from services._kit.log.connection import Connection
+from services._rules.identity.account_tokens import (
     DELETE_SUBJECT,
     UPDATE_SUBJECT,
     activations,
@@ -24,8 +24,8 @@ from services._rules.account_tokens import (
     deletion_token,
     public,
 )
-from services.cli import claims
-from services.cli.seeds import new_key, read_key
+from services.cli.nats import account_claims as claims
+from services.cli.nats.nkeys import new_key, read_key
 from tests.integration.agent.conftest import Agents, Hub, Member
 from tests.integration.agent.hub_servers import CONFIGURED_AND_SIGNED, SIGNED, JwtHubServer, Users, new_user
 from tests.support.waiting import eventually

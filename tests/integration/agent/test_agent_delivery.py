@@ -12,7 +12,7 @@ import pytest
 
 from schemas.agent import Hello
 from schemas.keys import ObjectKey
-from services.registrar import desk
+from services.registrar import agent_requests as desk
 from tests.integration.agent.conftest import KEY, Agents, Hub, Member
 from tests.natsserver import free_port
 from tests.support.waiting import eventually

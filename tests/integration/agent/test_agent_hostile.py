@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from schemas.agent import BLOB_DIGEST, BLOB_PROBLEM, BlobsWanted, Hello, HelloAnswer, Reported, ReportedAnswer
 from schemas.events.observed import WorkObserved
 from schemas.subjects import lease, observed, work
-from services._kit.errors import LogError
-from services._rules.accounts import agent_consumer, agent_exports
-from services._rules.interpreter.configured import CUSTOMIZATION
+from services._kit.base.log_errors import LogError
+from services._rules.identity.accounts import agent_consumer, agent_exports
+from services._rules.interpreter.configuration import CUSTOMIZATION
 from tests.integration.agent.conftest import KEY, Agents, Hub
 from tests.integration.agent.hostile_agent import FOR_ALL, POLICY, SECRET, THEIR_UID, THEIRS, HostileAgent
 from tests.integration.agent.hub_servers import CONFIGURED_AND_SIGNED

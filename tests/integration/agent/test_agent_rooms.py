@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from schemas.agent import Reported, ReportedAnswer, RoomAnswers, RoomQuestions, TakenPods
-from services._kit.connection import Connection
-from services._kit.errors import LogError
-from services._kit.kube import resource_path
-from services._kit.settings import credentials
+from services._kit.base.log_errors import LogError
+from services._kit.base.settings import credentials
+from services._kit.kube.client import resource_path
+from services._kit.log.connection import Connection
 from services.registrar.settings import RegistrarSettings
 from tests.integration.agent.conftest import Agents, Hub, Member
 from tests.integration.agent.hub_servers import Users

@@ -14,14 +14,14 @@ import structlog
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
-from services._kit.blobs import digest_of
+from services._kit.content.blobs import digest_of
 from services._kit.delivery.lane import Lane
-from services._kit.delivery.parts import LaneSettings, WorkSource
-from services._kit.kube import KubeClient
+from services._kit.delivery.lane_parts import LaneSettings, WorkSource
+from services._kit.kube.client import KubeClient
 from services._rules import constants as const
 from services._rules.identities import work_id
-from services.apiserver.admission import Attributes
-from services.apiserver.status import ApiError
+from services.apiserver.admission.chain import Attributes
+from services.apiserver.core.status_errors import ApiError
 
 VALUE = "correct-horse-battery"
 ENCODED = base64.b64encode(VALUE.encode()).decode()

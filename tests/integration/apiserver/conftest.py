@@ -7,11 +7,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from services.apiserver.call import Identity
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 
 
 class Client:
@@ -41,7 +41,7 @@ class Client:
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
     tokens = {"admin": Identity("admin", "admin", ("system:masters",)), "jane": Identity("jane", "u1", ("devs",))}
     settings = Settings(data_dir=tmp_path / "data", tokens=tokens, tls=False, audit_log=tmp_path / "audit.jsonl")
-    made = ApiServer(MemoryStore(), Registry.builtin(), settings)
+    made = ApiServer(MemoryStore(), builtin_registry(), settings)
     await made.start()
     yield made
     await made.stop()

@@ -9,12 +9,12 @@ import aiohttp
 import msgspec
 import pytest
 
-from services.apiserver.authn import ServiceAccountTokens, parse_tokens
-from services.apiserver.call import Identity
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.auth.authentication import ServiceAccountTokens, parse_tokens
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
@@ -78,7 +78,7 @@ class TestWithTls:
     @pytest.fixture
     async def secure(self, tmp_path: Path) -> AsyncIterator[ApiServer]:
         settings = Settings(data_dir=tmp_path / "data", authorization="MastersOnly", kubeconfig=tmp_path / "kc")
-        made = ApiServer(MemoryStore(), Registry.builtin(), settings)
+        made = ApiServer(MemoryStore(), builtin_registry(), settings)
         await made.start()
         yield made
         await made.stop()
@@ -120,7 +120,7 @@ class TestWithTls:
     async def test_certificates_survive_a_restart(self, secure: ApiServer, tmp_path: Path) -> None:
         assert secure.authority is not None
         before = secure.authority.ca_pem
-        other = ApiServer(MemoryStore(), Registry.builtin(), Settings(data_dir=tmp_path / "data"))
+        other = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=tmp_path / "data"))
         await other.start()
         try:
             assert other.authority is not None

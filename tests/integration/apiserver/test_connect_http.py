@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.admission import Attributes
+from services.apiserver.admission.chain import Attributes
+from services.apiserver.core.status_errors import ApiError
 from services.apiserver.server import ApiServer
-from services.apiserver.status import ApiError
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICES = "/api/v1/namespaces/default/services"

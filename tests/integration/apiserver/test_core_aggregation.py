@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from services.apiserver.call import Identity
-from services.apiserver.certs import Authority
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.auth.certificate_authority import Authority
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 
 GROUP = "things.example.com"
 
@@ -65,7 +65,7 @@ class Backend:
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
     tokens = {"t": Identity("jane", "u1", ("devs", "qa"), {"scopes": ["a b"]})}
-    made = ApiServer(MemoryStore(), Registry.builtin(), Settings(data_dir=tmp_path / "api", tokens=tokens, tls=False))
+    made = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=tmp_path / "api", tokens=tokens, tls=False))
     await made.start()
     yield made
     await made.stop()

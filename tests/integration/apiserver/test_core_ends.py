@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from services.apiserver.server import ApiServer
-from services.apiserver.store import StoreUnavailable
+from services.apiserver.store.store_port import StoreUnavailable
 from tests.integration.apiserver.core_objects import CM, MERGE, config, until_gone
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from services._kit import supervision
-from services._kit.kube import ApiError
-from services._kit.supervision import Supervisor, supervise
+from services._kit.concurrency import supervision
+from services._kit.concurrency.supervision import Supervisor, supervise
+from services._kit.kube.client import ApiError
 from services.apiserver import server
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 from tests.support.serving import api_server
 from tests.support.waiting import eventually
 
@@ -32,7 +32,7 @@ async def test_a_failed_task_is_a_reason_not_to_be_ready(tmp_path: Path, monkeyp
 
     async with AsyncExitStack() as stack:
         supervisor = await stack.enter_async_context(Supervisor())
-        client, _, _ = await api_server(stack, tmp_path, Registry.builtin(), "root")
+        client, _, _ = await api_server(stack, tmp_path, builtin_registry(), "root")
         assert await client.request("GET", "/readyz", accept="*/*") == b"ok"
         supervise("queue:garbage", collects)
         await eventually(supervisor.trouble)
@@ -51,7 +51,7 @@ async def test_a_server_ends_although_its_log_takes_nothing_any_more(
     monkeypatch.setattr(server, "STOP_SECONDS", 0.05)
     store = MemoryStore()
     monkeypatch.setattr(store, "stop", asyncio.Event().wait)
-    made = ApiServer(store, Registry.builtin(), Settings(data_dir=tmp_path))
+    made = ApiServer(store, builtin_registry(), Settings(data_dir=tmp_path))
     await made.start("127.0.0.1", 0)
     async with asyncio.timeout(60):
         await made.stop()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.store import Compacted, Conflict, Key, Manifest, StoreTooLarge, StoreUnavailable
-from services.apiserver.store_jetstream import JetStreamStore
-from services.apiserver.store_names import barrier_subject
+from services.apiserver.store.jetstream_store import JetStreamStore
+from services.apiserver.store.store_port import Compacted, Conflict, Key, Manifest, StoreTooLarge, StoreUnavailable
+from services.apiserver.store.subject_names import barrier_subject
 from tests.natsserver import ProcessServer, Server
 
 Make = Callable[..., JetStreamStore]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.store import Compacted, Conflict, Entry, Key, Manifest
-from services.apiserver.store_jetstream import JetStreamStore
-from services.apiserver.store_memory import MemoryStore
-from services.apiserver.store_names import escape, unescape
+from services.apiserver.store.jetstream_store import JetStreamStore
+from services.apiserver.store.memory_store import MemoryStore
+from services.apiserver.store.store_port import Compacted, Conflict, Entry, Key, Manifest
+from services.apiserver.store.subject_names import escape, unescape
 from tests.natsserver import free_port
 
 AnyStore = MemoryStore | JetStreamStore

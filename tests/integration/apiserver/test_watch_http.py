@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from services.apiserver import reading
-from services.apiserver.projection import Bucket
+from services.apiserver.reads import list_requests as reading
 from services.apiserver.server import ApiServer
+from services.apiserver.store.object_index import Bucket
 
 CM = "/api/v1/namespaces/default/configmaps"
 MERGE = "application/merge-patch+json"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from services.cli.logbook import log_access, open_log, streams
+from services.cli.common.logbook import log_access, open_log, streams
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.kubectls import current_kubectl
 from tests.support.commands import run_command

@@ -15,14 +15,14 @@ import msgspec
 import pytest
 
 from schemas.codec import encode, subject_of
-from services._kit import topology
-from services._kit.clock import ManualClock
-from services._kit.connection import Connection
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.kube import ApiError, KubeClient, resource_path
-from services._kit.log import NewMessage
-from services.apiserver.kinds.registry import Registry
-from services.cli.crds import apply_definitions, needed_definitions
+from services._kit.base.clock import ManualClock
+from services._kit.kube.client import ApiError, KubeClient, resource_path
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import NewMessage
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from services.detector.app import Detector
 from services.detector.settings import DetectorSettings
 from services.executor.app import Executor
@@ -81,11 +81,11 @@ async def hub(tmp_path: Path, nats_server: Server) -> AsyncIterator[Hub]:
         connection = await Connection.open(nats_server.url)
         stack.push_async_callback(connection.close)
         await topology.apply(connection)
-        control, _, kubeconfig = await api_server(stack, tmp_path / "control", Registry.builtin(), TOKEN)
+        control, _, kubeconfig = await api_server(stack, tmp_path / "control", builtin_registry(), TOKEN)
         await apply_definitions(control, needed_definitions())
         made = Hub(control, connection)
         facts = JetStreamLog(connection, "FACTS")
-        shared = Registry.builtin()
+        shared = builtin_registry()
         await control.create(resource_path("", "v1", "namespaces"), _body("v1", "Namespace", "credentials"))
         access = {**_object("v1", "Secret", "access"), "data": {"token": base64.b64encode(TOKEN.encode()).decode()}}
         await control.create(resource_path("", "v1", "secrets", "credentials"), msgspec.json.encode(access))
@@ -201,7 +201,7 @@ def override() -> Manifest:
 
 async def test_what_is_over_a_limit_is_refused_with_the_limit(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        client, _, _ = await api_server(stack, tmp_path, Registry.builtin(), TOKEN)
+        client, _, _ = await api_server(stack, tmp_path, builtin_registry(), TOKEN)
         configmaps = resource_path("", "v1", "configmaps", "default")
         with pytest.raises(ApiError, match="1048576 bytes") as refused:
             await client.create(configmaps, msgspec.json.encode(large(1, MIB + 1)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.demo import EXAMPLES, FILES
+from services.cli.installation.demo import EXAMPLES, FILES
 from tests.support.commands import PATIENCE, run_command
 
 

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from services._kit.kube_api import resource_path
-from services.apiserver.certs import Authority
-from services.cli.attachments.checking import Unusable, examine
+from services._kit.kube.api import resource_path
+from services.apiserver.auth.certificate_authority import Authority
+from services.cli.attachments.attachment_checks import Unusable, examine
 
 PATIENCE = 60.0
 GROUPS = {"kind": "APIGroupList", "apiVersion": "v1", "groups": []}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from services._kit.kube import resource_path
-from services.cli.layout import CONTROL
+from services._kit.kube.client import resource_path
+from services.cli.common.layout import CONTROL
 from tests.e2e.fleet import Fleet, until
 from tests.e2e.reading import Unread, reader_of
 from tests.integration.stock.servers import Servers, servers

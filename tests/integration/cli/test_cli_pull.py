@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from services.cli.layout import Layout
+from services.cli.common.layout import Layout
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 
 

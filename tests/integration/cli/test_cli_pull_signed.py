@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from services._kit.connection import Connection
-from services.cli.authority import CONFIG, Authority
-from services.cli.claims import connect
+from services._kit.log.connection import Connection
+from services.cli.nats.account_claims import connect
+from services.cli.nats.authority import CONFIG, Authority
 from tests.e2e.fleet import Fleet
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.natsserver import ProcessServer, find_binary

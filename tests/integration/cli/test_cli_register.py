@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 import yaml
 
-from services.cli.authority import Authority
-from services.cli.registering import request_of
-from services.cli.seeds import new_seed
+from services.cli.members.register import request_of
+from services.cli.nats.authority import Authority
+from services.cli.nats.nkeys import new_seed
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.integration.cli.test_cli_pull_signed import served, server  # noqa: F401  # a fixture
 from tests.natsserver import ProcessServer

@@ -13,19 +13,19 @@ from msgspec.structs import replace
 from schemas.codec import decode, encode, subject_of
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
-from services._kit import topology
-from services._kit.history import origin, until_held
-from services._kit.log import NewMessage
-from services.apiserver.store import Key, Manifest, StoreUnavailable
-from services.apiserver.store_jetstream import JetStreamStore
-from services.cli import log_repair
-from services.cli.layout import Installation, Layout
-from services.cli.log_disk.files import damage as find_damage
-from services.cli.log_disk.files import guarded, refused_file, sentence
-from services.cli.log_repair import Wish, repair
-from services.cli.log_restoring import served
-from services.cli.log_verify import verify, verify_installation
-from services.cli.logbook import LogAccess, streams
+from services._kit.log import streams as topology
+from services._kit.log.fact_history import origin, until_held
+from services._kit.log.stream_port import NewMessage
+from services.apiserver.store.jetstream_store import JetStreamStore
+from services.apiserver.store.store_port import Key, Manifest, StoreUnavailable
+from services.cli.common.layout import Installation, Layout
+from services.cli.common.logbook import LogAccess, streams
+from services.cli.log import repair as log_repair
+from services.cli.log.disk.files import damage as find_damage
+from services.cli.log.disk.files import guarded, refused_file, sentence
+from services.cli.log.fact_recovery import served
+from services.cli.log.repair import Wish, repair
+from services.cli.log.verify import verify, verify_installation
 from services.cli.supervision.child import nats_server_binary
 from tests.log.toy import wanted
 from tests.support.byte_flips import blocks, damage, flip, spot

@@ -17,10 +17,10 @@ import pytest_asyncio
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
-from services._kit.blobs import digest_of
+from services._kit.content.blobs import digest_of
 from services._kit.delivery.lane import Lane
-from services._kit.delivery.parts import LaneSettings, WorkSource
-from services._kit.kube import KubeClient, resource_path
+from services._kit.delivery.lane_parts import LaneSettings, WorkSource
+from services._kit.kube.client import KubeClient, resource_path
 from services._rules import constants as const
 from services._rules.identities import work_id
 from services.member_sim.app import Running, run_member

@@ -18,8 +18,8 @@ from aiohttp import web
 
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
-from services._kit.kube import KubeClient, Unreachable
-from services.apiserver.certs import Authority
+from services._kit.kube.client import KubeClient, Unreachable
+from services.apiserver.auth.certificate_authority import Authority
 from tests.support.manifests import container, manifest, pod_spec, workload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

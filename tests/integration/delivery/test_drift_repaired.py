@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from schemas.events.observed import Drift
-from services._kit.kube import ApiError
-from services._rules.drift import WHOLE
+from services._kit.kube.client import ApiError
+from services._rules.delivery.drift import WHOLE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Manifest = dict[str, Any]

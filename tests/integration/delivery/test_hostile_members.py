@@ -14,11 +14,11 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from services._kit.answers.limits import Limits
-from services._kit.delivery import kinds
+from services._kit.base.answer_limits import Limits
+from services._kit.delivery import kind_caches as kinds
 from services._kit.delivery.lane import Lane
-from services._kit.delivery.parts import LaneSettings
-from services._kit.kube import KubeClient
+from services._kit.delivery.lane_parts import LaneSettings
+from services._kit.kube.client import KubeClient
 from services._rules.constants import LABEL_TRUE, MANAGED_LABEL
 from tests.integration.delivery.conftest import Desk, Member
 from tests.support.hostile_server import HostileServer, hostile_server

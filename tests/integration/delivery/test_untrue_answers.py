@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from services._kit.delivery import lane as lanes
-from services._kit.delivery import suspicion
-from services._kit.kube import ApiError
+from services._kit.delivery import relist_trigger as suspicion
+from services._kit.kube.client import ApiError
 from tests.integration.delivery.conftest import Member
 from tests.integration.delivery.test_hostile_members import Front, config_map, front
 from tests.support.waiting import eventually

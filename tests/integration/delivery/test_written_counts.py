@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from services._kit.base.metrics import ReadCollector
 from services._kit.delivery.lane import Lane
-from services._kit.delivery.parts import LaneSettings
-from services._kit.delivery.written import Written
-from services._kit.kube import KubeClient
-from services._kit.metrics import ReadCollector
+from services._kit.delivery.lane_parts import LaneSettings
+from services._kit.delivery.write_metrics import Written
+from services._kit.kube.client import KubeClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
-from services.cli.certificates import NAMESPACE
+from services.apiserver.store.memory_store import MemoryStore
+from services.cli.installation.certificate_files import NAMESPACE
 from tests.e2e.kubectls import current_kubectl
 
 K8S = Path(__file__).parents[3] / "k8s"
@@ -26,7 +26,7 @@ async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
         pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
     path = tmp_path / "admin.kubeconfig"
     settings = Settings(data_dir=tmp_path / "data", kubeconfig=path)
-    server = ApiServer(MemoryStore(), Registry.builtin(), settings)
+    server = ApiServer(MemoryStore(), builtin_registry(), settings)
     await server.start()
     yield path
     await server.stop()

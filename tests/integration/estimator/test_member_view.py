@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from services._kit.kube import KubeClient, resource_path
-from services._kit.member_view import MemberView
-from services._rules.estimation_answers import NO_OPINION, Answers, Picture, requirements_of
-from services.apiserver.call import Identity
-from services.apiserver.kinds.registry import Registry
+from services._kit.kube.client import KubeClient, resource_path
+from services._kit.members.node_informer import MemberView
+from services._rules.capacity.replica_estimate import NO_OPINION, Answers, Picture, requirements_of
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 
 Manifest = dict[str, Any]
 # New nodes carry the taint of those that are not ready yet.
@@ -28,7 +28,7 @@ NEEDS = requirements_of({"replicaRequirements": {"resourceRequest": {"cpu": "3"}
 async def member(tmp_path: Path) -> AsyncIterator[ApiServer]:
     """A member in memory."""
     tokens = {"admin": Identity("admin", "admin", ("system:masters",))}
-    server = ApiServer(MemoryStore(), Registry.builtin(), Settings(data_dir=tmp_path, tokens=tokens, tls=False))
+    server = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=tmp_path, tokens=tokens, tls=False))
     await server.start()
     yield server
     await server.stop()

@@ -11,9 +11,9 @@ import pytest
 
 from schemas.codec import encode, subject_of
 from schemas.events.observed import WorkObserved
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.log import NewMessage
-from services._kit.main import serve
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import NewMessage
+from services._kit.runtime.service_wiring import serve
 from services.gateway.app import Gateway
 from services.gateway.settings import GatewaySettings
 

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from services.apiserver.certs import Authority
+from services.apiserver.auth.certificate_authority import Authority
 from tests.integration.gateway.conftest import TOKEN
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -12,13 +12,13 @@ import aiohttp
 import msgspec
 import pytest
 
-from services.apiserver.call import Identity
-from services.apiserver.certs import Authority
-from services.apiserver.kinds.registry import Registry
-from services.apiserver.kubeconfig import write
+from services.apiserver.auth.certificate_authority import Authority
+from services.apiserver.auth.kubeconfig_files import write
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 from tests.integration.gateway.conftest import TOKEN
 from tests.integration.gateway.test_gateway_reads import tell_story
 
@@ -30,7 +30,7 @@ needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kube
 async def front(tmp_path):
     """An API server without the kinds that the gateway serves."""
     tokens = {"t": Identity("jane", "u1", ("devs",))}
-    made = ApiServer(MemoryStore(), Registry.builtin(), Settings(data_dir=tmp_path / "front", tokens=tokens))
+    made = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=tmp_path / "front", tokens=tokens))
     await made.start()
     yield made
     await made.stop()

@@ -7,7 +7,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from services._kit.blobs import Blobs
+from services._kit.content.blobs import Blobs
 from tests.integration.gateway.story import (
     cluster,
     manifest,

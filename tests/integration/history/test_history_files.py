@@ -20,16 +20,16 @@ from schemas.events.lease import LeaseTaken
 from schemas.events.template import TemplateDeleted
 from schemas.subjects import restore
 from schemas.topology import BLOBS
-from services._kit import topology
-from services._kit.connection import Connection
-from services._kit.history import facts_of, story, until_held
-from services._kit.log import Log, NewMessage
-from services._rules.timeline_state import standing
-from services.cli.log_export import Choice, export
-from services.cli.log_import import import_log
-from services.cli.log_verify import check, verify
-from services.cli.logbook import LogAccess, open_log, streams
-from services.cli.running import Failed
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.fact_history import facts_of, story, until_held
+from services._kit.log.stream_port import Log, NewMessage
+from services._rules.history.facet_states import standing
+from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.common.running import Failed
+from services.cli.log.export import Choice, export
+from services.cli.log.restore_archive import import_log
+from services.cli.log.verify import check, verify
 from tests.natsserver import Server, make_server
 from tests.support.facts import KEY, binding, cluster, template
 from tests.support.lifetimes import World, named

@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import msgspec
 import pytest
 
-from services.cli.logbook import log_access, open_log, streams
+from services.cli.common.logbook import log_access, open_log, streams
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import installation
 from tests.support.commands import run_command

@@ -22,18 +22,18 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import PURGED
 from schemas.topology import STREAMS
-from services._kit.blobs import Blobs
-from services._kit.bus import NatsBus
-from services._kit.clock import SystemClock
-from services._kit.connection import Connection
-from services._kit.errors import Unavailable
-from services._kit.history import origin
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.log import Log, NewMessage
-from services._kit.metrics import KitMetrics
-from services._kit.runner import Runner
-from services._kit.service import Context
-from services._kit.settings import Settings
+from services._kit.base.clock import SystemClock
+from services._kit.base.log_errors import Unavailable
+from services._kit.base.metrics import KitMetrics
+from services._kit.base.settings import Settings
+from services._kit.content.blobs import Blobs
+from services._kit.log.connection import Connection
+from services._kit.log.fact_history import origin
+from services._kit.log.heartbeat_bus import NatsBus
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import Log, NewMessage
+from services._kit.runtime.runner import Runner
+from services._kit.runtime.service import Context
 from services.janitor.app import Janitor
 from services.janitor.settings import JanitorSettings
 from services.janitor.state import JanitorState, Key

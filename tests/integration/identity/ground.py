@@ -21,25 +21,25 @@ from schemas.events.template import TemplateDeleted
 from schemas.events.work import WorkWithdrawn
 from schemas.subjects import absence
 from schemas.topology import FACTS, STREAMS
-from services._kit.blobs import Blobs
-from services._kit.bus import MemoryBus
-from services._kit.clock import SystemClock
-from services._kit.deciding import Options
-from services._kit.kube import KubeClient, resource_path
-from services._kit.log import NewMessage
-from services._kit.memory_log import MemoryLog
-from services._kit.metrics import KitMetrics
-from services._kit.runner import Runner
-from services._kit.service import Context
-from services._kit.supervision import Supervisor
-from services._kit.tasks import end
-from services.apiserver.call import Identity
-from services.apiserver.kinds.registry import Registry
+from services._kit.base.clock import SystemClock
+from services._kit.base.metrics import KitMetrics
+from services._kit.concurrency.supervision import Supervisor
+from services._kit.concurrency.tasks import end
+from services._kit.content.blobs import Blobs
+from services._kit.kube.client import KubeClient, resource_path
+from services._kit.log.heartbeat_bus import MemoryBus
+from services._kit.log.memory import MemoryLog
+from services._kit.log.stream_port import NewMessage
+from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.runner import Runner
+from services._kit.runtime.service import Context
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
-from services.cli.crds import apply_definitions, needed_definitions
-from services.cli.joining import MemberAccess, Traits, cluster_id, join
+from services.apiserver.store.memory_store import MemoryStore
+from services.cli.installation.install_crds import apply_definitions, needed_definitions
+from services.cli.members.join import MemberAccess, Traits, cluster_id, join
 from services.cluster_monitor.app import ClusterMonitor
 from services.cluster_monitor.settings import MonitorSettings
 from services.detector.app import Detector
@@ -122,7 +122,7 @@ class Ground:
             tokens={TOKEN: Identity(TOKEN, TOKEN, ("system:masters",))},
             tls=False,
         )
-        server = ApiServer(store, Registry.builtin(), settings)
+        server = ApiServer(store, builtin_registry(), settings)
         await server.start()
         self.stack.push_async_callback(server.stop)
         client = KubeClient.from_token(server.url, TOKEN)

@@ -8,9 +8,9 @@ from pathlib import Path
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.control_plane import AbsenceReleased, ControlPlaneIdentified
 from schemas.events.template import TemplateDeleted
-from services._kit.kube import resource_path
-from services.apiserver.store_memory import MemoryStore
-from services.cli.crds import apply_definitions, needed_definitions
+from services._kit.kube.client import resource_path
+from services.apiserver.store.memory_store import MemoryStore
+from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from tests.integration.identity.ground import Endpoint, Ground, backup, ground
 from tests.support.waiting import eventually
 

@@ -15,13 +15,13 @@ from schemas.events.lease import LeaseTaken
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
 from schemas.subjects import confirmation
-from services._kit import topology
-from services._kit.connection import Connection
-from services._kit.log import Log, NewMessage
-from services.cli.logbook import LogAccess, streams
-from services.cli.overview.confirming import confirm
-from services.cli.overview.status import status
-from services.cli.running import Failed
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.stream_port import Log, NewMessage
+from services.cli.common.logbook import LogAccess, streams
+from services.cli.common.running import Failed
+from services.cli.overview.confirm_absence import confirm
+from services.cli.overview.status_command import status
 from tests.natsserver import Server
 from tests.support.waiting import eventually
 

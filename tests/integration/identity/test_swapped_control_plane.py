@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from time import time
 
-from services._kit.identity.reading import read_identity
-from services.cli.crds import apply_definitions, needed_definitions
+from services._kit.identity.identity_reading import read_identity
+from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from tests.integration.identity.ground import ground
 from tests.support.waiting import eventually
 

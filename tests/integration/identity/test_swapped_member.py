@@ -8,7 +8,7 @@ from typing import Any
 from schemas.codec import decode
 from schemas.events.cluster import ClusterChanged
 from schemas.subjects import cluster
-from services._kit.kube import ApiError, resource_path
+from services._kit.kube.client import ApiError, resource_path
 from tests.integration.identity.ground import Endpoint, Ground, ground
 from tests.support.waiting import eventually
 

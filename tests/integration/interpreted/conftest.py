@@ -14,11 +14,11 @@ from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
-from services._kit.delivery.interpreted import Interpretation
+from services._kit.delivery.interpretation_levels import Interpretation
 from services._kit.delivery.lane import Lane
-from services._kit.delivery.parts import LaneSettings, WorkSource
-from services._kit.interpreters import Interpreters
-from services._kit.kube import KubeClient
+from services._kit.delivery.lane_parts import LaneSettings, WorkSource
+from services._kit.interpretation.interpreter_levels import Interpreters
+from services._kit.kube.client import KubeClient
 from services.member_sim.app import Running, run_member
 from services.member_sim.settings import MemberSettings
 from tests.support import widgets

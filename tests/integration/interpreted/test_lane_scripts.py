@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import UnsetType
 
-from services._kit.lua.pool import LuaPool
+from services._kit.interpretation.lua.pool import LuaPool
 from tests.integration.interpreted.conftest import Ground
 from tests.support.widgets import (
     HEALTH,

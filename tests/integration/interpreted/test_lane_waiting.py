@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from services._kit.delivery.parts import LaneSettings
+from services._kit.delivery.lane_parts import LaneSettings
 from tests.integration.interpreted.conftest import Ground, Scripts
 from tests.support.widgets import API_VERSION, SCRIPTS, config_map_work, key_of, widget_work
 

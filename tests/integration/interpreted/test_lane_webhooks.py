@@ -13,9 +13,9 @@ from msgspec import Raw, UnsetType
 
 from schemas.events.policy import PolicyChanged
 from schemas.keys import PolicyKey
-from services._kit.delivery.parts import LaneSettings
+from services._kit.delivery.lane_parts import LaneSettings
 from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_STATUS, RETAIN
-from services._rules.interpreter.configured import WEBHOOKS
+from services._rules.interpreter.configuration import WEBHOOKS
 from tests.integration.interpreted.conftest import Ground
 from tests.support.webhook_server import Request, WebhookServer, webhook_server
 from tests.support.widgets import key_of, path_of, widget_work

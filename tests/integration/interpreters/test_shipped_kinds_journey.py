@@ -14,8 +14,7 @@ from msgspec import Raw
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
-from services._kit.interpreters import Interpreters
-from services._rules.division import divide
+from services._kit.interpretation.interpreter_levels import Interpreters
 from services._rules.interpreter import (
     AGGREGATE_STATUS,
     INTERPRET_COMPONENT,
@@ -24,7 +23,8 @@ from services._rules.interpreter import (
     RETAIN,
     REVISE_REPLICA,
 )
-from services._rules.interpreter.base import Manifest
+from services._rules.interpreter.common.interpretation import Manifest
+from services._rules.scheduling.division.weights import divide
 
 NOW = "2026-01-01T10:00:00Z"
 POD: Manifest = {"containers": [{"name": "a", "image": "a:1", "resources": {"requests": {"cpu": "500m"}}}]}

@@ -14,14 +14,14 @@ import pytest
 from schemas.codec import encode, subject_of
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
-from services._kit import topology
-from services._kit.blobs import digest_of
-from services._kit.connection import Connection
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.kube import ApiError, KubeClient, resource_path
-from services._kit.log import NewMessage
-from services.apiserver.call import Identity
-from services.apiserver.kinds.registry import Registry
+from services._kit.content.blobs import digest_of
+from services._kit.kube.client import ApiError, KubeClient, resource_path
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import NewMessage
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
@@ -46,7 +46,7 @@ class Ground:
         self._facts = facts
 
     async def join(self, stack: AsyncExitStack, name: str, directory: Path) -> None:
-        client, server, _ = await api_server(stack, directory, Registry.builtin(), "root")
+        client, server, _ = await api_server(stack, directory, builtin_registry(), "root")
         self.members[name] = client, server
         server.authenticator.add_token("first", ADMIN)
         await self.control.create(SECRETS, {"metadata": {"name": name}})
@@ -104,7 +104,7 @@ async def ground(tmp_path: Path, nats_server: Server) -> AsyncIterator[Ground]:
         connection = await Connection.open(nats_server.url)
         stack.push_async_callback(connection.close)
         await topology.apply(connection)
-        control, _, kubeconfig = await api_server(stack, tmp_path / "control", Registry.builtin(), "root")
+        control, _, kubeconfig = await api_server(stack, tmp_path / "control", builtin_registry(), "root")
         await control.create(resource_path("", "v1", "namespaces"), {"metadata": {"name": "karmada-cluster"}})
         settings = ExecutorSettings(nats_url=nats_server.url, http_port=-1, control_kubeconfig=str(kubeconfig))
         executor = Executor(settings)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from schemas.keys import ObjectKey
-from services._kit.health import Health
-from services._kit.kube import KubeClient, resource_path
-from services._kit.supervision import Supervisor
-from services.apiserver.kinds.registry import Registry
+from services._kit.base.health import Health
+from services._kit.concurrency.supervision import Supervisor
+from services._kit.kube.client import KubeClient, resource_path
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.detector.kind_watch import Watching
 from services.detector.state import DetectorState, Key
-from services.detector.watching import Watching
 from tests.support.hostile_server import WATCHES, HostileServer, hostile_server
 from tests.support.serving import api_server
 from tests.support.waiting import eventually
@@ -49,7 +49,7 @@ class Ground:
 async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
     """Watches that have listed everything."""
     async with AsyncExitStack() as stack:
-        client, server, _ = await api_server(stack, tmp_path, Registry.builtin(), "root")
+        client, server, _ = await api_server(stack, tmp_path, builtin_registry(), "root")
         proxy = await stack.enter_async_context(hostile_server(server.url))
         seen = KubeClient.from_token(proxy.url, "root")
         stack.push_async_callback(seen.close)

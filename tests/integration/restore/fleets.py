@@ -10,15 +10,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from services._kit import topology
-from services._kit.connection import Connection
-from services._kit.keys import new_master_keys
-from services._kit.kube import ApiError, KubeClient, resource_path
-from services._kit.kube_watch import Decoded, Reflector
-from services.apiserver.kinds.registry import Registry
-from services.cli.backup.marking import standing
-from services.cli.crds import apply_definitions, needed_definitions
-from services.cli.logbook import LogAccess, open_log, streams
+from services._kit.content.master_keys import new_master_keys
+from services._kit.kube.client import ApiError, KubeClient, resource_path
+from services._kit.kube.list_watch import Decoded, Reflector
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.installation.install_crds import apply_definitions, needed_definitions
+from services.cli.log.import_marking import standing
 from services.cluster_monitor.app import ClusterMonitor
 from services.cluster_monitor.settings import MonitorSettings
 from services.detector.app import Detector
@@ -128,7 +128,7 @@ class World(Members):
 async def run_members(stack: AsyncExitStack, made: Members, directory: Path) -> None:
     """Start the members."""
     for name in MEMBERS:
-        client, server, kubeconfig = await api_server(stack, directory / name, Registry.builtin(), TOKEN)
+        client, server, kubeconfig = await api_server(stack, directory / name, builtin_registry(), TOKEN)
         made.members[name] = client
         made.urls[name] = server.url
         made.kubeconfigs[name] = kubeconfig
@@ -158,7 +158,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
 
 async def control_plane(stack: AsyncExitStack, directory: Path) -> tuple[KubeClient, Path]:
     """A control plane with nothing but the definitions."""
-    control, _, kubeconfig = await api_server(stack, directory, Registry.builtin(), TOKEN)
+    control, _, kubeconfig = await api_server(stack, directory, builtin_registry(), TOKEN)
     await apply_definitions(control, needed_definitions())
     return control, kubeconfig
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services._kit.kube import ApiError, KubeClient
-from services._kit.kube_api import WatchEvent
-from services.cli.layout import CONTROL
-from services.cli.log_verify import verify
-from services.cli.logbook import log_access
+from services._kit.kube.api import WatchEvent
+from services._kit.kube.client import ApiError, KubeClient
+from services.cli.common.layout import CONTROL
+from services.cli.common.logbook import log_access
+from services.cli.log.verify import verify
 from tests.e2e.fleet import Fleet
 from tests.integration.restore.fleets import (
     DEPLOYMENTS,

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from schemas.subjects import restore
-from services._kit import topology
-from services._kit.connection import Connection
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.keys import new_master_keys
-from services._kit.vault import KEYS, Vault
+from services._kit.content.envelope_encryption import KEYS, Vault
+from services._kit.content.master_keys import new_master_keys
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
 from services.cli.backup.installation_files import write
-from services.cli.backup.restoring import restore as restore_backup
-from services.cli.backup.taking import back_up
-from services.cli.log_files import StoredFile, inspect
-from services.cli.logbook import LogAccess, open_log, streams
-from services.cli.running import Failed
+from services.cli.backup.restore_backup import restore as restore_backup
+from services.cli.backup.take_backup import back_up
+from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.common.running import Failed
+from services.cli.log.archive import StoredFile, inspect
 from tests.integration.history.test_history_files import everything, lifetimes
 from tests.natsserver import Server, make_server
 

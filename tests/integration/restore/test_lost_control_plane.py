@@ -13,13 +13,13 @@ from schemas.codec import decode, encode
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld
 from schemas.subjects import absence, confirmation
-from services._kit.errors import LogReplaced
-from services._kit.log import NewMessage
-from services.cli.backup.control_plane import restore
-from services.cli.backup.marking import mark
-from services.cli.control import Target
-from services.cli.log_verify import verify
-from services.cli.logbook import LogAccess, open_log, streams
+from services._kit.base.log_errors import LogReplaced
+from services._kit.log.stream_port import NewMessage
+from services.cli.backup.restore_control_plane import restore
+from services.cli.common.control_plane import Target
+from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.log.import_marking import mark
+from services.cli.log.verify import verify
 from tests.integration.restore.fleets import (
     CLUSTERS,
     DEPLOYMENTS,

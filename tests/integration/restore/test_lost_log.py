@@ -11,14 +11,14 @@ import pytest
 from schemas.codec import decode
 from schemas.events.restore import RestoreCompared, RestoreReleased, RestoreStarted
 from schemas.subjects import RESTORES
-from services._kit.errors import LogError, Unavailable
-from services._rules.restoring import BEFORE
-from services.cli.backup.marking import release
-from services.cli.log_export import Choice, export
-from services.cli.log_import import Filling, import_log
-from services.cli.log_verify import verify
-from services.cli.logbook import LogAccess, open_log, streams
-from services.cli.running import Failed
+from services._kit.base.log_errors import LogError, Unavailable
+from services._rules.log.restore_order import BEFORE
+from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.common.running import Failed
+from services.cli.log.export import Choice, export
+from services.cli.log.import_marking import release
+from services.cli.log.restore_archive import Filling, import_log
+from services.cli.log.verify import verify
 from tests.integration.restore.fleets import (
     DEPLOYMENTS,
     MEMBERS,

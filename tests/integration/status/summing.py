@@ -19,24 +19,24 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.topology import STREAMS
-from services._kit.blobs import Blobs
-from services._kit.bus import MemoryBus
-from services._kit.clock import SystemClock
-from services._kit.deciding import Options
-from services._kit.interpreters import Interpreters
-from services._kit.kube import KubeClient, resource_path
-from services._kit.log import NewMessage
-from services._kit.lua.pool import LuaPool
-from services._kit.memory_log import MemoryLog
-from services._kit.metrics import ReadCollector
-from services._kit.outbox import stream_of
-from services._kit.runner import Runner
-from services._rules.interpreter.configured import CUSTOMIZATION
-from services.apiserver.call import Identity
-from services.apiserver.kinds.registry import Registry
+from services._kit.base.clock import SystemClock
+from services._kit.base.metrics import ReadCollector
+from services._kit.content.blobs import Blobs
+from services._kit.interpretation.interpreter_levels import Interpreters
+from services._kit.interpretation.lua.pool import LuaPool
+from services._kit.kube.client import KubeClient, resource_path
+from services._kit.log.heartbeat_bus import MemoryBus
+from services._kit.log.memory import MemoryLog
+from services._kit.log.stream_port import NewMessage
+from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.outbox import stream_of
+from services._kit.runtime.runner import Runner
+from services._rules.interpreter.configuration import CUSTOMIZATION
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.settings import AggregatorSettings
 from tests.support.facts import binding, cluster, placement, template
@@ -220,7 +220,7 @@ class Control:
 async def control_plane(directory: Path, *definitions: Manifest) -> AsyncIterator[Control]:
     """A control plane that serves the kinds, and two clusters."""
     tokens = {"admin": Identity("admin", "admin", ("system:masters",))}
-    server = ApiServer(MemoryStore(), Registry.builtin(), Settings(data_dir=directory, tokens=tokens, tls=False))
+    server = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=directory, tokens=tokens, tls=False))
     await server.start()
     kubeconfig = directory / "kubeconfig"
     config = {

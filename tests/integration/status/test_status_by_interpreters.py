@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from services._rules.interpreter.configured import WEBHOOKS
+from services._rules.interpreter.configuration import WEBHOOKS
 from tests.integration.status.summing import (
     SUMS,
     Control,

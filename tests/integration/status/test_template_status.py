@@ -13,16 +13,16 @@ from msgspec.structs import replace
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.topology import BLOBS
-from services._kit.blobs import Blobs
-from services._kit.clock import SystemClock
-from services._kit.kube import ApiError, KubeClient, resource_path
-from services._kit.lua.interpreting import Interpreting
-from services._kit.memory_log import MemoryLog
-from services.apiserver.call import Identity
-from services.apiserver.kinds.registry import Registry
+from services._kit.base.clock import SystemClock
+from services._kit.content.blobs import Blobs
+from services._kit.interpretation.lua.interpreting import Interpreting
+from services._kit.kube.client import ApiError, KubeClient, resource_path
+from services._kit.log.memory import MemoryLog
+from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 from services.status_aggregator.app import Retry, StatusAggregator
 from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState
@@ -37,7 +37,7 @@ PATH = resource_path("apps", "v1", "deployments", "default", "nginx")
 async def client(tmp_path: Path) -> AsyncIterator[KubeClient]:
     """The control plane, with one Deployment."""
     tokens = {"admin": Identity("admin", "admin", ("system:masters",))}
-    server = ApiServer(MemoryStore(), Registry.builtin(), Settings(data_dir=tmp_path, tokens=tokens, tls=False))
+    server = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=tmp_path, tokens=tokens, tls=False))
     await server.start()
     made = KubeClient.from_token(server.url, "admin")
     await made.create(resource_path("apps", "v1", "deployments", "default"), deployment())

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from msgspec import Struct
 
-from services._kit.kube import KubeClient
+from services._kit.kube.client import KubeClient
 from tests.e2e.fleet import Fleet
 from tests.integration.stock.servers import Gate, Servers, gate, port_of, servers, through
 from tests.integration.stock.walking import Walk

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from services._kit.kube import KubeClient, resource_path
-from services.cli.joining import ensure
-from services.cli.layout import CONTROL
+from services._kit.kube.client import KubeClient, resource_path
+from services.cli.common.layout import CONTROL
+from services.cli.members.join import ensure
 from tests.e2e.fleet import Failed, Kubectl, until
 from tests.e2e.kubectls import current_kubectl
 from tests.integration.stock.conftest import Stock

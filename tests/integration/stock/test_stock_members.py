@@ -10,11 +10,11 @@ import pytest
 
 from schemas.codec import decode
 from schemas.events.rollup import StatusRolledUp
-from services._kit.connection import Connection
-from services._kit.jetstream_log import JetStreamLog
-from services._kit.kube import KubeClient, resource_path
-from services.cli.attachments.members import join_members
-from services.cli.up import services_of
+from services._kit.kube.client import KubeClient, resource_path
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services.cli.attachments.member_attachments import join_members
+from services.cli.installation.up import services_of
 from tests.faults.rounds import unrest
 from tests.integration.stock.conftest import Stock
 from tests.integration.stock.walking import (

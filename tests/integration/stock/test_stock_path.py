@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from services._kit.kube import ApiError, KubeClient, resource_path
+from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules import constants as const
-from services.cli.crds import apply_definitions, needed_definitions
+from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from tests.integration.stock.conftest import Stock
 from tests.integration.stock.walking import (
     CLUSTER_POLICIES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services._kit.kube import ApiError, KubeClient, resource_path
+from services._kit.kube.client import ApiError, KubeClient, resource_path
 from tests.support.waiting import comes_to
 
 Manifest = dict[str, Any]

@@ -1,9 +1,9 @@
 """Which steps of the admission chain see which writes."""
 
-from services.apiserver.admission import Admission, Attributes
-from services.apiserver.call import LOOPBACK, Call
-from services.apiserver.kinds.model import Kind
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.admission.chain import Admission, Attributes
+from services.apiserver.core.request_context import LOOPBACK, Call
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.apiserver.kinds.kind_model import Kind
 
 
 class Recorder:
@@ -28,7 +28,7 @@ async def write(chain: Admission, kind: Kind) -> None:
 
 
 async def test_a_step_with_resources_sees_those_and_one_without_sees_all() -> None:
-    registry = Registry.builtin("current")
+    registry = builtin_registry("current")
     pods, maps = registry.find("", "v1", "pods"), registry.find("", "v1", "configmaps")
     assert pods is not None
     assert maps is not None

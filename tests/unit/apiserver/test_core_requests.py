@@ -2,11 +2,11 @@
 
 import pytest
 
-from services.apiserver.kinds.registry import Registry
-from services.apiserver.negotiate import Form, negotiate
-from services.apiserver.request import ListOptions, RequestInfo, parse_query, split_path
-from services.apiserver.selecting import Selection, label_test
-from services.apiserver.status import ApiError
+from services.apiserver.core.request import ListOptions, RequestInfo, parse_query, split_path
+from services.apiserver.core.status_errors import ApiError
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.apiserver.reads.negotiation import Form, negotiate
+from services.apiserver.reads.request_selectors import Selection, label_test
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_broken_label_selectors_are_400(text: str) -> None:
 
 
 def test_field_selectors() -> None:
-    pods = Registry.builtin().find("", "v1", "pods")
+    pods = builtin_registry().find("", "v1", "pods")
     assert pods is not None
     pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"phase": "Running"}}
     assert Selection(pods, "", "spec.nodeName=x,status.phase!=Failed").matches(pod)

@@ -10,7 +10,7 @@ from services.apiserver.crds.conditions import deleting_instances, is_establishe
 from services.apiserver.crds.definition import FINALIZER, check_definition, check_definition_update
 from services.apiserver.crds.generate import definitions, rendered, schema_of
 from services.apiserver.crds.kind import CustomResourceDefinition
-from services.apiserver.kinds.model import DecodeError, Resource
+from services.apiserver.kinds.kind_model import DecodeError, Resource
 
 NOW = "2026-01-01T00:00:00Z"
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

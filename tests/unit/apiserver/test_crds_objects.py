@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.apiserver.crds.custom import CustomKind, custom_kinds
-from services.apiserver.kinds.model import DecodeError
+from services.apiserver.crds.custom_kinds import CustomKind, custom_kinds
+from services.apiserver.kinds.kind_model import DecodeError
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}

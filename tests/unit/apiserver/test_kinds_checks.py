@@ -4,13 +4,24 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.kinds import container_checks, cron, meta, names
-from services.apiserver.kinds.errors import FieldError, aggregate, forbidden, go_map, invalid, not_supported, required
-from services.apiserver.kinds.model import Kind
-from services.apiserver.kinds.registry import Registry
-from services.apiserver.kinds.workloads import MISMATCH
+from services.apiserver.kinds import name_formats as names
+from services.apiserver.kinds.checks import containers as container_checks
+from services.apiserver.kinds.checks import object_metadata as meta
+from services.apiserver.kinds.checks import schedules as cron
+from services.apiserver.kinds.field_errors import (
+    FieldError,
+    aggregate,
+    forbidden,
+    go_map,
+    invalid,
+    not_supported,
+    required,
+)
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.apiserver.kinds.kind_model import Kind
+from services.apiserver.kinds.workloads.deployments import MISMATCH
 
-REGISTRY = Registry.builtin()
+REGISTRY = builtin_registry()
 JOB_WITHOUT_POLICY = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}}
 AUTOSCALER = {"spec": {"maxReplicas": 0, "scaleTargetRef": {"kind": "D", "name": "d"}}}
 HOOK_FIELDS = ["name", "sideEffects", "clientConfig", "admissionReviewVersions"]

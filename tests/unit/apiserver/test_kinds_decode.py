@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.apiserver.kinds import quantity
-from services.apiserver.kinds.model import DecodeError, Kind
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.kinds.checks import quantities as quantity
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.apiserver.kinds.kind_model import DecodeError, Kind
 
-REGISTRY = Registry.builtin()
+REGISTRY = builtin_registry()
 
 
 def kind_of(api_version: str, name: str) -> Kind:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.kinds.model import Kind
-from services.apiserver.kinds.pods import qos_class
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.apiserver.kinds.kind_model import Kind
+from services.apiserver.kinds.workloads.pods import qos_class
 
-REGISTRY = Registry.builtin()
+REGISTRY = builtin_registry()
 CONTAINER = {"name": "c", "image": "img:1"}
 
 
@@ -148,7 +148,7 @@ def test_a_namespace_starts_active_with_its_finalizer() -> None:
     ],
 )
 def test_a_recorded_release_protects_claims_and_volumes(kind: str, finalizer: str) -> None:
-    served = Registry.builtin("1.20").by_kind("", "v1", kind)
+    served = builtin_registry("1.20").by_kind("", "v1", kind)
     assert served is not None
     obj: dict[str, Any] = {"metadata": {"name": "x"}, "spec": {}}
     served.prepare_create(obj)

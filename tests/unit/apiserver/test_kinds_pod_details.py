@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.kinds import meta
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.kinds.checks import object_metadata as meta
+from services.apiserver.kinds.kind_catalog import builtin_registry
 
-REGISTRY = Registry.builtin()
+REGISTRY = builtin_registry()
 TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": {}}
 
 

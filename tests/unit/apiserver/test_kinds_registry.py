@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 
-from services.apiserver.kinds.model import Kind, Resource, Subresource
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.apiserver.kinds.kind_model import Kind, Resource, Subresource
 from services.apiserver.kinds.registry import Registry, version_order
 
 
 @pytest.fixture(scope="module")
 def builtin() -> Registry:
-    return Registry.builtin()
+    return builtin_registry()
 
 
 def gear(version: str = "v1", plural: str = "gears", kind: str = "Gear") -> Kind:
@@ -52,7 +53,7 @@ def test_groups_come_in_order_of_importance(builtin: Registry) -> None:
 def test_versions_are_those_of_the_profile_with_the_preferred_first(
     profile: str, group: str, versions: list[str]
 ) -> None:
-    assert Registry.builtin(profile).versions(group) == versions
+    assert builtin_registry(profile).versions(group) == versions
 
 
 def test_what_releases_of_today_do_not_serve_comes_last(builtin: Registry) -> None:
@@ -60,12 +61,12 @@ def test_what_releases_of_today_do_not_serve_comes_last(builtin: Registry) -> No
     old = builtin.find("extensions", "v1beta1", "ingresses")
     assert old is not None
     assert old.resource.short_names == ()
-    assert Registry.builtin("1.20").groups().index("extensions") < Registry.builtin("1.20").groups().index("apps")
+    assert builtin_registry("1.20").groups().index("extensions") < builtin_registry("1.20").groups().index("apps")
 
 
 def test_cronjobs_are_v1_only_in_the_current_profile(builtin: Registry) -> None:
     assert builtin.find("batch", "v1", "cronjobs") is not None
-    assert Registry.builtin("1.20").find("batch", "v1", "cronjobs") is None
+    assert builtin_registry("1.20").find("batch", "v1", "cronjobs") is None
 
 
 def test_versions_of_one_kind_share_their_stored_objects(builtin: Registry) -> None:
@@ -113,7 +114,7 @@ def test_aggregated_discovery_lists_versions_preferred_first(builtin: Registry) 
 
 
 def test_adding_and_removing_a_kind_shows_in_discovery() -> None:
-    registry = Registry.builtin()
+    registry = builtin_registry()
     before = registry.generation
     assert registry.api_group("example.com") is None
     registry.add_kind(gear())

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.kinds.model import Kind
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.apiserver.kinds.kind_model import Kind
 
-REGISTRY = Registry.builtin()
+REGISTRY = builtin_registry()
 
 
 def kind_of(api_version: str, name: str) -> Kind:

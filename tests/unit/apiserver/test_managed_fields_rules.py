@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.managed_fields import ANCIENT, FieldOwnership, Writer
-from services._rules.managed_fields_sets import path_text, read_fields, write_fields
-from services._rules.patch import PatchError
+from services._rules.kubernetes.managed_fields.field_sets import path_text, read_fields, write_fields
+from services._rules.kubernetes.managed_fields.tracking import ANCIENT, FieldOwnership, Writer
+from services._rules.kubernetes.patch.json_patch import PatchError
 
 STRING = {"type": "string"}
 ITEM = {"type": "object", "properties": {"name": STRING, "image": STRING, "n": {"type": "integer"}}}

@@ -5,7 +5,7 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.managed_fields_sets import minus, read_fields, union, write_fields
+from services._rules.kubernetes.managed_fields.field_sets import minus, read_fields, union, write_fields
 
 PATHS = st.sets(st.lists(st.sampled_from(["f:a", "f:b", 'k:{"n":"x"}', 'v:"s"']), min_size=1, max_size=4).map(tuple))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from services.apiserver import merging
-from services.apiserver.proxying import Backend
+from services.apiserver.controllers.aggregated_proxy import Backend
+from services.apiserver.http import aggregated_discovery as merging
 
 
 def backend(version: str, priority: int, group: str = "work.example.com") -> Backend:

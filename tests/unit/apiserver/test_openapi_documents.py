@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.apiserver.kinds.model import Kind, Resource
-from services.apiserver.kinds.registry import Registry
+from services.apiserver.kinds.kind_catalog import builtin_registry
+from services.apiserver.kinds.kind_model import Kind, Resource
 from services.apiserver.openapi import proto, v2
 from services.apiserver.openapi.definitions import custom_name
 from services.apiserver.openapi.serve import OpenApi
@@ -37,7 +37,7 @@ def gear() -> Kind:
 
 @pytest.fixture(scope="module")
 def builtin() -> dict[str, Any]:
-    return v2.document(Registry.builtin(), "v1.30.0")
+    return v2.document(builtin_registry(), "v1.30.0")
 
 
 def test_definitions_hold_fields_types_and_merge_marks(builtin: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ def test_patches_say_that_dry_run_and_validation_work(builtin: dict[str, Any]) -
 
 
 def test_custom_kinds_are_described_for_old_clients() -> None:
-    registry = Registry.builtin()
+    registry = builtin_registry()
     registry.add_kind(gear())
     document = v2.document(registry, "v1.30.0")
     assert custom_name(gear().resource) == "com.example.v1.Gear"
@@ -119,7 +119,7 @@ def test_custom_kinds_are_described_for_old_clients() -> None:
 
 
 def test_v3_has_one_document_per_group_and_version() -> None:
-    registry = Registry.builtin()
+    registry = builtin_registry()
     registry.add_kind(gear())
     api = OpenApi(registry)
     index_document = api.find("/openapi/v3")
@@ -142,17 +142,17 @@ def test_v3_has_one_document_per_group_and_version() -> None:
 
 @pytest.mark.parametrize("path", ["/openapi/v3/apis/nothing/v1", "/openapi/v3/apis", "/openapi/v4", "/openapi"])
 def test_other_paths_have_no_document(path: str) -> None:
-    assert OpenApi(Registry.builtin()).find(path) is None
+    assert OpenApi(builtin_registry()).find(path) is None
 
 
 def test_v3_can_be_left_out() -> None:
-    api = OpenApi(Registry.builtin("1.20"), with_v3=False)
+    api = OpenApi(builtin_registry("1.20"), with_v3=False)
     assert api.find("/openapi/v3") is None
     assert api.find("/openapi/v2") is not None
 
 
 def test_documents_follow_the_registry() -> None:
-    registry = Registry.builtin()
+    registry = builtin_registry()
     api = OpenApi(registry)
     first = api.find("/openapi/v2")
     apps = api.find("/openapi/v3/apis/apps/v1")
@@ -220,7 +220,7 @@ def test_the_protobuf_form_holds_the_same_definitions_and_paths(builtin: dict[st
 
 
 def test_clients_get_the_form_they_ask_for() -> None:
-    api = OpenApi(Registry.builtin())
+    api = OpenApi(builtin_registry())
     found = api("/openapi/v2", {}, PROTOBUF)
     assert found is not None
     assert found[1] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from services._kit.answers import limits
-from services._kit.answers.limits import Limits
-from services._kit.kube_api import BadAnswer
-from services.apiserver.aggregation import Aggregator
-from services.apiserver.proxying import Backend
-from services.apiserver.webhook_call import CallFailed, Target, send
+from services._kit.base import answer_limits as limits
+from services._kit.base.answer_limits import Limits
+from services._kit.kube.api import BadAnswer
+from services.apiserver.admission.webhook_call import CallFailed, Target, send
+from services.apiserver.controllers.aggregated_proxy import Backend
+from services.apiserver.controllers.apiservices import Aggregator
 from tests.support.endpoints import answering
 from tests.support.hostile_server import MODES, HostileServer, hostile_server
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.patch import PatchError, json_patch, merge_patch
+from services._rules.kubernetes.patch.json_patch import PatchError, json_patch, merge_patch
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2),

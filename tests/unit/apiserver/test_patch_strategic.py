@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from services._rules.patch import PatchError
-from services._rules.patch_convert import check_conversion
-from services._rules.patch_strategic import strategic_merge
+from services._rules.kubernetes.patch.conversion import check_conversion
+from services._rules.kubernetes.patch.json_patch import PatchError
+from services._rules.kubernetes.patch.strategic_merge import strategic_merge
 
 KEYED = {"x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "name"}
 ENV = {"type": "object", "properties": {"name": {"type": "string"}, "value": {"type": "string"}}}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.apiserver import projection
-from services.apiserver.projection import Projection
-from services.apiserver.store import Compacted, Entry, Key, encode_value
+from services.apiserver.store import object_index as projection
+from services.apiserver.store.object_index import Projection
+from services.apiserver.store.store_port import Compacted, Entry, Key, encode_value
 
 
 def put(state: Projection, name: str, revision: int, size: int = 0) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services._rules.jsonpath import JSONPathError, compile_path, simple_fields
+from services._rules.kubernetes.jsonpath import JSONPathError, compile_path, simple_fields
 
 POD = {
     "metadata": {"name": "p", "labels": {"a.b/c": "v", "k": "w"}},

@@ -9,11 +9,12 @@ from typing import Any, cast
 import pytest
 
 from schemas import topology
-from services._kit.kube import ApiError, KubeClient
-from services.cli import joining, surroundings
-from services.cli.joining import MemberAccess, access_of_kubeconfig, member_identity
-from services.cli.preparing import Options, Refused, prepare
-from services.cli.up import DESCHEDULER, SERVICES, services_of, up
+from services._kit.kube.client import ApiError, KubeClient
+from services.cli.installation import environment as surroundings
+from services.cli.installation.installation_plan import Options, Refused, prepare
+from services.cli.installation.up import DESCHEDULER, SERVICES, services_of, up
+from services.cli.members import join as joining
+from services.cli.members.join import MemberAccess, access_of_kubeconfig, member_identity
 
 OWN = MemberAccess(endpoint="https://m1.example", token="own")
 WITHOUT = MemberAccess(endpoint="https://m1.example")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from services._rules import account_tokens as tokens
-from services.cli.authority import Authority, create
-from services.cli.running import Failed
-from services.cli.seeds import key_of, new_key, new_seed
+from services._rules.identity import account_tokens as tokens
+from services.cli.common.running import Failed
+from services.cli.nats.authority import Authority, create
+from services.cli.nats.nkeys import key_of, new_key, new_seed
 
 USER = tokens.public(new_key("user"))
 

@@ -11,15 +11,19 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from services._kit.kube import ApiError, ApiResource, KubeClient, Unreachable
-from services.cli import getting, karmadactl, log_export, log_files, membership
-from services.cli.applying import read_manifests
-from services.cli.control import client_of, kubeconfig_path
-from services.cli.fleet import CLUSTERS, Endpoint
-from services.cli.logbook import LogAccess, open_log
-from services.cli.printing import aligned
-from services.cli.running import Failed
-from services.cli.unbuilt_commands import INSTEAD
+from services._kit.kube.client import ApiError, ApiResource, KubeClient, Unreachable
+from services.cli import karmadactl
+from services.cli.common.control_plane import client_of, kubeconfig_path
+from services.cli.common.logbook import LogAccess, open_log
+from services.cli.common.printing import aligned
+from services.cli.common.running import Failed
+from services.cli.common.unsupported_commands import INSTEAD
+from services.cli.log import archive as log_files
+from services.cli.log import export as log_export
+from services.cli.members import membership
+from services.cli.members.clusters import CLUSTERS, Endpoint
+from services.cli.objects import get as getting
+from services.cli.objects.apply_manifests import read_manifests
 
 SYSTEM = "/api/v1/namespaces/kube-system"
 EXPORTS = ApiResource(name="serviceexports", kind="ServiceExport", group="multicluster.x-k8s.io", version="v1alpha1")
@@ -135,8 +139,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_connection_that_never_comes_about_is_told_with_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("kube", "answers.exchange"):
-        monkeypatch.setattr(f"services._kit.{module}.CONNECT_SECONDS", 0.05)
+    for module in ("client", "answers.exchange"):
+        monkeypatch.setattr(f"services._kit.kube.{module}.CONNECT_SECONDS", 0.05)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -154,7 +158,7 @@ async def test_a_log_that_refuses_is_told_from_one_that_is_not_there(monkeypatch
         on_error(ValueError("nats: 'Authorization Violation'"))
         raise TimeoutError
 
-    monkeypatch.setattr("services.cli.logbook.Connection.open", refuse)
+    monkeypatch.setattr("services.cli.common.logbook.Connection.open", refuse)
     with pytest.raises(Failed, match=r"nats://h:1 does not let this command in: .*; name the installation with --dir"):
         async with open_log(LogAccess("nats://u:p@h:1")):
             pass

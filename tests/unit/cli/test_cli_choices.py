@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from services._kit.history import origin
-from services._kit.kube import ApiError, ApiResource, Unreachable
-from services._kit.log import Message
-from services.cli.control import kubeconfig_path, namespace_of, read_kubeconfig
-from services.cli.durations import seconds_of
-from services.cli.events import EventQuery, filters_of, stream_of
-from services.cli.getting import Query, check, scope_of
-from services.cli.layout import Layout, new_installation
-from services.cli.logbook import LogAccess, log_access
-from services.cli.membership import check_name
-from services.cli.running import Failed, explain
-from services.cli.tables import Look
+from services._kit.kube.client import ApiError, ApiResource, Unreachable
+from services._kit.log.fact_history import origin
+from services._kit.log.stream_port import Message
+from services.cli.common.control_plane import kubeconfig_path, namespace_of, read_kubeconfig
+from services.cli.common.duration_options import seconds_of
+from services.cli.common.layout import Layout, new_installation
+from services.cli.common.logbook import LogAccess, log_access
+from services.cli.common.running import Failed, explain
+from services.cli.members.membership import check_name
+from services.cli.objects.get import Query, check, scope_of
+from services.cli.objects.merged_tables import Look
+from services.cli.queries.event_list import EventQuery, filters_of, stream_of
 
 PODS = ApiResource(name="pods", kind="Pod", version="v1")
 DEPLOYMENTS = ApiResource(name="deployments", kind="Deployment", group="apps", version="v1")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.applying import read_manifests
-from services.cli.demo import EXAMPLES, FILES
-from services.cli.running import Failed
+from services.cli.common.running import Failed
+from services.cli.installation.demo import EXAMPLES, FILES
+from services.cli.objects.apply_manifests import read_manifests
 from tests.support.commands import run_command
 
-HEAVY = {"nats", "aiohttp", "kubernetes_asyncio", "yaml", "cryptography", "services._kit.kube"}
+HEAVY = {"nats", "aiohttp", "kubernetes_asyncio", "yaml", "cryptography", "services._kit.kube.client"}
 
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

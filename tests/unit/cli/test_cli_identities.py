@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services._kit.private_files import private_text
-from services.cli.identities import adopt_streams, prepare_agent, server_config, withdraw
-from services.cli.layout import Layout, Member, new_installation
-from services.cli.logbook import log_access
-from services.cli.preparing import Options, Refused, prepare
-from services.cli.running import Failed
-from services.cli.seeds import new_seed, public_key
+from services._kit.base.private_files import private_text
+from services.cli.common.layout import Layout, Member, new_installation
+from services.cli.common.logbook import log_access
+from services.cli.common.running import Failed
+from services.cli.installation.installation_plan import Options, Refused, prepare
+from services.cli.nats.nkeys import new_seed, public_key
+from services.cli.nats.server_identities import adopt_streams, prepare_agent, server_config, withdraw
 
 
 def test_a_seed_has_one_public_key_and_no_two_are_the_same() -> None:

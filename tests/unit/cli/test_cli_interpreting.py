@@ -6,9 +6,9 @@ from textwrap import dedent
 
 import pytest
 
-from services.cli import interpreting
-from services.cli.interpreting import Inputs
-from services.cli.running import Failed
+from services.cli.common.running import Failed
+from services.cli.objects import interpret as interpreting
+from services.cli.objects.interpret import Inputs
 
 CUSTOMIZATION = """
 apiVersion: config.karmada.io/v1alpha1

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.cli import shipped_scripts
-from services.cli.interpreting_edit import as_lua, edit, from_lua
-from services.cli.running import Failed
+from services.cli.common.running import Failed
+from services.cli.objects import bundled_scripts as shipped_scripts
+from services.cli.objects.script_editor import as_lua, edit, from_lua
 
 CUSTOMIZATION = """
 apiVersion: config.karmada.io/v1alpha1

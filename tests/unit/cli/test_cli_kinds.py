@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services._kit.kube import ApiResource
-from services.cli.kinds import find, one_object, split_target
-from services.cli.running import Failed
+from services._kit.kube.client import ApiResource
+from services.cli.common.running import Failed
+from services.cli.objects.kind_lookup import find, one_object, split_target
 
 VERBS = ("get", "list")
 SERVED = [

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.cli.attachments.outside import prepare
-from services.cli.layout import CONTROL, Layout, new_installation
+from services.cli.attachments.outside_control_plane import prepare
+from services.cli.common.layout import CONTROL, Layout, new_installation
 
 CERTIFICATE = {
     "client-certificate-data": base64.b64encode(b"cert").decode(),

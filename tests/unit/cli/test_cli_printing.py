@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from services.cli.printing import as_json, as_yaml, ending_of, table
+from services.cli.common.printing import as_json, as_yaml, ending_of, table
 
 
 def test_columns_are_three_spaces_apart_and_lines_have_no_tail() -> None:

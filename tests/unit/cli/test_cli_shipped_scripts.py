@@ -6,9 +6,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from services.cli import interpreting, shipped_scripts
-from services.cli.interpreting_commands import app
-from services.cli.running import Failed
+from services.cli.common.running import Failed
+from services.cli.objects import bundled_scripts as shipped_scripts
+from services.cli.objects import interpret as interpreting
+from services.cli.objects.interpret_commands import app
 
 CLONESET = """
 apiVersion: apps.kruise.io/v1alpha1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.cli.tables import Look, Part, merged
+from services.cli.objects.merged_tables import Look, Part, merged
 
 Manifest = dict[str, Any]
 

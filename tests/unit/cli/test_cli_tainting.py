@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.running import Failed
-from services.cli.tainting import Changes, Taint, changed, parse, split_words
+from services.cli.common.running import Failed
+from services.cli.members.taint import Changes, Taint, changed, parse, split_words
 
 NOW = "2024-05-16T07:56:35Z"
 

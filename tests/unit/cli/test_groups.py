@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from services._kit.settings import Settings
-from services.cli.groups import GROUPS, PROCESS_OF, Member
-from services.cli.layout import Layout, new_installation
-from services.cli.processes import Rank, Supervisor
-from services.cli.up import DESCHEDULER, SERVICES
+from services._kit.base.settings import Settings
+from services.cli.common.layout import Layout, new_installation
+from services.cli.installation.process_groups import GROUPS, PROCESS_OF, Member
+from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.up import DESCHEDULER, SERVICES
 
 MEMBERS = [(name, member) for members in GROUPS.values() for name, member in members.items()]
 ALONE = {"executor", "status_aggregator", "gateway"}

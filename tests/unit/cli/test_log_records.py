@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cli.log_disk import highway, records, s2
-from services.cli.log_disk.records import Gap, Record
+from services.cli.log.disk import highway, records, s2
+from services.cli.log.disk.records import Gap, Record
 
 KEY = highway.block_key("S", 1)
 

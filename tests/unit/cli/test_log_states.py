@@ -8,11 +8,11 @@ import pytest
 
 from schemas.codec import encode, subject_of
 from schemas.events.binding import BindingReleased
-from services._rules.timeline import FACTS, OBSERVED, Fact, timeline
-from services._rules.timeline_state import standing
-from services.cli.log_states import document, text
-from services.cli.log_times import moment, stamp
-from services.cli.running import Failed
+from services._rules.history.facet_states import standing
+from services._rules.history.timeline import FACTS, OBSERVED, Fact, timeline
+from services.cli.common.moments import moment, stamp
+from services.cli.common.running import Failed
+from services.cli.queries.object_states import document, text
 from tests.integration.gateway.story import NGINX, observed, placed, rendered, requested, rolled_up
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC).timestamp()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schemas.events.restore import RestoreCompared, RestoreReleased, RestoreStarted
-from services._rules.stream_room import Fill
-from services.cli.overview.facts import Overview
-from services.cli.overview.status import document, text
+from services._rules.log.stream_limits import Fill
+from services.cli.overview.status_command import document, text
+from services.cli.overview.status_facts import Overview
 
 FULL = Fill(stream="FACTS", bytes=800 << 20, most=1024 << 20, messages=9, refuses=True)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from services.cli.backup.passphrases import passphrase
-from services.cli.backup.sealed_file import MAGIC, SealedReader, SealedWriter, is_sealed
-from services.cli.running import Failed
+from services.cli.common.running import Failed
+from services.cli.log.sealed_file import MAGIC, SealedReader, SealedWriter, is_sealed
 
 RIGHT = b"correct horse"
 CONTENT = random.Random(7).randbytes(700_000)

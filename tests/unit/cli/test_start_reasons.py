@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.layout import Layout
-from services.cli.reasons import Reasons
-from services.cli.steps import NotReady, front_doors
+from services.cli.common.failure_reasons import Reasons
+from services.cli.common.layout import Layout
+from services.cli.common.running import NotReady
+from services.cli.installation.startup import front_doors
 
 UNREADABLE = "control plane cannot start: stream OBJECTS, message 12 (obj._.configmaps.a.b) is unreadable; run …"
 

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.layout import Layout, new_installation
-from services.cli.lock import AlreadyRunning, Lock
-from services.cli.preparing import Refused
-from services.cli.processes import Rank, Supervisor
-from services.cli.running import Failed
-from services.cli.supervision.identity import Running, current, runs, start_of
+from services.cli.common.layout import Layout, new_installation
+from services.cli.common.running import Failed
+from services.cli.installation.installation_plan import Refused
+from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.up import limits_of
 from services.cli.supervision.liveness import Limits
-from services.cli.supervision.probe import Address
-from services.cli.supervision.roll import Entry, Roll
-from services.cli.supervision.stopping import stop_installation
-from services.cli.up import limits_of
+from services.cli.supervision.liveness_probe import Address
+from services.cli.supervision.lock import AlreadyRunning, Lock
+from services.cli.supervision.process_identity import Running, current, runs, start_of
+from services.cli.supervision.process_table import Entry, Roll
+from services.cli.supervision.stop_command import stop_installation
 from tests.e2e.fleet import until
 from tests.support.standing import stand_still
 
@@ -64,9 +64,9 @@ def supervising(layout: Layout, body: str, before: str = "") -> Iterator[subproc
     program = f"""
     import sys, time
     from pathlib import Path
-    from services.cli.layout import Layout
-    from services.cli.lock import Lock
-    from services.cli.processes import Rank, Supervisor
+    from services.cli.common.layout import Layout
+    from services.cli.supervision.lock import Lock
+    from services.cli.installation.processes import Rank, Supervisor
     from services.cli.supervision import parent
     {before}
     layout = Layout(Path({str(layout.directory)!r}))

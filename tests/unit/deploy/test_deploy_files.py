@@ -18,16 +18,16 @@ from k8s import generate
 from k8s.manifests import RULES, control_plane, manifests, secrets
 from k8s.shared import HTTP, RUN, apiserver_flags, dns, etcd_flags
 from schemas.topology import OPTIONAL, SERVICES, STREAMS
-from services._kit.connection import Connection
-from services._kit.keys import load_master_keys
-from services._kit.settings import Settings, load, tls_context
-from services._rules.quantity import parse
+from services._kit.base.settings import Settings, load, tls_context
+from services._kit.content.master_keys import load_master_keys
+from services._kit.log.connection import Connection
+from services._rules.kubernetes.quantity import parse
 from services.agent.settings import AgentSettings
-from services.cli import certificates
-from services.cli.certificates import WITH_CONTROL
-from services.cli.identities import connect_agent
-from services.cli.running import Failed
-from services.cli.secret_keys import APISERVER, READERS, create
+from services.cli.common.running import Failed
+from services.cli.installation import certificate_files as certificates
+from services.cli.installation.certificate_files import WITH_CONTROL
+from services.cli.nats.server_identities import connect_agent
+from services.cli.secrets.secret_keys import APISERVER, READERS, create
 from tests.natsserver import ProcessServer, find_binary
 
 ROOT = Path(__file__).parents[3]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from schemas.codec import subject_of
 from schemas.events.observed import WorkObserved
-from services.gateway.catalog import Catalog
 from services.gateway.state import GatewayState, fold
+from services.gateway.views.catalog import Catalog
 
 
 class Shown:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from schemas.keys import ObjectKey
-from services.gateway.catalog import Gone
+from services.gateway.views.catalog import Gone
 from tests.integration.gateway.story import CREATED, NGINX, observed, placed, released, rendered, requested, withdrawn
 from tests.unit.gateway.gateway_facts import Shown
 

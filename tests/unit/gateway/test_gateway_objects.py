@@ -11,7 +11,8 @@ from schemas.events.placement import PlacementFailed, TargetCluster
 from schemas.events.policy import PolicyChanged
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules.identities import binding_id, work_id
-from services.gateway import bindings, works
+from services.gateway.views import binding_views as bindings
+from services.gateway.views import work_views as works
 from tests.integration.gateway.story import (
     NGINX,
     cluster,

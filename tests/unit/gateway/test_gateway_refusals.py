@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
-from services._kit.delivery.parts import summary
-from services.gateway import bindings
+from services._kit.delivery.lane_parts import summary
+from services.gateway.views import binding_views as bindings
 from tests.integration.gateway.story import NGINX, cluster, placed, requested
 from tests.unit.gateway.gateway_facts import Shown
 

@@ -7,17 +7,18 @@ import os
 import pytest
 from multidict import CIMultiDict
 
-from services._kit.history import origin
-from services._kit.log import Message
-from services._kit.settings import SettingsError
-from services.gateway import openapi, resources
-from services.gateway.answers import Failure, Form, discovery_version, form_of
-from services.gateway.api import target_of
-from services.gateway.auth import Authenticator, parse_tokens, tls_of
-from services.gateway.history import key_of
-from services.gateway.selecting import options_of
+from services._kit.base.settings import SettingsError
+from services._kit.log.fact_history import origin
+from services._kit.log.stream_port import Message
+from services.gateway.gateway_history import key_of
+from services.gateway.http.gateway_api import target_of
+from services.gateway.protocol import openapi_documents as openapi
+from services.gateway.protocol import served_resources as resources
+from services.gateway.protocol.front_auth import Authenticator, parse_tokens, tls_of
+from services.gateway.protocol.query_selectors import options_of
+from services.gateway.protocol.status_answers import Failure, Form, discovery_version, form_of
 from services.gateway.settings import GatewaySettings
-from services.gateway.shapes import age
+from services.gateway.views.view_shapes import age
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 

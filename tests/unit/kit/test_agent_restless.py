@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 
 from schemas.keys import ObjectKey
-from services._kit.answers.limits import Limits
-from services._kit.answers.share import Share
-from services._kit.clock import ManualClock
-from services._kit.kube import ApiResource
-from services._kit.restless import Restless
-from services.agent.greeting import Greeter
+from services._kit.base.answer_limits import Limits
+from services._kit.base.clock import ManualClock
+from services._kit.concurrency.debounce import Restless
+from services._kit.kube.answers.share import Share
+from services._kit.kube.client import ApiResource
+from services.agent.heartbeat_sender import Greeter
 from services.agent.state import AgentState
-from services.agent.storage import LONGEST_PAUSE, PAUSE, pause_after
+from services.agent.state_storage import LONGEST_PAUSE, PAUSE, pause_after
 
 
 async def test_every_change_puts_the_look_off_until_it_is_quiet() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._kit.answers import pages
-from services._kit.answers.limits import Limits
-from services._kit.answers.pages import Page, next_size
-from services._kit.kube_api import BadAnswer
+from services._kit.base.answer_limits import Limits
+from services._kit.kube.answers import pages
+from services._kit.kube.answers.pages import Page, next_size
+from services._kit.kube.api import BadAnswer
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20)
 VALUES = st.recursive(

@@ -8,8 +8,8 @@ from time import perf_counter
 
 import pytest
 
-from services._kit.answers import share as shares
-from services._kit.answers.share import SLICE_SECONDS, Share
+from services._kit.kube.answers import share as shares
+from services._kit.kube.answers.share import SLICE_SECONDS, Share
 
 
 def busy(seconds: float) -> None:

@@ -13,15 +13,15 @@ from msgspec import structs
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
-from services._kit import asking
-from services._kit.asking import Ask, Asking
-from services._kit.health import Health
-from services._kit.interpreters import Interpreters
-from services._kit.lua.process import WorkerUnavailable
-from services._kit.metrics import KitMetrics
+from services._kit.base.health import Health
+from services._kit.base.metrics import KitMetrics
+from services._kit.interpretation import async_interpretation as asking
+from services._kit.interpretation.async_interpretation import Ask, Asking
+from services._kit.interpretation.interpreter_levels import Interpreters
+from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules.interpreter import InterpretError, InterpretLater
-from services._rules.interpreter.answers import Unanswered
-from services._rules.interpreter.configured import CUSTOMIZATION
+from services._rules.interpreter.configuration import CUSTOMIZATION
+from services._rules.interpreter.result_cache import Unanswered
 
 NAME = PolicyKey(CUSTOMIZATION, "", "widgets")
 

@@ -6,8 +6,8 @@ import weakref
 
 import pytest
 
-from services._kit.answers.exchange import bare, failures
-from services._kit.kube_api import BadAnswer, Unreachable
+from services._kit.kube.answers.exchange import bare, failures
+from services._kit.kube.api import BadAnswer, Unreachable
 
 
 class Read:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from services._kit.errors import Unavailable
-from services._kit.project import Cause
-from services._kit.pump import JetStreamPump
+from services._kit.base.log_errors import Unavailable
+from services._kit.log.pump import JetStreamPump
+from services._kit.runtime.projection import Cause
 
 
 def test_a_fact_that_marks_a_key_twice_is_one_cause() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services._kit.clock import ADOPTED, PULL, SystemClock
+from services._kit.base.clock import ADOPTED, PULL, SystemClock
 
 HOUR = 3600.0
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from services._kit.delivery.pace import SLOW_SECONDS, Outcome, Pace, Window
-from services._kit.kube_api import ApiError, NotLeading, Unreachable
+from services._kit.delivery.concurrency_limiter import SLOW_SECONDS, Outcome, Pace, Window
+from services._kit.kube.api import ApiError, NotLeading, Unreachable
 
 
 def round_of(window: Window, outcome: Outcome, now: float, taken: float = 0.01) -> float:

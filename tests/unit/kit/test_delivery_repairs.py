@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services._kit.delivery.parts import Repairs
+from services._kit.delivery.lane_parts import Repairs
 from tests.support.facts import KEY
 
 

@@ -9,11 +9,11 @@ import pytest
 from aiohttp import web
 
 from schemas.keys import ObjectKey
-from services._kit.clock import ManualClock
-from services._kit.errors import FenceLost
-from services._kit.kube import KubeClient
-from services._rules.kube_events import Note
-from services.status_aggregator.telling import Telling
+from services._kit.base.clock import ManualClock
+from services._kit.base.log_errors import FenceLost
+from services._kit.kube.client import KubeClient
+from services._rules.kubernetes.event_objects import Note
+from services.status_aggregator.event_recorder import Telling
 from tests.support.endpoints import answering
 
 
@@ -85,7 +85,7 @@ async def test_repetitions_within_a_moment_are_one_write_with_their_number(
         writing.set()
         return {"message": told.message}
 
-    monkeypatch.setattr("services.status_aggregator.telling.event_of", counted)
+    monkeypatch.setattr("services.status_aggregator.event_recorder.event_of", counted)
     telling = Telling(client, ManualClock(), gather_seconds=0.01)
     for _ in range(3):
         telling.tell(note("again"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services._kit import health as health_module
-from services._kit.health import Health, Outage
+from services._kit.base import health as health_module
+from services._kit.base.health import Health, Outage
 
 
 def test_a_check_that_fails_is_a_reason_and_hides_no_other():

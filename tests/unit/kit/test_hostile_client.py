@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from services._kit.answers.bodies import Lines, TooLarge
-from services._kit.answers.exchange import bare
-from services._kit.answers.limits import Limits
-from services._kit.answers.listing import each_item
-from services._kit.answers.shapes import manifest_of
-from services._kit.kube import ApiError, BadAnswer, KubeClient, Unreachable
-from services._kit.kube_watch import AsBytes
-from services._kit.member_sample import look
+from services._kit.base.answer_limits import Limits
+from services._kit.kube.answers.bodies import Lines, TooLarge
+from services._kit.kube.answers.exchange import bare
+from services._kit.kube.answers.listing import each_item
+from services._kit.kube.answers.shapes import manifest_of
+from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable
+from services._kit.kube.list_watch import AsBytes
+from services._kit.members.member_probe import look
 from tests.support.hostile_server import MODES, HostileServer, hostile_server
 
 PODS = "/api/v1/pods"

@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services._kit import kube_watch, member_view
-from services._kit.answers.limits import Limits
-from services._kit.answers.share import Share
-from services._kit.kube import KubeClient
-from services._kit.kube_watch import AsBytes, Kept, Reflector
+from services._kit.base.answer_limits import Limits
+from services._kit.kube import list_watch as kube_watch
+from services._kit.kube.answers.share import Share
+from services._kit.kube.client import KubeClient
+from services._kit.kube.list_watch import AsBytes, Kept, Reflector
+from services._kit.members import node_informer as member_view
 from tests.support.hostile_server import HostileServer, hostile_server
 from tests.support.waiting import eventually
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from services._kit.identity.gate import EndpointIdentity, Gate
-from services._rules.absence import guard as absence
-from services._rules.absence.guard import Guard
-from services._rules.absence.identity import Reading
+from services._kit.identity.identity_gate import EndpointIdentity, Gate
+from services._rules.absence import absence_guard as absence
+from services._rules.absence.absence_guard import Guard
+from services._rules.absence.endpoint_identity import Reading
 
 
 class Endpoint:

@@ -12,11 +12,11 @@ from aiohttp import web
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
-from services._kit.interpreter_webhooks import AT_ONCE, LARGEST, WebhookLevel
-from services._kit.interpreters import Interpreters
-from services._kit.kube import ApiError, KubeClient, Unreachable, encode
+from services._kit.interpretation.interpreter_levels import Interpreters
+from services._kit.interpretation.webhook_client import AT_ONCE, LARGEST, WebhookLevel
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, encode
 from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_REPLICA, InterpretLater
-from services._rules.interpreter.configured import WEBHOOKS
+from services._rules.interpreter.configuration import WEBHOOKS
 from tests.support.webhook_server import Request, WebhookServer, webhook_server
 
 PATIENCE = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from services._kit.kube import ApiError, BadAnswer
+from services._kit.kube.client import ApiError, BadAnswer
 from tests.support.endpoints import answering
 
 

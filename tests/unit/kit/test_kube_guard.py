@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from services._kit.errors import FenceLost
-from services._kit.kube import KubeClient, NotLeading, Unreachable
+from services._kit.base.log_errors import FenceLost
+from services._kit.kube.client import KubeClient, NotLeading, Unreachable
 from tests.support.endpoints import answering
 
 

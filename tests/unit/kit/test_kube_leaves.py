@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from services._kit.answers.guarded import GuardedRequest
-from services._kit.kube import KubeClient
-from services.apiserver.certs import Authority
+from services._kit.kube.answers.guarded import GuardedRequest
+from services._kit.kube.client import KubeClient
+from services.apiserver.auth.certificate_authority import Authority
 
 PATIENCE = 60.0
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from services._kit import supervision
+from services._kit.base.health import Health
+from services._kit.concurrency import supervision
+from services._kit.concurrency.supervision import Supervisor
 from services._kit.delivery.lane import Lane
-from services._kit.delivery.parts import LaneSettings, WorkSource
-from services._kit.health import Health
-from services._kit.kube import ApiError, KubeClient
-from services._kit.supervision import Supervisor
+from services._kit.delivery.lane_parts import LaneSettings, WorkSource
+from services._kit.kube.client import ApiError, KubeClient
 from tests.support.waiting import eventually
 
 

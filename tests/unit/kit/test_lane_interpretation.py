@@ -11,12 +11,12 @@ from msgspec import Raw
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
-from services._kit.delivery.interpreted import Interpretation
-from services._kit.interpreters import Interpreters
-from services._kit.lua.process import WorkerUnavailable
+from services._kit.delivery.interpretation_levels import Interpretation
+from services._kit.interpretation.interpreter_levels import Interpreters
+from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules import constants as const
 from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_STATUS, InterpretError, InterpretLater
-from services._rules.interpreter.configured import CUSTOMIZATION, EVERY, WEBHOOKS, Configured
+from services._rules.interpreter.configuration import CUSTOMIZATION, EVERY, WEBHOOKS, Configured
 
 WIDGET, GADGET = ("example.io/v1", "Widget"), ("example.io/v1", "Gadget")
 CONFIG_MAP, SECRET = ("v1", "ConfigMap"), ("v1", "Secret")

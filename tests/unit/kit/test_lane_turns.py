@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from schemas.keys import ObjectKey
-from services._kit.delivery.lines import FairLine
-from services._kit.delivery.parts import LaneSettings
-from services._kit.delivery.turns import Turns
+from services._kit.delivery.fair_queue import FairLine
+from services._kit.delivery.lane_parts import LaneSettings
+from services._kit.delivery.work_scheduler import Turns
 
 A, B, C = (ObjectKey("", "configmaps", "default", name) for name in "abc")
 SLOW = [ObjectKey("example.io", "widgets", "default", f"w{number}") for number in range(40)]
@@ -165,7 +165,7 @@ async def test_pauses_grow_with_failures_in_a_row_until_they_are_forgiven(
     looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("services._kit.delivery.turns.random.random", lambda: 0.5)
+    monkeypatch.setattr("services._kit.delivery.work_scheduler.random.random", lambda: 0.5)
     made = Turns(looks.look, lambda _: False, asyncio.Event(), LaneSettings(backoff=0.1, longest_backoff=0.5))
 
     def fail() -> None:

@@ -14,7 +14,7 @@ from schemas.events.cluster import ClusterChanged
 from schemas.events.observed import WorkObserved
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.work import WorkRendered
-from services._kit.lean import decoded
+from services._kit.runtime.interning import decoded
 from tests.support.facts import KEY, binding, cluster, placement, template
 
 STATUS = Raw(b'{"replicas":1}')
@@ -71,8 +71,8 @@ def test_json_does_not_keep_its_message_alive(event: Known) -> None:
 
 
 def test_names_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services._kit.lean._MOST", 50)
-    from services._kit import lean
+    monkeypatch.setattr("services._kit.runtime.interning._MOST", 50)
+    from services._kit.runtime import interning as lean
 
     for number in range(200):
         read(msgspec.structs.replace(SEEN, uid=f"uid-{number}"))

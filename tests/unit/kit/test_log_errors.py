@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services._kit.errors import Conflict, Refused, StreamFull, TooLarge, Unavailable, from_api
+from services._kit.base.log_errors import Conflict, Refused, StreamFull, TooLarge, Unavailable, from_api
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from services._kit.lua.machine import LuaMachine
-from services._kit.lua.source import prepared
+from services._kit.interpretation.lua.machine import LuaMachine
+from services._kit.interpretation.lua.source import prepared
 from services._rules.interpreter import INTERPRET_REPLICA, INTERPRET_STATUS, REVISE_REPLICA, InterpretError
 
 

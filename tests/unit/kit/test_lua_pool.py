@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from services._kit.lua import process
-from services._kit.lua.interpreting import Interpreting, ScriptLevel
-from services._kit.lua.pool import LuaPool
-from services._kit.lua.process import WorkerUnavailable
+from services._kit.interpretation.lua import process
+from services._kit.interpretation.lua.interpreting import Interpreting, ScriptLevel
+from services._kit.interpretation.lua.pool import LuaPool
+from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules.interpreter import (
     INTERPRET_COMPONENT,
     INTERPRET_DEPENDENCY,
@@ -19,7 +19,7 @@ from services._rules.interpreter import (
     InterpretError,
     InterpretLater,
 )
-from services._rules.interpreter.customizations import Customizations
+from services._rules.interpreter.scripts.customizations import Customizations
 
 GOOD = "function GetReplicas(obj) return obj.n end"
 ENDLESS = "function GetReplicas() while true do pcall(function() while true do end end) end end"

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services._kit.lua.machine import LuaMachine
+from services._kit.interpretation.lua.machine import LuaMachine
 from services._rules.interpreter import REVISE_REPLICA
 
 SAME = "function ReviseReplica(obj) return obj end"

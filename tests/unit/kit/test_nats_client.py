@@ -11,7 +11,7 @@ from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
 from nats.errors import ProtocolError
 
-from services._kit.client import Headers, QuickClient
+from services._kit.log.nats_client import Headers, QuickClient
 
 DIRECT, QUEUED = 1, 2
 STATUS = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 7\r\n\r\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from services._kit.order import Ranked
-from services._kit.project import Cause
+from services._kit.runtime.priority_keys import Ranked
+from services._kit.runtime.projection import Cause
 
 
 def ranked(**ranks: float) -> Ranked[str]:

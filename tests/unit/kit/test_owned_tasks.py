@@ -10,7 +10,7 @@ import pytest
 import services
 
 ROOT = Path(services.__file__).parent
-OWNERS = {"_kit/supervision.py", "_kit/tasks.py"}
+OWNERS = {"_kit/concurrency/supervision.py", "_kit/concurrency/tasks.py"}
 MAKERS = {"create_task", "ensure_future", "run_coroutine_threadsafe"}
 
 
@@ -48,4 +48,4 @@ def test_only_the_owners_make_tasks():
         if str(path.relative_to(ROOT)) not in OWNERS
         for line in made(path.read_text(encoding="utf-8"))
     }
-    assert not found, f"use supervise, spawn or a piece of _kit/tasks.py: {sorted(found)}"
+    assert not found, f"use supervise, spawn or a piece of _kit/concurrency/tasks.py: {sorted(found)}"

@@ -7,10 +7,10 @@ from importlib import import_module
 import pytest
 
 from schemas.topology import SERVICES, SUBJECTS
-from services._kit.bus import MemoryBus
-from services._kit.memory_log import MemoryLog
-from services._kit.runner import Runner
-from services._kit.service import BaseService
+from services._kit.log.heartbeat_bus import MemoryBus
+from services._kit.log.memory import MemoryLog
+from services._kit.runtime.runner import Runner
+from services._kit.runtime.service import BaseService
 
 
 def services() -> list[type[BaseService[object, object]]]:

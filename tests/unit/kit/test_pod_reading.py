@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from services._kit.kube_api import BadAnswer
-from services._kit.pod_reading import Nodes, PodsOnNodes
-from services._rules.estimation_nodes import finished, pod_request
-from services._rules.estimation_rooms import MemberRooms
-from services._rules.estimation_summary import node_summary, resource_summary
-from services._rules.estimation_waiting import MemberWaiting
+from services._kit.kube.api import BadAnswer
+from services._kit.members.pod_fields import Nodes, PodsOnNodes
+from services._rules.capacity.node_estimate import finished, pod_request
+from services._rules.capacity.node_index import MemberRooms
+from services._rules.capacity.resource_summary import node_summary, resource_summary
+from services._rules.capacity.unschedulable_pods import MemberWaiting
 
 
 def pod(name: str, node: str | None = "n1", phase: str = "Running", **spec: Any) -> dict[str, Any]:

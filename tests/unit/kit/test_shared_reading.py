@@ -11,11 +11,11 @@ from typing import Self
 import pytest
 
 from schemas.codec import DecodeError
-from services._kit.errors import LogReplaced
-from services._kit.log import Delivery, Message, NewMessage, match
-from services._kit.memory_log import MemoryLog
-from services._kit.patience import Patience
-from services._kit.shared_reading import SharedReading, united
+from services._kit.base.log_errors import LogReplaced
+from services._kit.log.batch_delay import Patience
+from services._kit.log.memory import MemoryLog
+from services._kit.log.stream_port import Delivery, Message, NewMessage, match
+from services._kit.runtime.shared_consumer import SharedReading, united
 
 
 class CountedLog(MemoryLog):

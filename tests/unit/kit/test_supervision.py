@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from services._kit import supervision
-from services._kit.errors import LogReplaced
-from services._kit.health import Health
-from services._kit.supervision import Supervisor, spawn, supervise
+from services._kit.base.health import Health
+from services._kit.base.log_errors import LogReplaced
+from services._kit.concurrency import supervision
+from services._kit.concurrency.supervision import Supervisor, spawn, supervise
 from tests.support.waiting import eventually
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from services._kit.tasks import Shared, all_of, first_of
+from services._kit.concurrency.tasks import Shared, all_of, first_of
 
 
 class Waiting:

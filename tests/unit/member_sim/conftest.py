@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from services.member_sim.controllers.node import initial_nodes
 from services.member_sim.decide import decide
-from services.member_sim.model import (
+from services.member_sim.world.world_model import (
     APPS,
     KINDS,
     PODS,
@@ -19,8 +20,7 @@ from services.member_sim.model import (
     Write,
     key_of,
 )
-from services.member_sim.node import initial_nodes
-from services.member_sim.state import State
+from services.member_sim.world.world_state import State
 
 Manifest = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.member_sim.cron import CronError, next_after
+from services.member_sim.controllers.cron_schedule import CronError, next_after
 
 
 def at(text: str) -> float:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.member_sim.model import RESOURCE_OF_KIND, key_of
+from services.member_sim.world.world_model import RESOURCE_OF_KIND, key_of
 
 REVISION = "deployment.kubernetes.io/revision"
 

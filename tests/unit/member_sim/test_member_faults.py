@@ -16,8 +16,8 @@ from services.member_sim.faults import (
     set_pods,
     verb_of,
 )
-from services.member_sim.requests import amount, pod_requests
 from services.member_sim.settings import from_environment
+from services.member_sim.world.pod_requests import amount, pod_requests
 
 
 @pytest.mark.parametrize(

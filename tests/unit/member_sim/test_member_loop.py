@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from services.member_sim.loop import Loop
-from services.member_sim.model import APPS, PODS, REPLICASETS, Config, Key, Manifest, Write
-from services.member_sim.port import Change, Expired, Outcome, Refused
+from services.member_sim.member_port import Change, Expired, Outcome, Refused
+from services.member_sim.world.world_model import APPS, PODS, REPLICASETS, Config, Key, Manifest, Write
 
 
 class FakeApi:

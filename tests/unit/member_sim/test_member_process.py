@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services._kit import logs
-from services._kit.main import LOG_REPLACED
-from services.apiserver.store import StoreReplaced
+from services._kit.base import logs
+from services._kit.runtime.service_wiring import LOG_REPLACED
+from services.apiserver.store.store_port import StoreReplaced
 from services.member_sim import __main__ as program
 from services.member_sim import app
 from services.member_sim.settings import MemberSettings

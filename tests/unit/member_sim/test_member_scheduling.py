@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.member_sim.model import NODES, Key
+from services.member_sim.world.world_model import NODES, Key
 
 TAINT = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
 

@@ -1,17 +1,17 @@
 """What the simulated cluster holds of an object, and of which objects it takes note."""
 
-from services.apiserver.kinds.registry import Registry
-from services.apiserver.objects import clone
+from services.apiserver.core.cloning import clone
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
-from services.apiserver.store_memory import MemoryStore
+from services.apiserver.store.memory_store import MemoryStore
 from services.member_sim.embedded import Embedded
-from services.member_sim.model import APPS, CONFIG_MAPS, ROOT_CA, SERVICE_ACCOUNTS, Key, Write, key_of
-from services.member_sim.state import State
+from services.member_sim.world.world_model import APPS, CONFIG_MAPS, ROOT_CA, SERVICE_ACCOUNTS, Key, Write, key_of
+from services.member_sim.world.world_state import State
 
 
 async def server() -> ApiServer:
-    found = ApiServer(MemoryStore(), Registry.builtin("current"), Settings(tls=False, controllers=False))
+    found = ApiServer(MemoryStore(), builtin_registry("current"), Settings(tls=False, controllers=False))
     await found.local.create("v1", "namespaces", {"metadata": {"name": "ns"}})
     return found
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.member_sim.model import PODS, Key
+from services.member_sim.world.world_model import PODS, Key
 
 
 def names(cluster: Any) -> list[str]:

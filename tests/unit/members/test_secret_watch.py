@@ -11,10 +11,10 @@ import pytest
 from msgspec import Raw
 
 from schemas.agent import Expiry, Hello, Sample
-from services._kit.kube import ApiError, KubeClient, WatchEvent
-from services._kit.members import secret_watch
-from services._kit.members.secret_watch import SecretWatch
-from services._kit.supervision import Supervisor
+from services._kit.concurrency.supervision import Supervisor
+from services._kit.credentials import secret_watch
+from services._kit.credentials.secret_watch import SecretWatch
+from services._kit.kube.client import ApiError, KubeClient, WatchEvent
 from services.cluster_monitor.heartbeats import heard
 from tests.support.waiting import eventually
 

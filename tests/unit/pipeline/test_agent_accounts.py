@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from schemas.topology import STREAMS
-from services._kit.log import match
-from services._rules.accounts import AgentIdentity, accounts_config, agent_account, agent_consumer, agent_exports
+from services._kit.log.stream_port import match
+from services._rules.identity.accounts import (
+    AgentIdentity,
+    accounts_config,
+    agent_account,
+    agent_consumer,
+    agent_exports,
+)
 
 KEY = "U" + "A" * 55
 

@@ -10,9 +10,9 @@ import pytest
 from schemas.agent import HelloAnswer
 from schemas.codec import encode, subject_of
 from schemas.keys import ObjectKey, PolicyKey
-from services._rules.interpreter.configured import CUSTOMIZATION
-from services.agent.following import Follower
+from services._rules.interpreter.configuration import CUSTOMIZATION
 from services.agent.state import AgentState
+from services.agent.work_consumer import Follower
 from tests.support.widgets import SCRIPTS, customization, widget_work
 
 RULES = customization(**SCRIPTS)

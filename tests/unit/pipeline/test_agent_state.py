@@ -11,9 +11,9 @@ from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
-from services._rules.interpreter.configured import CUSTOMIZATION
-from services.agent.saved import NotOurs, load, save
+from services._rules.interpreter.configuration import CUSTOMIZATION
 from services.agent.state import AgentState, Changes, not_configured, take_answer
+from services.agent.state_file import NotOurs, load, save
 
 A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
 

@@ -13,11 +13,11 @@ from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
-from services._rules.interpreter.configured import CUSTOMIZATION
-from services.agent import storage as storing
-from services.agent.saved import load, save, save_changes
+from services._rules.interpreter.configuration import CUSTOMIZATION
+from services.agent import state_storage as storing
 from services.agent.state import AgentState
-from services.agent.storage import Storage
+from services.agent.state_file import load, save, save_changes
+from services.agent.state_storage import Storage
 
 A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
 

@@ -17,14 +17,14 @@ from schemas.events.observed import WorkObserved
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.work import AppliedOverride, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
-from services._kit.delivery.parts import instead_of
-from services._rules.kube_events import event_name, event_of
+from services._kit.delivery.lane_parts import instead_of
+from services._rules.kubernetes.event_objects import event_name, event_of
+from services._rules.kubernetes.patch.json_patch import merge_difference
 from services._rules.overrides import OverrideError
-from services._rules.patch import merge_difference
-from services.status_aggregator.announce import announce, bound, overridden
 from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.decide import Pace, affordable_at, decide, due_at, within_bounds
-from services.status_aggregator.early import Early
+from services.status_aggregator.event_announcements import announce, bound, overridden
+from services.status_aggregator.pending_observations import Early
 from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState, fold
 from tests.support.facts import KEY, binding, cluster, placement, template

@@ -8,7 +8,7 @@ from schemas.envelope import Provenance
 from schemas.events.observed import WorkObserved
 from schemas.events.rollup import StatusRolledUp
 from schemas.keys import ObjectKey
-from services.failover.pace import Pace as EvictionPace
+from services.failover.eviction_rate import Pace as EvictionPace
 from services.status_aggregator.decide import Pace, due_at
 from services.status_aggregator.state import Copy, Reported
 

@@ -9,7 +9,7 @@ import msgspec
 from schemas.agent import Expiry
 from schemas.codec import subject_of
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
-from services._rules.patch import merge_patch
+from services._rules.kubernetes.patch.json_patch import merge_patch
 from services.cluster_monitor.decide import (
     FINALIZER,
     AddFinalizer,

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from schemas.codec import subject_of
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased
-from services._rules.absence import guard as absence
-from services._rules.absence.identity import Reading
+from services._rules.absence import absence_guard as absence
+from services._rules.absence.endpoint_identity import Reading
 from services.cluster_monitor.decide import FINALIZER, Announce, Verdict, WriteIdentity, WriteSpec, decide, decide_all
-from services.cluster_monitor.identity import fold_absence, is_another
+from services.cluster_monitor.member_identity import fold_absence, is_another
 from services.cluster_monitor.state import MonitorState, Probe
 
 T0 = 1_793_232_000.0

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from schemas.keys import ObjectKey
-from services._kit.answers.limits import Limits
-from services._kit.delivery.cache import Cache
-from services._kit.delivery.kinds import UNCLAIMED, Kind
-from services._kit.kube import ApiResource
-from services._kit.kube_watch import AsBytes, Kept
+from services._kit.base.answer_limits import Limits
+from services._kit.delivery.cache_budget import Cache
+from services._kit.delivery.kind_caches import UNCLAIMED, Kind
+from services._kit.kube.client import ApiResource
+from services._kit.kube.list_watch import AsBytes, Kept
 
 Manifest = dict[str, Any]
 PLACE = ("default", "web")

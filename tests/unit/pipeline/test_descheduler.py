@@ -16,12 +16,12 @@ from schemas.events.placement import PlacementDecided, PlacementReleased
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey
-from services._kit.errors import Unavailable
-from services._kit.settings import SettingsError, load
-from services.descheduler.asking import Estimators, NoAnswer
+from services._kit.base.log_errors import Unavailable
+from services._kit.base.settings import SettingsError, load
 from services.descheduler.decide import Question, Verdict, decide, next_turn
 from services.descheduler.settings import DeschedulerSettings
 from services.descheduler.state import Answers, DeschedulerState, fold, forget
+from services.descheduler.unschedulable_queries import Estimators, NoAnswer
 from tests.support.facts import KEY, binding, placement
 
 NOW = 1_793_232_000.0 + 7
@@ -246,7 +246,7 @@ async def test_one_cluster_without_answer_makes_all_unknown(answer: RoomAnswers 
 
 
 def test_only_deployments_are_read() -> None:
-    from services._kit.log import match
+    from services._kit.log.stream_port import match
     from services.descheduler.app import Descheduler
 
     def read(key: ObjectKey) -> bool:

@@ -16,24 +16,24 @@ from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
 from schemas.topology import STREAMS
-from services._kit.bus import MemoryBus
-from services._kit.clock import ManualClock
-from services._kit.deciding import Options
-from services._kit.log import NewMessage
-from services._kit.memory_log import MemoryLog
-from services._kit.metrics import KitMetrics
-from services._kit.runner import Runner
+from services._kit.base.clock import ManualClock
+from services._kit.base.metrics import KitMetrics
+from services._kit.log.heartbeat_bus import MemoryBus
+from services._kit.log.memory import MemoryLog
+from services._kit.log.stream_port import NewMessage
+from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.runner import Runner
 from services.descheduler.app import Descheduler
-from services.descheduler.asking import NoAnswer
 from services.descheduler.settings import DeschedulerSettings
-from services.gateway import bindings
+from services.descheduler.unschedulable_queries import NoAnswer
 from services.gateway import state as gateway
+from services.gateway.views import binding_views as bindings
 from services.override_renderer import state as renderer
 from services.override_renderer.decide import decide as render
 from services.scheduler.app import Scheduler
 from services.scheduler.settings import SchedulerSettings
 from services.status_aggregator import state as aggregator
-from services.status_aggregator.announce import announce
+from services.status_aggregator.event_announcements import announce
 from tests.log.running import eventually
 from tests.support.facts import KEY, cluster, deployment
 from tests.unit.pipeline import test_descheduler as facts

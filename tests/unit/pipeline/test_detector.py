@@ -13,8 +13,8 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules import constants as const
-from services._rules.interpreter.configured import KINDS as INTERPRETERS
-from services._rules.secrecy import DigestKey
+from services._rules.interpreter.configuration import KINDS as INTERPRETERS
+from services._rules.secrets.secret_objects import DigestKey
 from services.detector import state as det
 from services.detector.decide import Verdict, WriteClaim, WritePolicyId, decide_policy, decide_template
 from tests.support.facts import KEY, STATIC, deployment

@@ -12,14 +12,14 @@ from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceR
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
-from services._rules.absence import guard as absence
-from services._rules.absence.guard import Limits
-from services._rules.absence.identity import Judgement, Reading, judge
-from services._rules.interpreter.configured import KINDS as INTERPRETERS
+from services._rules.absence import absence_guard as absence
+from services._rules.absence.absence_guard import Limits
+from services._rules.absence.endpoint_identity import Judgement, Reading, judge
+from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services.detector import state as det
+from services.detector.control_plane_scope import decide_scope
 from services.detector.decide import decide_policy, decide_template
-from services.detector.recorded import refuse_list
-from services.detector.scope import decide_scope
+from services.detector.recorded_objects import refuse_list
 
 NOW = 1_793_232_000.0
 KIND = "configmaps"

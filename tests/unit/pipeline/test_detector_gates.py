@@ -12,14 +12,14 @@ from aiohttp import web
 
 from schemas.events.binding import BindingRequested
 from schemas.keys import ObjectKey
-from services._kit.kube import KubeClient
-from services._kit.settings import SettingsError, load
+from services._kit.base.settings import SettingsError, load
+from services._kit.kube.client import KubeClient
 from services._rules.interpreter import INTERPRET_COMPONENT, Interpreter, NativeInterpreter, interpret_chain
-from services._rules.kube_events import Note
+from services._rules.kubernetes.event_objects import Note
 from services.detector import state as det
-from services.detector.binding import Options, Unresolved, affinity_groups, binding_spec
-from services.detector.complaining import Complaints
+from services.detector.binding_request import Options, Unresolved, affinity_groups, binding_spec
 from services.detector.decide import Tell, Verdict
+from services.detector.policy_event_recorder import Complaints
 from services.detector.settings import DetectorSettings
 from tests.support.endpoints import answering
 from tests.support.facts import KEY, STATIC, deployment

@@ -12,11 +12,11 @@ from schemas.events.binding import BindingRequested
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
 from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, InterpretError
-from services._rules.interpreter.answers import Answered, Answers, Unanswered
-from services._rules.interpreter.configured import CUSTOMIZATION, WEBHOOKS, Configured
+from services._rules.interpreter.configuration import CUSTOMIZATION, WEBHOOKS, Configured
+from services._rules.interpreter.result_cache import Answered, Answers, Unanswered
 from services.detector import state as det
 from services.detector.app import Detector
-from services.detector.binding import Options
+from services.detector.binding_request import Options
 from services.detector.decide import Tell, Verdict, decide_policy
 from services.detector.settings import DetectorSettings
 from tests.support.facts import KEY, deployment

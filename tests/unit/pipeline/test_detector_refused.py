@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.keys import ObjectKey
-from services._kit.kube import ApiError
+from services._kit.kube.client import ApiError
 from services.detector.app import Detector, Transient
 from services.detector.decide import WriteClaim
 from services.detector.settings import DetectorSettings

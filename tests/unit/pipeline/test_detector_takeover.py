@@ -9,7 +9,7 @@ from schemas.events.binding import BindingRequested
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
 from schemas.subjects import binding
-from services._kit.log import Message
+from services._kit.log.stream_port import Message
 from services.detector.app import Detector
 from services.detector.settings import DetectorSettings
 from services.detector.state import DetectorState, take_list, take_template

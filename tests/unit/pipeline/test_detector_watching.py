@@ -11,14 +11,14 @@ import pytest
 
 from schemas.events.policy import PolicyChanged
 from schemas.keys import ObjectKey, PolicyKey
-from services._kit.answers.limits import Limits
-from services._kit.answers.share import Share
-from services._kit.kube import ApiError, ApiResource
-from services._rules.interpreter.configured import CUSTOMIZATION, WEBHOOKS
-from services.detector import watching
+from services._kit.base.answer_limits import Limits
+from services._kit.kube.answers.share import Share
+from services._kit.kube.client import ApiError, ApiResource
+from services._rules.interpreter.configuration import CUSTOMIZATION, WEBHOOKS
+from services.detector import kind_watch as watching
+from services.detector.kind_watch import PLURALS, Watching
 from services.detector.state import POLICY_KINDS, DetectorState, Key
-from services.detector.templates import Templates
-from services.detector.watching import PLURALS, Watching
+from services.detector.template_bytes import Templates
 
 KEPT = ObjectKey("", "configmaps", "a", "c")
 VERBS = ("list", "watch", "delete", "create")

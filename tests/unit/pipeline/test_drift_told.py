@@ -8,11 +8,11 @@ from msgspec import Raw
 from schemas.codec import encode, subject_of
 from schemas.events.observed import Drift, WorkObserved
 from schemas.events.work import WorkRendered
-from services._kit.delivery.parts import instead_of, says_the_same
-from services._rules.drift import removed
-from services._rules.timeline import OBSERVED, Fact, timeline
-from services._rules.timeline_words import words
-from services.status_aggregator.announce import announce
+from services._kit.delivery.lane_parts import instead_of, says_the_same
+from services._rules.delivery.drift import removed
+from services._rules.history.event_words import words
+from services._rules.history.timeline import OBSERVED, Fact, timeline
+from services.status_aggregator.event_announcements import announce
 from services.status_aggregator.state import AggregatorState, fold
 from tests.support.facts import KEY, binding, cluster, placement, template
 

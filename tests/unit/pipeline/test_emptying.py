@@ -11,11 +11,11 @@ from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkWithdrawn
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS, OBSERVED
-from services._kit import supervision
-from services._kit.errors import Unavailable
-from services._kit.log import NewMessage
-from services._kit.memory_log import MemoryLog
-from services.cluster_monitor.emptying import Emptying
+from services._kit.base.log_errors import Unavailable
+from services._kit.concurrency import supervision
+from services._kit.log.memory import MemoryLog
+from services._kit.log.stream_port import NewMessage
+from services.cluster_monitor.drain_watch import Emptying
 from tests.support.waiting import eventually
 
 KEY = ObjectKey("apps", "deployments", "default", "web")

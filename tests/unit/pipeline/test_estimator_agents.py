@@ -11,8 +11,8 @@ from schemas.envelope import Provenance
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
-from services._rules.estimation_answers import NO_OPINION, Answers, Picture, read_requirements, requirements_of
-from services._rules.estimation_taken import needs_of
+from services._rules.capacity.replica_estimate import NO_OPINION, Answers, Picture, read_requirements, requirements_of
+from services._rules.capacity.reserved import needs_of
 from services.estimator.decide import Later, decide
 from services.estimator.remote import FRESH_SECONDS, PROBE_SECONDS, Remote
 from services.estimator.state import EstimatorState, fold

@@ -16,8 +16,8 @@ from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.hints import Gone, Purged
-from services._rules.estimation_answers import Answers, Picture
-from services._rules.estimation_rooms import MemberRooms
+from services._rules.capacity.node_index import MemberRooms
+from services._rules.capacity.replica_estimate import Answers, Picture
 from services.estimator import decide as estimator
 from services.estimator import state as estimator_state
 from services.estimator.decide import Later

@@ -12,7 +12,7 @@ from schemas.codec import encode, subject_of
 from schemas.events.policy import PolicyDeleted
 from schemas.events.work import WorkWithdrawn
 from schemas.keys import ObjectKey
-from services._kit.log import Message
+from services._kit.log.stream_port import Message
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
 from services.executor.state import ExecutorState

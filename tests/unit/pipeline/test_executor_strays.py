@@ -11,7 +11,7 @@ from schemas.codec import encode, subject_of
 from schemas.envelope import HEADER_PRODUCER
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
-from services._kit.log import Message
+from services._kit.log.stream_port import Message
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
 from tests.support.facts import KEY

@@ -16,7 +16,7 @@ from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.placement import PlacementFailed
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
-from services._rules.failover.application import Gates
+from services._rules.failover.application_failover import Gates
 from services.failover.decide import Rules, Verdict, decide
 from services.failover.state import FailoverState, fold
 from tests.support.facts import KEY, STATIC, Log, binding, cluster, placement

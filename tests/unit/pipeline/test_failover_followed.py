@@ -13,15 +13,15 @@ from schemas.events.eviction import EvictionFinished, EvictionRequested, Evictio
 from schemas.events.observed import WorkObserved
 from schemas.events.rollup import Cleared
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
-from services._rules.failover.evicting import awaits_removal, carried_labels, removed
-from services._rules.timeline_words import words
-from services.gateway.bindings import build
+from services._rules.failover.eviction_requests import awaits_removal, carried_labels, removed
+from services._rules.history.event_words import words
 from services.gateway.state import GatewayState
 from services.gateway.state import fold as fold_gateway
+from services.gateway.views.binding_views import build
 from services.override_renderer.decide import decide
 from services.override_renderer.state import RendererState, fold
-from services.status_aggregator.announce import announce
 from services.status_aggregator.decide import decide as decide_rollup
+from services.status_aggregator.event_announcements import announce
 from services.status_aggregator.state import AggregatorState
 from services.status_aggregator.state import fold as fold_aggregator
 from tests.support.facts import KEY, binding, cluster, placement, template

@@ -9,12 +9,12 @@ import pytest
 from schemas.codec import subject_of
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.keys import ObjectKey
-from services._kit.log import Message
-from services._kit.service import Decision
-from services._kit.settings import SettingsError, load
+from services._kit.base.settings import SettingsError, load
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import Decision
 from services._rules.feature_gates import DEFAULTS, FeatureGateError, feature_gates
 from services.failover.app import Failover
-from services.failover.pace import SLOWEST, Pace
+from services.failover.eviction_rate import SLOWEST, Pace
 from services.failover.settings import FailoverSettings
 from services.failover.state import FailoverState
 from tests.support.facts import KEY, binding, cluster, placement

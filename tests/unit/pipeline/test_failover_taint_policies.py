@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from services._kit.settings import SettingsError, load
-from services._rules.failover.taint_policies import apply_policies
+from services._kit.base.settings import SettingsError, load
+from services._rules.failover.cluster_taint_policies import apply_policies
 from services.cluster_monitor.decide import FINALIZER, WriteSpec, decide
 from services.cluster_monitor.settings import MonitorSettings
 from services.cluster_monitor.state import MonitorState, Probe

@@ -11,8 +11,8 @@ from schemas.events.eviction import EvictionFinished, EvictionRequested, Evictio
 from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
-from services._kit.delivery.parts import says_the_same
-from services._rules.end_of_life import cut
+from services._kit.delivery.lane_parts import says_the_same
+from services._rules.history.retention import cut
 from services.janitor.decide import Verdict, decide
 from services.janitor.state import Tail, fold, forget_object, unreadable
 from tests.support.facts import KEY, cluster, template

@@ -8,15 +8,15 @@ from functools import partial
 
 import pytest
 
-from services._kit.answers.limits import Limits
-from services._kit.answers.share import Share
-from services._kit.clock import SystemClock
-from services._kit.kube import ApiResource, KubeClient
-from services._kit.members import access
-from services._kit.members.access import Members
-from services._kit.restless import Restless
-from services.cluster_monitor import probing
-from services.cluster_monitor.probing import Prober
+from services._kit.base.answer_limits import Limits
+from services._kit.base.clock import SystemClock
+from services._kit.concurrency.debounce import Restless
+from services._kit.credentials import access
+from services._kit.credentials.access import Members
+from services._kit.kube.answers.share import Share
+from services._kit.kube.client import ApiResource, KubeClient
+from services.cluster_monitor import push_probe as probing
+from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.state import Probe
 from tests.support.waiting import eventually
 

@@ -8,8 +8,8 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from services.registrar import line as lines
-from services.registrar.line import Line
+from services.registrar import request_queue as lines
+from services.registrar.request_queue import Line
 from tests.support.waiting import eventually
 
 

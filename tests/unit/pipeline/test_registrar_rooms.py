@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from schemas.agent import MAX_QUESTIONS, RoomAnswers, RoomQuestions
-from services.registrar.rooms import ABSENT_SECONDS, Rooms
+from services.registrar.capacity_queries import ABSENT_SECONDS, Rooms
 
 
 class Hall:

@@ -12,10 +12,10 @@ from schemas.codec import Known, subject_of
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import PolicyKey
-from services._kit.asking import Ask
+from services._kit.interpretation.async_interpretation import Ask
 from services._rules.interpreter import REVISE_REPLICA, InterpretError
-from services._rules.interpreter.answers import Answered, Answers, Question
-from services._rules.interpreter.configured import CUSTOMIZATION, Configured
+from services._rules.interpreter.configuration import CUSTOMIZATION, Configured
+from services._rules.interpreter.result_cache import Answered, Answers, Question
 from services.override_renderer.app import OverrideRenderer
 from services.override_renderer.decide import Works, decide
 from services.override_renderer.state import RendererState, fold

@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.keys import ObjectKey
-from services._kit.clock import ManualClock
-from services._kit.log import Message
-from services._kit.metrics import KitMetrics
+from services._kit.base.clock import ManualClock
+from services._kit.base.metrics import KitMetrics
+from services._kit.log.stream_port import Message
 from services.scheduler.app import Scheduler
 from services.scheduler.metrics_steps import NAME, STEPS, StepTimes
 from services.scheduler.settings import SchedulerSettings

@@ -16,12 +16,12 @@ from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementReleased
 from schemas.keys import ObjectKey
 from schemas.topology import STREAMS
-from services._kit.bus import MemoryBus
-from services._kit.deciding import Options
-from services._kit.log import Message, NewMessage
-from services._kit.memory_log import MemoryLog
-from services._kit.runner import Runner
-from services._kit.settings import SettingsError
+from services._kit.base.settings import SettingsError
+from services._kit.log.heartbeat_bus import MemoryBus
+from services._kit.log.memory import MemoryLog
+from services._kit.log.stream_port import Message, NewMessage
+from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.runner import Runner
 from services.scheduler.app import Scheduler
 from services.scheduler.decide import HANDOVER_SECONDS, decide, handed_over_until
 from services.scheduler.settings import SchedulerSettings

@@ -15,11 +15,11 @@ from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.eviction import EvictionRequested, EvictionTask
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed
 from schemas.keys import ObjectKey
-from services._kit.settings import load
-from services._rules.scheduling.model import Peers
+from services._kit.base.settings import load
+from services._rules.scheduling.scheduling_views import Peers
 from services.scheduler.app import Scheduler
 from services.scheduler.decide import Rules, decide_and_tell
-from services.scheduler.explain import explained
+from services.scheduler.decision_trace import explained
 from services.scheduler.peers import PeerIndex
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SchedulerState, fold

@@ -13,12 +13,12 @@ import pytest
 
 from schemas.codec import subject_of
 from schemas.events.placement import PlacementDecided, PlacementFailed
-from services._kit.settings import SettingsError, load
-from services._rules.scheduling.plugins import STANDARD, PluginError
-from services.cli.explaining import reasons
+from services._kit.base.settings import SettingsError, load
+from services._rules.scheduling.plugin_set import STANDARD, PluginError
+from services.cli.queries.explain import reasons
 from services.scheduler.app import Scheduler
 from services.scheduler.decide import Rules, decide_and_tell
-from services.scheduler.explain import explained
+from services.scheduler.decision_trace import explained
 from services.scheduler.plugins import GROUP, load_plugins
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SchedulerState, fold

@@ -13,14 +13,14 @@ from schemas.events.binding import BindingRequested
 from schemas.events.placement import PlacementDecided
 from schemas.keys import ObjectKey
 from schemas.topology import STREAMS
-from services._kit.bus import MemoryBus
-from services._kit.deciding import Options
-from services._kit.log import NewMessage
-from services._kit.memory_log import MemoryLog
-from services._kit.runner import Runner
-from services._kit.settings import SettingsError
+from services._kit.base.settings import SettingsError
+from services._kit.log.heartbeat_bus import MemoryBus
+from services._kit.log.memory import MemoryLog
+from services._kit.log.stream_port import NewMessage
+from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.runner import Runner
 from services.scheduler.app import Scheduler
-from services.scheduler.queue_retry import Limits, Retries
+from services.scheduler.queue.retry_backoff import Limits, Retries
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import binding, cluster

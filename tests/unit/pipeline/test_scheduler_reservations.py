@@ -16,8 +16,8 @@ from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
-from services._kit.log import Message
-from services._kit.service import Decision
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import Decision
 from services.scheduler.app import ROOM, Scheduler
 from services.scheduler.settings import SchedulerSettings
 from tests.support.facts import binding, cluster

@@ -12,9 +12,9 @@ from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
-from services._rules.scheduling.model import Options
-from services.gateway.bindings import build
+from services._rules.scheduling.scheduling_views import Options
 from services.gateway.state import Bound, Since
+from services.gateway.views.binding_views import build
 from services.scheduler.decide import Rules, decide
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, STATIC, binding, cluster

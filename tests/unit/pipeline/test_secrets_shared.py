@@ -15,11 +15,11 @@ from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.topology import BLOBS
-from services._kit.blobs import Blobs, digest_of
-from services._kit.memory_log import MemoryLog
+from services._kit.content.blobs import Blobs, digest_of
+from services._kit.log.memory import MemoryLog
 from services._rules import constants as const
-from services._rules.marking import with_marks
-from services._rules.secrecy import WITHHELD, DigestKey
+from services._rules.delivery.work_labels import with_marks
+from services._rules.secrets.secret_objects import WITHHELD, DigestKey
 from services.override_renderer.decide import Works, decide
 from services.override_renderer.state import RendererState, fold
 from tests.support.facts import cluster, placement

@@ -22,9 +22,9 @@ from schemas.events.placement import PlacementFailed, PlacementReleased
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
-from services._kit.log import Message
-from services._kit.service import NOTHING
-from services._kit.settings import load
+from services._kit.base.settings import load
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import NOTHING
 from services.failover.app import Failover
 from services.failover.settings import FailoverSettings
 from services.janitor import state as janitor

@@ -12,12 +12,12 @@ from msgspec import UNSET, Raw
 from schemas.codec import Known, encode, subject_of
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered
-from services._kit.blobs import BlobMissing
-from services._kit.delivery.parts import WorkSource
-from services._kit.errors import LogError, Refused, Unavailable
-from services._kit.log import NewMessage
-from services._kit.memory_log import MemoryLog
-from services._kit.vault import Locked
+from services._kit.base.log_errors import LogError, Refused, Unavailable
+from services._kit.content.blobs import BlobMissing
+from services._kit.content.envelope_encryption import Locked
+from services._kit.delivery.lane_parts import WorkSource
+from services._kit.log.memory import MemoryLog
+from services._kit.log.stream_port import NewMessage
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
 from services.executor.state import ExecutorState, cut, fold

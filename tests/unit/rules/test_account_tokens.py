@@ -8,8 +8,8 @@ import json
 import nkeys
 import pytest
 
-from services._rules import account_tokens as tokens
-from services._rules.accounts import agent_exports
+from services._rules.identity import account_tokens as tokens
+from services._rules.identity.accounts import agent_exports
 
 
 def key(kind: int, fill: int) -> nkeys.KeyPair:

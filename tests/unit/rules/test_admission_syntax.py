@@ -2,7 +2,10 @@
 
 import pytest
 
-from services._rules.admission import cron, cron_autoscaling, formats, lua_syntax
+from services._rules.admission.common import value_formats as formats
+from services._rules.admission.later import cron_expression as cron
+from services._rules.admission.later import cron_federated_hpa as cron_autoscaling
+from services._rules.interpreter.scripts import lua_syntax
 
 
 @pytest.mark.parametrize(

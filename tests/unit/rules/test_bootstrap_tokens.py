@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services._rules import bootstrap_tokens as rules
+from services._rules.identity import bootstrap_tokens as rules
 
 
 def secret(name: str = "bootstrap-token-abcdef", kind: str = rules.SECRET_TYPE, **data: str) -> dict[str, Any]:

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from services._rules import claims
-from services._rules.claims import Claim
+from services._rules.policies import policy_claims as claims
+from services._rules.policies.policy_claims import Claim
 
 PLAIN = {
     "apiVersion": "v1",

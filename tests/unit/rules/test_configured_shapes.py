@@ -11,7 +11,7 @@ from msgspec import Raw
 from schemas.events.policy import PolicyChanged
 from schemas.keys import PolicyKey
 from services._rules.interpreter import RETAIN
-from services._rules.interpreter.configured import KINDS, Configured
+from services._rules.interpreter.configuration import KINDS, Configured
 
 TARGET = {"apiVersion": "example.io/v1", "kind": "Widget"}
 GOOD = {"metadata": {"name": "good"}, "spec": {"target": TARGET, "customizations": {"retention": {"luaScript": "x"}}}}

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from services._rules import constants as const
-from services._rules.delivery import (
+from services._rules.delivery.apply import (
     LARGEST_STATUS,
     Leave,
     Refuse,

@@ -11,9 +11,9 @@ from msgspec import UNSET, Raw
 from schemas.events.descheduling import LoweredCluster, ReplicasDescheduled
 from schemas.events.placement import PlacementDecided, TargetCluster
 from schemas.events.rollup import ClusterStatusItem
-from services._rules.descheduling import Share, descheduled_words, follows_room, joined, shares, taken_back
 from services._rules.effective import effective, standing
-from services._rules.end_of_life import Facet, Remains, closes, purges_of, unfinished
+from services._rules.history.retention import Facet, Remains, closes, purges_of, unfinished
+from services._rules.scheduling.descheduling import Share, descheduled_words, follows_room, joined, shares, taken_back
 from tests.support.facts import KEY, binding, placement
 
 

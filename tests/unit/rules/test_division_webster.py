@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.division import (
+from services._rules.scheduling.division.usage import replicas_changed, reschedule_requested, resource_usage
+from services._rules.scheduling.division.weights import (
     DivisionError,
     TargetCluster,
     allocate_by_weight,
@@ -17,7 +18,6 @@ from services._rules.division import (
     ties_descend,
     webster,
 )
-from services._rules.division_usage import replicas_changed, reschedule_requested, resource_usage
 
 weights = st.dictionaries(st.sampled_from("abcdefghij"), st.integers(0, 60), max_size=10)
 

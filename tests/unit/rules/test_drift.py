@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.events.observed import Drift
-from services._rules.drift import MOST, bounded, drift_words, removed, repaired
+from services._rules.delivery.drift import MOST, bounded, drift_words, removed, repaired
 
 Manifest = dict[str, Any]
 OURS = "fleetlog"

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services._rules.drift import MOST, repaired
-from services._rules.semantic_equal import needs_update
+from services._rules.delivery.drift import MOST, repaired
+from services._rules.delivery.semantic_equal import needs_update
 
 Manifest = dict[str, Any]
 NAMES = st.sampled_from(

@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
-from services._rules import estimation, estimation_nodes, estimation_quota, estimation_summary
-from services._rules.estimation import Assumed, component_of, demand_of
+from services._rules.capacity import general_estimate as estimation
+from services._rules.capacity import node_estimate as estimation_nodes
+from services._rules.capacity import quota_estimate as estimation_quota
+from services._rules.capacity import resource_summary as estimation_summary
+from services._rules.capacity.general_estimate import Assumed, component_of, demand_of
 
 Manifest = dict[str, Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.estimation_nodes import finished, nodes_of
-from services._rules.estimation_rooms import MemberRooms
+from services._rules.capacity.node_estimate import finished, nodes_of
+from services._rules.capacity.node_index import MemberRooms
 
 Manifest = dict[str, Any]
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services._kit.member_unschedulable import NotCounted, unschedulable_replicas
-from services._rules.estimation_waiting import MemberWaiting, newest_replica_set
+from services._kit.members.unschedulable import NotCounted, unschedulable_replicas
+from services._rules.capacity.unschedulable_pods import MemberWaiting, newest_replica_set
 
 Manifest = dict[str, Any]
 SINCE = 1_767_225_600.0  # 2026-01-01T00:00:00Z

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, RETAIN, REVISE_REPLICA, InterpretError
-from services._rules.interpreter.answers import Answered, Answers, Question, Unanswered
-from services._rules.interpreter.base import InterpretLater
-from services._rules.interpreter.configured import EVERY
+from services._rules.interpreter.common.interpretation import InterpretLater
+from services._rules.interpreter.configuration import EVERY
+from services._rules.interpreter.result_cache import Answered, Answers, Question, Unanswered
 
 WIDGET: dict[str, Any] = {
     "apiVersion": "example.io/v1",

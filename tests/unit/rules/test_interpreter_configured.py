@@ -10,7 +10,7 @@ from msgspec import Raw
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
 from services._rules.interpreter import INTERPRET_REPLICA
-from services._rules.interpreter.configured import CUSTOMIZATION, EVERY, FILTERS, WEBHOOKS, Configured, concerns
+from services._rules.interpreter.configuration import CUSTOMIZATION, EVERY, FILTERS, WEBHOOKS, Configured, concerns
 
 WIDGET = ("example.io/v1", "Widget")
 GADGET = ("example.io/v1", "Gadget")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from services._rules.delivery.semantic_equal import needs_update
 from services._rules.interpreter import InterpretError, NativeInterpreter
-from services._rules.semantic_equal import needs_update
 
 NATIVE = NativeInterpreter()
 GARBAGE: list[Any] = [None, "text", 7, 1.5, True, [], {}, ["x"], [None], [7], {"a": 1}, {"a": None}, 2**70, ""]

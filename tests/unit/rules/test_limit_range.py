@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services._rules.limit_range import ANNOTATION, apply_defaults, claim_violations, pod_violations
+from services._rules.kubernetes.limit_range import ANNOTATION, apply_defaults, claim_violations, pod_violations
 
 Manifest = dict[str, Any]
 

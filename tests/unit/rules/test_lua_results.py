@@ -15,16 +15,16 @@ from services._rules.interpreter import (
     REVISE_REPLICA,
     InterpretError,
 )
-from services._rules.interpreter.customizations import Customizations
-from services._rules.interpreter.lua_calls import LuaValue, arguments_of, result_of
-from services._rules.interpreter.lua_kube import (
+from services._rules.interpreter.scripts.customizations import Customizations
+from services._rules.interpreter.scripts.empty_tables import settle_empties
+from services._rules.interpreter.scripts.kube_helpers import (
     pod_dependencies_of,
     pod_requirements,
     resource_add,
     resource_quantity,
 )
-from services._rules.interpreter.lua_shapes import dependencies_of
-from services._rules.interpreter.lua_tables import settle_empties
+from services._rules.interpreter.scripts.result_types import dependencies_of
+from services._rules.interpreter.scripts.script_calls import LuaValue, arguments_of, result_of
 
 NIL = LuaValue("nil")
 

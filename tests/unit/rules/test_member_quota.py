@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services._rules.member_quota import concerns, refusal, usage
+from services._rules.kubernetes.resource_quota import concerns, refusal, usage
 
 Manifest = dict[str, Any]
 

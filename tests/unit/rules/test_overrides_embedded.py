@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services._rules.kubernetes.patch.json_patch import json_patch
 from services._rules.overrides import embedded_json, embedded_yaml
 from services._rules.overrides.embedded_json import EmbeddedTextError
-from services._rules.patch import json_patch
 
 
 def setting(path: str, value: Any) -> Callable[[Any], Any]:

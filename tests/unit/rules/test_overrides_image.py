@@ -2,8 +2,8 @@
 
 import pytest
 
-from services._rules.overrides import image
-from services._rules.overrides.image import ImageError
+from services._rules.overrides import image_overriders as image
+from services._rules.overrides.image_overriders import ImageError
 
 HEX = "0123456789abcdef" * 4
 DIGEST = f"sha256:{HEX}"

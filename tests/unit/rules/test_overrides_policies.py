@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from services._rules import overrides
-from services._rules.cluster_affinity import facts_of
 from services._rules.overrides import OverrideError
+from services._rules.policies.cluster_affinity import facts_of
 
 M1 = facts_of({"metadata": {"name": "m1", "labels": {"env": "prod"}}, "spec": {"provider": "p", "region": "r"}})
 M2 = facts_of({"metadata": {"name": "m2"}, "spec": {}})

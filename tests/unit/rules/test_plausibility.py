@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
-from services._rules.interpreter import InterpretError, NativeInterpreter
-from services._rules.plausibility import (
+from services._rules.delivery.plausibility import (
     LARGEST_STATUS,
     MARGIN,
     MOST,
@@ -24,6 +23,7 @@ from services._rules.plausibility import (
     most_replicas,
     numbers,
 )
+from services._rules.interpreter import InterpretError, NativeInterpreter
 
 KEY = ObjectKey("apps", "deployments", "default", "nginx")
 SEEN = WorkObserved(cluster="m1", key=KEY, uid="u", work_seq=7, digest="d", applied=True, at=10.0)

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from services._rules.scheduling.explain import explain
+from services._rules.scheduling.decision_explanation import explain
+from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import BindingView, ClusterView, Decision, Options, Peers, Status
-from services._rules.scheduling.plugins import STANDARD, PluginSet
-from services._rules.scheduling.plugins_api import FilterContext, Plugin, Result
-from services._rules.scheduling.read import binding_view, cluster_view
+from services._rules.scheduling.plugin_set import STANDARD, PluginSet
+from services._rules.scheduling.plugins.interface import FilterContext, Plugin, Result
 from services._rules.scheduling.schedule import schedule, schedule_groups
+from services._rules.scheduling.scheduling_views import BindingView, ClusterView, Decision, Options, Peers, Status
 
 Manifest = dict[str, Any]
 AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}

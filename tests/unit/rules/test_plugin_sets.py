@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import Decision, Options, Peers
-from services._rules.scheduling.plugins import (
+from services._rules.scheduling.plugin_set import (
     GATED,
     STANDARD,
     PluginError,
@@ -15,8 +15,8 @@ from services._rules.scheduling.plugins import (
     enabled,
     registry,
 )
-from services._rules.scheduling.read import binding_view, cluster_view
 from services._rules.scheduling.schedule import schedule
+from services._rules.scheduling.scheduling_views import Decision, Options, Peers
 
 Manifest = dict[str, Any]
 KNOWN = frozenset(("Foo", "Bar", "Baz"))

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from services._rules import policy_match, skip_rules
-from services._rules.policy_match import Rank, Template
+from services._rules.policies import matching as policy_match
+from services._rules.policies import skip_rules
+from services._rules.policies.matching import Rank, Template
 
 NGINX = Template("apps/v1", "Deployment", "default", "nginx", {"app": "web"})
 DEPLOYMENTS = {"apiVersion": "apps/v1", "kind": "Deployment"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.quantity import Quantity, QuantityError, from_milli, from_value, parse
+from services._rules.kubernetes.quantity import Quantity, QuantityError, from_milli, from_value, parse
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services._rules.remedies import RETRIED, remedy_of
+from services._rules.delivery.refusal_hints import RETRIED, remedy_of
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from schemas.events.placement import TargetCluster
 from schemas.events.rollup import ClusterStatusItem
 from schemas.keys import ObjectKey
-from services._rules.estimation import Component, capacity_of, demand_of, max_replicas
-from services._rules.estimation_room import Room, place_set
-from services._rules.estimation_taken import Want, displaced, less_taken, needs_of, place_on_models
-from services._rules.reservation_sums import KINDS, Sums
-from services._rules.reservations import LONGEST, Ledger, replicas_shown
+from services._rules.capacity.cluster_totals import KINDS, Sums
+from services._rules.capacity.general_estimate import Component, capacity_of, demand_of, max_replicas
+from services._rules.capacity.packing import Room, place_set
+from services._rules.capacity.reservations import LONGEST, Ledger, replicas_shown
+from services._rules.capacity.reserved import Want, displaced, less_taken, needs_of, place_on_models
 
 NOW = 1_793_232_000.0
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import Decision, Options, Status
-from services._rules.scheduling.read import binding_view, cluster_view
 from services._rules.scheduling.schedule import schedule
+from services._rules.scheduling.scheduling_views import Decision, Options, Status
 
 Manifest = dict[str, Any]
 

@@ -5,14 +5,14 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services._rules.scheduling.explain import explain
+from services._rules.scheduling.decision_explanation import explain
+from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.filters import diagnosis
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import BindingView, ClusterView, Decision, Options, Peers, Status
-from services._rules.scheduling.plugins import GATED, STANDARD, PluginSet
-from services._rules.scheduling.plugins_api import Result
-from services._rules.scheduling.read import binding_view, cluster_view
+from services._rules.scheduling.plugin_set import GATED, STANDARD, PluginSet
+from services._rules.scheduling.plugins.interface import Result
 from services._rules.scheduling.schedule import schedule
+from services._rules.scheduling.scheduling_views import BindingView, ClusterView, Decision, Options, Peers, Status
 
 Manifest = dict[str, Any]
 

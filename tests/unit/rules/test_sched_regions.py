@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services._rules.scheduling.groups import Group, choose_groups
-from services._rules.scheduling.groups_search import Limits, Search
+from services._rules.scheduling.regions.scoring import Group, choose_groups
+from services._rules.scheduling.regions.search import Limits, Search
 
 
 def walk(ordered: list[Group], fewest: int, most: int, target: int) -> Iterator[list[Group]]:

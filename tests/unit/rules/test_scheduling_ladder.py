@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from services._rules.division import TargetCluster
+from services._rules.scheduling.compiled_placement import compile_placement
+from services._rules.scheduling.decoding import binding_view, cluster_view
+from services._rules.scheduling.division.weights import TargetCluster
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.ladder import placement_changed, trigger
-from services._rules.scheduling.model import Decision, Options, Status
 from services._rules.scheduling.outcome import outcome, success_event
-from services._rules.scheduling.placement import compile_placement
-from services._rules.scheduling.read import binding_view, cluster_view
+from services._rules.scheduling.reschedule_triggers import placement_changed, trigger
 from services._rules.scheduling.schedule import schedule, schedule_groups
+from services._rules.scheduling.scheduling_views import Decision, Options, Status
 
 Manifest = dict[str, Any]
 

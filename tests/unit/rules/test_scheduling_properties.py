@@ -5,12 +5,12 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services._rules.scheduling.explain import explain
+from services._rules.scheduling.decision_explanation import explain
+from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.filters import diagnosis
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import Decision, Status
-from services._rules.scheduling.read import binding_view, cluster_view
 from services._rules.scheduling.schedule import schedule
+from services._rules.scheduling.scheduling_views import Decision, Status
 
 Manifest = dict[str, Any]
 

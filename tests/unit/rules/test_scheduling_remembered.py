@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from services._rules.scheduling.explain import explain
+from services._rules.scheduling.decision_explanation import explain
+from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.filters import diagnosis, refusal
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import Status
-from services._rules.scheduling.read import binding_view, cluster_view
 from services._rules.scheduling.schedule import schedule
+from services._rules.scheduling.scheduling_views import Status
 from tests.bench.bench_scheduler import PLACEMENTS, binding, cluster
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from services._rules.scheduling.groups import Group, choose_groups
+from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.model import Decision, Options, Peers, Status
-from services._rules.scheduling.read import binding_view, cluster_view
+from services._rules.scheduling.regions.scoring import Group, choose_groups
 from services._rules.scheduling.schedule import schedule
+from services._rules.scheduling.scheduling_views import Decision, Options, Peers, Status
 
 Manifest = dict[str, Any]
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from services._rules.scheduling.sharing import shared_raw, spec_of
+from services._rules.scheduling.shared_values import shared_raw, spec_of
 
 PLACEMENT = {"clusterAffinity": {"clusterNames": ["m1", "m2"]}}
 REQUEST = {"resourceRequest": {"cpu": "100m"}}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.selectors import (
+from services._rules.kubernetes.selectors import (
     LabelSelectorError,
     Selector,
     compile_expressions,

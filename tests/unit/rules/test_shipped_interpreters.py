@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from services._kit.lua.machine import LuaMachine
-from services._rules.admission.lua_syntax import problem
+from services._kit.interpretation.lua.machine import LuaMachine
 from services._rules.interpreter import (
     AGGREGATE_STATUS,
     INTERPRET_STATUS,
@@ -22,8 +21,9 @@ from services._rules.interpreter import (
     InterpretError,
     NativeInterpreter,
 )
-from services._rules.interpreter.customizations import MEMBERS
-from services._rules.interpreter.shipped import Shipped, files, manifest
+from services._rules.interpreter.scripts.bundled import Shipped, files, manifest
+from services._rules.interpreter.scripts.customizations import MEMBERS
+from services._rules.interpreter.scripts.lua_syntax import problem
 
 Case = dict[str, Any]
 DATA = Path(__file__).with_name("thirdparty")

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from services._rules.splicing import WORTH, base_of, bound, marker, splice, whole
+from services._rules.history.delta_encoding import WORTH, base_of, bound, marker, splice, whole
 
 BASE = random.Random(1).randbytes(2 * WORTH)
 NAME = sha256(BASE).hexdigest()

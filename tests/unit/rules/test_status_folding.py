@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services._rules.status_render import (
+from services._rules.delivery.cluster_rendering import (
     RenderError,
     apply_job_completions,
     conflict_resolution,
@@ -13,8 +13,8 @@ from services._rules.status_render import (
     merge_suspension,
     suspends_dispatching,
 )
-from services._rules.status_retain import record_managed, retain_annotations, retain_labels
-from services._rules.status_rules import (
+from services._rules.delivery.metadata_retention import record_managed, retain_annotations, retain_labels
+from services._rules.delivery.work_status import (
     StatusError,
     assemble_work_status,
     direct_purge_clusters,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services._rules.semantic_equal import needs_update
+from services._rules.delivery.semantic_equal import needs_update
 
 DESIRED: dict[str, Any] = {
     "apiVersion": "apps/v1",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from schemas.topology import FACTS, HISTORY, STREAMS
-from services._rules.end_of_life import cut
-from services._rules.stream_room import Fill, RoomError, alarms, most_bytes, sizes
+from services._rules.history.retention import cut
+from services._rules.log.stream_limits import Fill, RoomError, alarms, most_bytes, sizes
 
 GIB = 1 << 30
 

@@ -5,8 +5,15 @@ from typing import Any
 
 import pytest
 
-from services._rules.cluster_affinity import cluster_matches
-from services._rules.taints import Taint, Toleration, first_untolerated, matching_tolerations, seconds_left, tolerates
+from services._rules.kubernetes.taints import (
+    Taint,
+    Toleration,
+    first_untolerated,
+    matching_tolerations,
+    seconds_left,
+    tolerates,
+)
+from services._rules.policies.cluster_affinity import cluster_matches
 
 TAINT = Taint(key="k", value="v", effect="NoExecute")
 

@@ -9,8 +9,8 @@ from schemas.codec import encode, subject_of
 from schemas.envelope import Provenance
 from schemas.events.placement import PlacementFailed
 from schemas.keys import ObjectKey
-from services._kit.log import match
-from services._rules.timeline import FACTS, OBSERVED, Fact, foreign_causes, line, offset, subjects_of, timeline
+from services._kit.log.stream_port import match
+from services._rules.history.timeline import FACTS, OBSERVED, Fact, foreign_causes, line, offset, subjects_of, timeline
 from tests.integration.gateway.story import (
     NGINX,
     cluster,

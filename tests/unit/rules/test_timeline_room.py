@@ -7,7 +7,7 @@ from typing import Any
 from schemas.envelope import Provenance
 from schemas.events.estimate import ClusterEstimate
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
-from services._rules.timeline_words import words
+from services._rules.history.event_words import words
 from tests.support.facts import KEY
 
 NOW = 1_793_232_000.0

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from schemas.keys import PolicyKey
-from services._rules.unbuilt import KINDS, not_acted_on
+from services._rules.policies.unsupported import KINDS, not_acted_on
 from services.apiserver.crds import generate
-from services.apiserver.crds.custom import custom_kinds
+from services.apiserver.crds.custom_kinds import custom_kinds
 from services.detector.decide import Tell, decide_policy
 from services.detector.state import DetectorState, take_policy
 

@@ -19,8 +19,8 @@ from services._rules.interpreter import (
     REVISE_REPLICA,
     InterpretLater,
 )
-from services._rules.interpreter.webhook_calls import refused, request_body, result_of
-from services._rules.interpreter.webhooks import ClientConfig, Webhook
+from services._rules.interpreter.webhooks.webhook_calls import refused, request_body, result_of
+from services._rules.interpreter.webhooks.webhook_index import ClientConfig, Webhook
 
 HOOK = Webhook("c/w.example.io", ClientConfig(url="https://h.example.io"), (), 10.0, ("v1alpha1",))
 WIDGET: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_REPLICA, RETAIN, InterpretError
-from services._rules.interpreter.webhooks import PATIENCE, ClientConfig, ServiceAddress, Webhooks
+from services._rules.interpreter.webhooks.webhook_index import PATIENCE, ClientConfig, ServiceAddress, Webhooks
 
 WIDGET = ("example.io/v1", "Widget")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services._rules.withholding import UNTOLD, failure_of_secret, refusal_of_secret
+from services._rules.secrets.redaction import UNTOLD, failure_of_secret, refusal_of_secret
 
 VALUE = "hunter2"
 

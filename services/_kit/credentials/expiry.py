@@ -1,0 +1,154 @@
+"""Reads how a member is reached from its Cluster object and the Secret it names (reference 03 §6.3)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ssl
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from schemas.agent import Expiry
+from services._kit.kube.client import KubeClient
+
+Manifest = dict[str, Any]
+
+KEYS: Final = ("token", "caBundle", "clientCert", "clientKey")
+
+
+class BadCredentials(ValueError):
+    """A Cluster or its Secret cannot be used; the message names the object, the field or key, and what to do."""
+
+
+class Credentials(Struct, frozen=True):
+    """What a connection to a member needs. `place` names the Secret in messages."""
+
+    place: str
+    server: str
+    token: str = ""
+    ca_pem: str = ""
+    client_pem: tuple[str, str] | None = None
+    insecure: bool = False
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.place}, {self.server})"
+
+    def open(self) -> KubeClient:
+        """A client with these credentials; raises BadCredentials."""
+        try:
+            return KubeClient.from_token(
+                self.server,
+                self.token,
+                ca_pem=self.ca_pem,
+                insecure=self.insecure,
+                client_pem=self.client_pem,
+            )
+        except (ssl.SSLError, ValueError) as error:
+            raise BadCredentials(f"{self.place} cannot be used for TLS: {error}") from error
+
+    @property
+    def expiry(self) -> Expiry | None:
+        """When they end, where they say so."""
+        if self.token:
+            return token_expiry(self.token, f"the token in {self.place}")
+        if self.client_pem is not None:
+            return certificate_expiry(self.client_pem[0], f"the client certificate in {self.place}")
+        return None
+
+
+def secret_of(spec: Manifest) -> tuple[str, str]:
+    """Namespace and name of the Secret that a Cluster spec names; raises BadCredentials when it names none."""
+    ref = spec.get("secretRef") or {}
+    if not spec.get("apiEndpoint"):
+        raise BadCredentials("spec.apiEndpoint of the Cluster is empty; join it again")
+    if not ref.get("name"):
+        raise BadCredentials("spec.secretRef of the Cluster is empty; join it again")
+    return str(ref.get("namespace") or ""), str(ref["name"])
+
+
+def credentials_of(spec: Manifest, secret: Manifest) -> Credentials:
+    """What a Cluster spec and the Secret it names hold; raises BadCredentials."""
+    namespace, name = secret_of(spec)
+    place = f"Secret {namespace}/{name}"
+    data = {key: _text(place, key, (secret.get("data") or {}).get(key)) for key in KEYS}
+    server, insecure = str(spec["apiEndpoint"]), bool(spec.get("insecureSkipTLSVerification"))
+    token, pair = data["token"], None
+    if not token:
+        if not data["clientCert"] and not data["clientKey"]:
+            raise BadCredentials(f"{place} has neither token nor clientCert; join the cluster again")
+        pair = _pair(place, data["clientCert"], data["clientKey"])
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise BadCredentials(f"{place}: key token holds characters that no bearer token has")
+    if not insecure and server.startswith("https"):
+        if not data["caBundle"]:
+            raise BadCredentials(f"{place} has no caBundle; set insecureSkipTLSVerification or add it")
+        _certificates(place, "caBundle", data["caBundle"])
+    return Credentials(place, server, token, "" if insecure else data["caBundle"], pair, insecure)
+
+
+def _text(place: str, key: str, value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    try:
+        return base64.b64decode(str(value), validate=True).decode().strip()
+    except (binascii.Error, ValueError):
+        raise BadCredentials(f"{place}: key {key} is no base64 of a text") from None
+
+
+def _pair(place: str, certificate: str, key: str) -> tuple[str, str]:
+    """A client certificate and its key, once they belong together."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    if not certificate:
+        raise BadCredentials(f"{place} has clientKey but no clientCert; add the certificate, or a token")
+    if not key:
+        raise BadCredentials(f"{place} has clientCert but no clientKey; add the key, or a token")
+    first = _certificates(place, "clientCert", certificate)
+    try:
+        private = load_pem_private_key(key.encode(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise BadCredentials(f"{place}: key clientKey is no private key in PEM form without a passphrase") from None
+    if private.public_key() != first.public_key():
+        raise BadCredentials(f"{place}: clientKey does not belong to clientCert")
+    return certificate, key
+
+
+def _certificates(place: str, key: str, pem: str) -> Any:
+    """The first certificate of a key's PEM text; raises BadCredentials."""
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificates(pem.encode())[0]
+    except ValueError:
+        raise BadCredentials(f"{place}: key {key} is no certificate in PEM form") from None
+
+
+def certificate_expiry(pem: str, what: str) -> Expiry | None:
+    """When the first certificate of a PEM text ends; None when it cannot be read."""
+    from cryptography import x509
+
+    try:
+        first = x509.load_pem_x509_certificates(pem.encode())[0]
+    except ValueError:
+        return None
+    return Expiry(at=first.not_valid_after_utc.timestamp(), since=first.not_valid_before_utc.timestamp(), what=what)
+
+
+class _Claims(Struct):
+    exp: float = 0.0
+    iat: float = 0.0
+
+
+def token_expiry(token: str, what: str) -> Expiry | None:
+    """When a token ends that is a JSON Web Token with a claim of that; None for all others."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), type=_Claims)
+    except (ValueError, msgspec.MsgspecError):
+        return None
+    return Expiry(at=claims.exp, since=claims.iat, what=what) if claims.exp > 0 else None

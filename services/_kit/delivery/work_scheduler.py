@@ -1,0 +1,141 @@
+"""Gives objects their turns: one look per object at a time, again after failures, and slow objects in a line apart."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import traceback
+from collections.abc import Awaitable, Callable
+from functools import partial
+from math import inf
+
+import structlog
+
+from schemas.keys import ObjectKey
+from services._kit.concurrency.supervision import Supervised, supervise
+from services._kit.concurrency.tasks import end
+from services._kit.delivery.fair_queue import FairLine, Line, QuickLine
+from services._kit.delivery.lane_parts import LaneSettings
+
+log = structlog.get_logger("delivery.turns")
+
+
+class Turns:
+    """The order of one lane. `look` is awaited for one object at a time each, and only while `up` is set.
+
+    Objects that `is_slow` names wait for processes of scripts; they have workers of their own, so that all others
+    never wait behind them.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[ObjectKey], Awaitable[None]],
+        is_slow: Callable[[ObjectKey], bool],
+        up: asyncio.Event,
+        settings: LaneSettings,
+    ) -> None:
+        self._look = look
+        self._is_slow = is_slow
+        self._up = up
+        self._settings = settings
+        self._quick = QuickLine()
+        self._slow = FairLine(settings.scripted_concurrency)
+        self._running: set[ObjectKey] = set()
+        self._again: set[ObjectKey] = set()
+        self._failures: dict[ObjectKey, int] = {}
+        self._timers: dict[ObjectKey, asyncio.TimerHandle] = {}
+        self._tasks: list[Supervised] = []
+        self._has_slow_workers = False
+        self._closed = False
+
+    @property
+    def backlog(self) -> int:
+        """Objects that wait for a turn or have one."""
+        return len(self._quick) + len(self._slow) + len(self._running) + len(self._timers)
+
+    def start(self) -> None:
+        """Work until closed."""
+        self._begin(self._quick, self._settings.concurrency)
+
+    async def close(self) -> None:
+        """Stop at once, and take nothing in line any more."""
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        await end(*(worker.task for worker in self._tasks))
+
+    def look_at(self, key: ObjectKey) -> None:
+        """Give an object a turn as soon as there is room; after the present one if it has one."""
+        if self._closed:
+            return
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        if key in self._running:
+            self._again.add(key)
+            return
+        if self._is_slow(key):
+            self._want_slow_workers()
+            self._slow.add(key)
+        else:
+            self._quick.add(key)
+
+    def retry(self, key: ObjectKey, at_least: float = 0.0, at_most: float = inf) -> None:
+        """Give an object another turn after a pause (seconds) that grows with every failure in a row."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        pause = min(self._settings.backoff * 2.0 ** min(failures - 1, 12), self._settings.longest_backoff)
+        pause = min(pause, at_most)
+        pause = max(pause * (0.75 + random.random() / 2), at_least)
+        if key in self._timers:
+            return
+        self._timers[key] = asyncio.get_running_loop().call_later(pause, self._due, key)
+
+    def failures(self, key: ObjectKey) -> int:
+        """How often in a row an object has failed."""
+        return self._failures.get(key, 0)
+
+    def forgive(self, key: ObjectKey) -> None:
+        """Forget the failures of an object: the next pause is a short one."""
+        self._failures.pop(key, None)
+
+    def _due(self, key: ObjectKey) -> None:
+        self._timers.pop(key, None)
+        self.look_at(key)
+
+    def _want_slow_workers(self) -> None:
+        """Most clusters never need them."""
+        if not self._has_slow_workers:
+            self._has_slow_workers = True
+            self._begin(self._slow, self._settings.scripted_concurrency)
+
+    def _begin(self, line: Line, count: int) -> None:
+        self._tasks += [supervise("turns", partial(self._work, line)) for _ in range(count)]
+
+    async def _work(self, line: Line) -> None:
+        while True:
+            await self._up.wait()
+            key = line.take()
+            if key is None:
+                line.some.clear()
+                await line.some.wait()
+                continue
+            if key in self._running:
+                # It changed lines while it waited in the other one.
+                line.leave(key)
+                self._again.add(key)
+                continue
+            self._running.add(key)
+            try:
+                await self._look(key)
+            except Exception as error:  # noqa: BLE001 - whatever it is concerns one object, which keeps its place
+                # Its words could quote a Secret.
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                at = f"{where.filename}:{where.lineno}"
+                log.error("turn_failed", key=str(key), error=type(error).__name__, at=at)
+                self.retry(key)
+            finally:
+                self._running.discard(key)
+                line.leave(key)
+            if key in self._again:
+                self._again.discard(key)
+                self.look_at(key)

@@ -1,0 +1,221 @@
+"""Lets lists of an endpoint count only while the endpoint is who it is known to be.
+
+Every reflector asks its gate before it lists, before a list counts, and when a new watch says its first word. The
+identity is read anew for that, once for all that ask at the same time, and now and then beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+import structlog
+
+from services._kit.concurrency.supervision import Supervised, supervise
+from services._kit.kube.answers.exchange import bare
+from services._kit.kube.client import Unreachable
+from services._rules.absence.absence_guard import Noted
+from services._rules.absence.endpoint_identity import Judgement, Reading
+
+log = structlog.get_logger("identity")
+
+T = TypeVar("T")
+PERIOD_SECONDS: Final = 15.0
+"""How often the identity is read while it is the right one."""
+AGAIN_SECONDS: Final = 1.0
+"""How often it is read while it is not."""
+
+
+class EndpointIdentity:
+    """Who answers at one endpoint; `trusted` is whether what it says counts.
+
+    `read` asks it. `take` judges the answer; it gets beside it what `note` gave before the question. `cut` ends all
+    other connections: some of them may lead to another endpoint than the one that answers now. `on_reading` is called
+    after each answer, `on_doubt` when a list is older than what was seen before of its kind.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[], Awaitable[Reading]],
+        take: Callable[[Reading, Noted], Judgement],
+        *,
+        note: Callable[[], Noted],
+        on_doubt: Callable[[], None],
+        cut: Callable[[], Awaitable[None]],
+        on_reading: Callable[[], None],
+        period: float = PERIOD_SECONDS,
+        again: float = AGAIN_SECONDS,
+    ) -> None:
+        self.trusted = True
+        self.epoch = 0
+        """Rises whenever everything has to be listed again."""
+        self.revision = 0
+        """Of the endpoint's store when it was read last; 0 when it is no number."""
+        self._peak = 0
+        """How far the store was before it went back; 0 once it has been as far again."""
+        self._name = name
+        self._read = read
+        self._take = take
+        self._note = note
+        self._cut = cut
+        self._on_reading = on_reading
+        self._on_doubt = on_doubt
+        self._period = period
+        self._again = again
+        self._asking = asyncio.Lock()
+        self._asked = self._answered = 0
+        self._problem: Unreachable | None = None
+        self._opened = asyncio.Event()
+        self._opened.set()
+        self._refused = asyncio.Event()
+        self._watching: Supervised | None = None
+
+    def start(self) -> None:
+        """Read the identity now and then from now on."""
+        if self._watching is None:
+            self._watching = supervise(f"identity:{self._name}", self._watch)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._watching is not None:
+            await self._watching.close()
+
+    async def opened(self) -> None:
+        """Return once what the endpoint says counts."""
+        await self._opened.wait()
+
+    async def check(self) -> bool:
+        """Read the identity by a question that is asked from now on; whether what the endpoint says counts.
+
+        One question serves all that wait for it. Raises Unreachable when there is no usable answer.
+        """
+        self._asked += 1
+        mine = self._asked
+        async with self._asking:
+            if self._answered < mine:
+                covered = self._asked
+                self._problem = None
+                try:
+                    await self._check()
+                except Unreachable as error:
+                    self._problem = bare(error)
+                self._answered = covered
+            if self._problem is not None:
+                raise Unreachable(str(self._problem)) from self._problem
+            return self.trusted
+
+    def doubt(self, revision: int) -> None:
+        """Take in that a list is older than what was seen before: all is listed again."""
+        log.warning("list_went_back", endpoint=self._name, revision=revision)
+        self.epoch += 1
+        self._on_doubt()
+        self._on_reading()
+
+    async def _check(self) -> None:
+        noted = self._note()
+        reading = await self._read()
+        self.revision = reading.revision
+        judgement = self._take(reading, noted)
+        turned, self.trusted = judgement.trusted != self.trusted, judgement.trusted
+        if judgement is Judgement.WENT_BACK:
+            self._peak = max(self._peak, noted.revision)
+        # The store that was ahead may answer again: a watch from the older version would go through its past.
+        ahead = self.trusted and 0 < self._peak <= reading.revision
+        if ahead:
+            self._peak = 0
+        if turned or ahead or judgement is Judgement.WENT_BACK:
+            log.warning(
+                "identity_judged",
+                endpoint=self._name,
+                judgement=judgement.value,
+                uid=reading.uid,
+                revision=reading.revision,
+                problem=reading.problem,
+            )
+            if not self.trusted:
+                self._opened.clear()
+                self._refused.set()
+            # Which connections lead to whom is not known: neither what is listed meanwhile nor what was before counts.
+            self.epoch += 1
+            await self._cut()
+            self.epoch += 1
+        if self.trusted:
+            self._opened.set()
+        self._on_reading()
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self.check()
+            except Unreachable as error:
+                log.info("identity_not_read", endpoint=self._name, error=str(error))
+            self._refused.clear()
+            if not self.trusted:
+                await asyncio.sleep(self._again)
+                continue
+            try:
+                async with asyncio.timeout(self._period):
+                    await self._refused.wait()
+            except TimeoutError:
+                continue
+
+
+class Gate(Generic[T]):
+    """The gate of one reflector; `refused` takes lists that do not count."""
+
+    def __init__(self, identity: EndpointIdentity, refused: Callable[[list[T]], None] | None = None) -> None:
+        self._identity = identity
+        self._refused = refused
+        self._shown = -1
+        self._epoch = -1
+        self._highest = 0
+        self._listed = False
+        """Whether nothing was watched since the last list."""
+
+    async def opened(self) -> None:
+        """Return once a list is worth its request: when it may count, or to tell once what it would have meant."""
+        if self._refused is None or self._shown == self._identity.epoch:
+            await self._identity.opened()
+        if self.stale:
+            self._epoch, self._highest = self._identity.epoch, 0
+
+    def saw(self, version: str) -> None:
+        """Note the resourceVersion of what counts; numbers of one kind never fall."""
+        self._listed = False
+        if version.isdecimal():
+            self._highest = max(self._highest, int(version))
+
+    def bad_answer(self) -> None:
+        """Lists of an endpoint count by what it says who it is, which is read for each of them."""
+
+    async def admits(self, objects: list[T], version: str) -> bool:
+        """Whether a list that was begun since `opened` counts; raises Unreachable when that is not known."""
+        trusted = await self._identity.check()
+        if trusted:
+            if self.stale:
+                return False
+            if version.isdecimal() and int(version) < self._highest:
+                # Its store was restored: whatever is missing may have been there.
+                self._identity.doubt(int(version))
+                return False
+            self.saw(version)
+            self._listed = True
+            return True
+        self._shown = self._identity.epoch
+        if self._refused is not None:
+            self._refused(objects)
+        return False
+
+    @property
+    def stale(self) -> bool:
+        """Whether everything has to be listed again."""
+        return self._epoch != self._identity.epoch
+
+    async def vouches(self) -> bool:
+        """Whether what a watch says counts that was begun since the last list; raises Unreachable."""
+        if self.stale or not await self._identity.check() or self.stale:
+            return False
+        # A server that was restored may take a version it has not reached, and say nothing until it has: a list tells.
+        return self._listed or not 0 < self._identity.revision < self._highest

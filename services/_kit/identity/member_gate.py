@@ -1,0 +1,80 @@
+"""Makes sure that the cluster behind a member's address is the member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from services._kit.identity.identity_reading import read_identity
+from services._kit.kube.client import KubeClient, Unreachable
+
+
+class Stranger(Unreachable):
+    """Another cluster answers at the address of a member: nothing is read from it or written to it."""
+
+
+class MemberGate:
+    """The gate of all reflectors of one member; `known` says its identity, empty while nobody knows.
+
+    `on_stranger` hears of every stranger, before a reflector does; `on_bad_answer` of what a reflector could not use.
+    """
+
+    stale = False
+
+    def __init__(
+        self,
+        client: KubeClient,
+        cluster: str,
+        known: Callable[[], str],
+        on_stranger: Callable[[Stranger], None],
+        on_bad_answer: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._known = known
+        self._on_stranger = on_stranger
+        self._on_bad_answer = on_bad_answer
+
+    async def vouch(self) -> None:
+        """Ask who answers; raises Stranger for another one, and Unreachable where nobody does or it is not said.
+
+        A member that does not allow us to know is believed.
+        """
+        known = self._known()
+        if not known:
+            return
+        reading = await read_identity(self._client)
+        seen = reading.uid
+        if seen == known or reading.forbidden:
+            return
+        if not seen:
+            # Whatever it says beside that may come from somebody in between: an empty list deletes nothing.
+            raise Unreachable(f"{self._cluster} does not tell who it is any more: {reading.problem}")
+        stranger = Stranger(
+            f"another cluster answers at the address of {self._cluster}: the uid of its namespace kube-system is "
+            f"{seen}, that of the member is {known}; nothing is written there"
+        )
+        self._on_stranger(stranger)
+        # Connections that are open may lead to either.
+        await self._client.close()
+        raise stranger
+
+    async def opened(self) -> None:
+        """Lists are always worth their request."""
+
+    def saw(self, version: str) -> None:
+        """Revisions of members do not matter: what is missing there is delivered again."""
+
+    def bad_answer(self) -> None:
+        """What it said beside that may be as wrong."""
+        self._on_bad_answer()
+
+    async def admits(self, objects: list[Any], version: str) -> bool:
+        """A list counts unless it is a stranger's."""
+        await self.vouch()
+        return True
+
+    async def vouches(self) -> bool:
+        """A watch counts unless it is a stranger's."""
+        await self.vouch()
+        return True

@@ -1,0 +1,1 @@
+"""Interpretation by scripts and webhooks, outside of pure decisions. The rules of it are in _rules/interpreter."""

@@ -1,0 +1,160 @@
+"""Gets the answers that pure decisions lack from scripts and webhooks, and has the keys decided again then."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+import structlog
+from msgspec import Struct
+
+from schemas.events.policy import PolicyEvent
+from services._kit.base.health import Health
+from services._kit.base.metrics import ReadCollector
+from services._kit.concurrency.keyed_work import Background
+from services._kit.interpretation.interpreter_levels import Interpreters
+from services._kit.interpretation.lua.process import WorkerUnavailable
+from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, InterpretError, InterpretLater
+from services._rules.interpreter.configuration import Target
+from services._rules.interpreter.result_cache import Answered, Answers, Question
+
+K = TypeVar("K", bound=Hashable)
+Mark = Callable[[Iterable[K]], None]
+
+log = structlog.get_logger("asking")
+
+_AT_ONCE: Final = 32
+_SHORTEST, _LONGEST = 1.0, 60.0
+_REMEMBERED: Final = 10_000
+
+
+class Ask(Struct, frozen=True):
+    """A decision waits for answers about an object."""
+
+    key: Any
+    questions: Sequence[Question]
+
+
+class Asking(Generic[K]):
+    """Answers for the decisions of one service; `mark` has a key decided again."""
+
+    def __init__(self, mark: Mark[K], interpreters: Interpreters | None = None) -> None:
+        self.interpreters = interpreters or Interpreters()
+        self._mark = mark
+        self._answers = Answers()
+        self.interpreter = Answered(self.interpreters.ask.customized, self._answers)
+        """What decisions ask."""
+        # A webhook that hangs concerns its kind alone.
+        self._work: dict[Target, Background[K]] = {}
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._standing: dict[K, list[Question]] = {}
+        self._failures: dict[K, int] = {}
+        self._counts: Counter[str] = Counter()
+        self._trouble = ""
+
+    def offer(self, health: Health, reads: ReadCollector) -> None:
+        """Show what waits for answers and what they were; not ready while no process for scripts can be started."""
+        health.check("interpreters", lambda: self._trouble)
+        reads.gauge("interpreter_pending", "Objects that wait for answers of interpreters", lambda: self.pending)
+        for result in ("answered", "failed", "later"):
+            count = partial(self._counts.__getitem__, result)
+            reads.counter("interpreter_answers", "Answers of interpreters", count, result=result)
+
+    @property
+    def pending(self) -> int:
+        """Keys whose answers are on their way."""
+        return sum(work.pending for work in self._work.values())
+
+    def take(self, event: PolicyEvent) -> frozenset[Target]:
+        """Take in a fact about a policy; the kinds that are interpreted in another way from now on."""
+        touched = self.interpreters.take(event)
+        self._answers.changed(touched)
+        return touched
+
+    def submit(self, ask: Ask) -> None:
+        """Ask, and have the key decided again when everything is answered."""
+        obj = ask.questions[0].arguments[0]
+        kind = (str(obj.get("apiVersion")), str(obj.get("kind")))
+        work = self._work.get(kind)
+        if work is None:
+            # Nothing else answers instead of a process that cannot be started.
+            work = self._work[kind] = Background(concurrency=_AT_ONCE, retry=(WorkerUnavailable,))
+        work.submit(ask.key, partial(self._answer, ask.key, ask.questions))
+
+    async def _answer(self, key: K, questions: Sequence[Question]) -> None:
+        open_ones = {question.id: question for question in questions if question not in self._answers}.values()
+        results = await asyncio.gather(*(self._one(question) for question in open_ones), return_exceptions=True)
+        later: list[Question] = []
+        failure: BaseException | None = None
+        for question, result in zip(open_ones, results, strict=True):
+            if isinstance(result, InterpretLater):
+                later.append(question)
+            if isinstance(result, BaseException) and not isinstance(result, InterpretError):
+                failure = result
+            else:
+                self._answers.put(question, result)
+                failed = "failed" if isinstance(result, InterpretError) else "answered"
+                self._counts["later" if isinstance(result, InterpretLater) else failed] += 1
+        self._trouble = str(failure) if isinstance(failure, WorkerUnavailable) else ""
+        if failure is not None:
+            raise failure
+        if later:
+            self._again(key, later)
+        else:
+            self._failures.pop(key, None)
+        self._mark((key,))
+
+    async def _one(self, question: Question) -> object:
+        ask, (obj, *others) = self.interpreters.ask, question.arguments
+        try:
+            if question.operation == INTERPRET_REPLICA:
+                return await ask.get_replicas(obj)
+            if question.operation == INTERPRET_COMPONENT:
+                return await ask.get_components(obj)
+            return await ask.revise_replica(obj, *others)
+        except (InterpretError, WorkerUnavailable):
+            raise
+        except Exception as error:
+            log.exception("question_failed", operation=question.operation)
+            raise InterpretLater(f"{type(error).__name__}: {error}") from error
+
+    def _again(self, key: K, questions: Sequence[Question]) -> None:
+        """What was answered stands for a while: it is what a person is told meanwhile."""
+        if len(self._failures) > _REMEMBERED:
+            self._failures.clear()
+        failures = self._failures[key] = self._failures.pop(key, 0) + 1
+        pause = min(_SHORTEST * 2.0 ** min(failures - 1, 10), _LONGEST) * (0.5 + random.random() / 2)
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        self._standing[key] = [*self._standing.get(key, ()), *questions]
+        self._timers[key] = asyncio.get_running_loop().call_later(pause, self._expire, key)
+
+    def _expire(self, key: K) -> None:
+        self._timers.pop(key, None)
+        for question in self._standing.pop(key, ()):
+            self._answers.drop(question)
+        self._mark((key,))
+
+    async def pause(self) -> None:
+        """Drop what is on its way: another instance asks now."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for questions in self._standing.values():
+            for question in questions:
+                self._answers.drop(question)
+        self._standing.clear()
+        self._failures.clear()
+        self._trouble = ""
+        works, self._work = self._work, {}
+        await asyncio.gather(*(work.close() for work in works.values()))
+
+    async def close(self) -> None:
+        """Stop asking and end the processes for scripts."""
+        await self.pause()
+        await self.interpreters.close()

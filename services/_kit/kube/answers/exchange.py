@@ -1,0 +1,104 @@
+"""One exchange with another system: its session, its failures in our words, its body within limits."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+import aiohttp
+
+from services._kit.base.answer_counts import COUNTS
+from services._kit.kube.api import BadAnswer, NotLeading, Unreachable
+
+E = TypeVar("E", bound=BaseException)
+
+HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that concern one connection: who passes a request on leaves them out."""
+CONNECT_SECONDS: Final = 10
+READ_BUFFER: Final = 64 << 10
+"""Of one connection, in bytes; twice as much waits before its sender is held up."""
+IDENTITY: Final = {"Accept-Encoding": "identity"}
+GZIP: Final = {"Accept-Encoding": "gzip"}
+_MALFORMED: Final = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, aiohttp.ContentTypeError)
+_BROKEN: Final = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
+"""What a client raises for a connection that failed, an answer that is no HTTP, or a session that was closed."""
+
+
+def session(
+    request_class: type[aiohttp.ClientRequest],
+    headers: Mapping[str, str],
+    ssl_context: ssl.SSLContext | None,
+    *,
+    connections: int,
+) -> aiohttp.ClientSession:
+    """A session that unpacks nothing by itself and whose redirects are for its users to refuse; 0: any number."""
+    connector = aiohttp.TCPConnector(
+        limit=connections, ssl=ssl_context if ssl_context is not None else True, keepalive_timeout=75
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        request_class=request_class,
+        headers=headers,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        read_bufsize=READ_BUFFER,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
+
+
+@contextmanager
+def failures(what: str, seconds: float) -> Iterator[None]:
+    """Raise Unreachable or BadAnswer, beginning with `what`, for what fails within; `seconds` was the time given."""
+    try:
+        yield
+    except NotLeading:
+        raise
+    except BadAnswer as error:
+        COUNTS.bad_answers += 1
+        raise type(error)(f"{what}: the answer cannot be used: {error}") from error
+    except Unreachable:
+        raise
+    except aiohttp.ConnectionTimeoutError as error:
+        raise Unreachable(f"{what}: no connection within {CONNECT_SECONDS} s") from error
+    except TimeoutError as error:
+        raise Unreachable(f"{what}: no answer within {seconds:g} s") from error
+    except _MALFORMED as error:
+        COUNTS.bad_answers += 1
+        raise BadAnswer(f"{what}: the answer is no HTTP: {_text(error)}") from error
+    except _BROKEN as error:
+        raise Unreachable(f"{what}: {_text(error)}") from error
+
+
+def bare(error: E) -> E:
+    """An error to be kept, without the frames that it and its causes went through: they hold what was read."""
+    chain: BaseException | None = error
+    while chain is not None:
+        chain.__traceback__ = None
+        chain = chain.__cause__ or chain.__context__
+    return error
+
+
+def _text(error: BaseException) -> str:
+    """What happened, on one line of bounded length."""
+    return " ".join((str(error) or type(error).__name__).split())[:300]
+
+
+def check_json(data: bytes, content_type: str) -> None:
+    """Raise BadAnswer for a body that cannot be a JSON object: a page for people, nothing at all."""
+    begin = data.lstrip()[:60]
+    if not begin.startswith((b"{", b"[")):
+        what = f"begins with {begin!r}" if begin else "is empty"
+        raise BadAnswer(f"it is no JSON object: it {what} ({content_type or 'no content type'})")

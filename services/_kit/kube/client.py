@@ -1,0 +1,397 @@
+"""Talks to one Kubernetes endpoint: raw requests with a kubeconfig's identity, answered in bytes.
+
+The only importer of kubernetes_asyncio. Its configuration and authentication are used; its generated models, which
+cost 110 MB and two seconds, are kept out by loading the client core below an empty package shell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+import ssl
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+import aiohttp
+
+from services._kit.base import answer_limits, fault_points
+from services._kit.base.answer_limits import Limits
+from services._kit.base.log_errors import FenceLost
+from services._kit.kube import api as kube_api
+from services._kit.kube.answers.bodies import lines, whole
+from services._kit.kube.answers.discovery_answers import discover
+from services._kit.kube.answers.exchange import CONNECT_SECONDS, GZIP, IDENTITY, check_json, failures, session
+from services._kit.kube.answers.guarded import GuardedRequest
+from services._kit.kube.answers.shapes import manifest_of, readable
+from services._kit.kube.answers.share import Share
+from services._kit.kube.api import (
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    ApiError,
+    ApiResource,
+    BadAnswer,
+    Manifest,
+    NotLeading,
+    Unreachable,
+    WatchEvent,
+    decode,
+    encode,
+    refusal,
+    resource_path,
+    watch_event_decoder,
+)
+from services._kit.leadership.write_guard import Guard
+
+__all__ = [
+    "JSON",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_PATCH",
+    "ApiError",
+    "ApiResource",
+    "BadAnswer",
+    "KubeClient",
+    "Manifest",
+    "NotLeading",
+    "Unreachable",
+    "WatchEvent",
+    "client_core",
+    "decode",
+    "encode",
+    "resource_path",
+]
+
+_LARGE = 1 << 20
+_EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
+
+
+def client_core() -> tuple[Any, Any]:
+    """Configuration class and kubeconfig loader, without the generated models; loaded on the first call."""
+    name = "kubernetes_asyncio"
+    if name not in sys.modules:
+        spec = find_spec(name)
+        if spec is None or spec.submodule_search_locations is None:
+            raise ImportError("kubernetes-asyncio is not installed")
+        root = Path(next(iter(spec.submodule_search_locations)))
+        for module_name, folder in (
+            (name, root),
+            (f"{name}.client", root / "client"),
+            (f"{name}.config", root / "config"),
+        ):
+            shell = ModuleType(module_name)
+            shell.__path__ = [str(folder)]
+            sys.modules[module_name] = shell
+        sys.modules[f"{name}.client.models"] = ModuleType(f"{name}.client.models")
+        client = sys.modules[f"{name}.client"]
+        client.models = sys.modules[f"{name}.client.models"]  # type: ignore[attr-defined]  # a module shell
+        client.Configuration = import_module(f"{name}.client.configuration").Configuration  # type: ignore[attr-defined]  # a module shell
+        client.ApiClient = import_module(f"{name}.client.api_client").ApiClient  # type: ignore[attr-defined]  # a module shell
+    return import_module(f"{name}.client.configuration").Configuration, import_module(f"{name}.config.kube_config")
+
+
+class KubeClient:
+    """A session with one endpoint. Close it when done.
+
+    Its answers are read within `limits` (default: those of the process); `share` is what its readers take turns by.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        ssl_context: ssl.SSLContext | None,
+        headers: Mapping[str, str],
+        connections: int = 64,
+        limits: Limits | None = None,
+        share: Share | None = None,
+    ) -> None:
+        self.server = server.rstrip("/")
+        self._ssl = ssl_context
+        self._headers = {"User-Agent": kube_api.MANAGER, **headers}
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+        self._configuration: Any = None
+        self._large = asyncio.Lock()
+        self.limits = limits or answer_limits.in_force()
+        self.share = share or Share()
+        self.guard: Guard | None = None
+        """Asked before every request that changes something; None: everything may be sent."""
+
+    @classmethod
+    async def from_kubeconfig(
+        cls, kubeconfig: str | Path | Manifest, *, context: str | None = None, connections: int = 64
+    ) -> Self:
+        """Open the endpoint of a kubeconfig, given as a path or as its decoded content."""
+        configuration_type, loader = client_core()
+        configuration = configuration_type()
+        async with _loading():
+            if isinstance(kubeconfig, dict):
+                await loader.load_kube_config_from_dict(kubeconfig, context=context, client_configuration=configuration)
+            else:
+                path = _existing(kubeconfig)
+                await loader.load_kube_config(config_file=path, context=context, client_configuration=configuration)
+            try:
+                ssl_context = _ssl_of(configuration)
+            finally:
+                # The loader writes inline certificates and keys to files, which the context has read by now.
+                loader._cleanup_temp_files()
+        limits = answer_limits.of_control_plane()
+        client = cls(configuration.host, ssl_context=ssl_context, headers={}, connections=connections, limits=limits)
+        client._configuration = configuration
+        return client
+
+    @classmethod
+    def from_token(
+        cls,
+        server: str,
+        token: str,
+        *,
+        ca_pem: str = "",
+        insecure: bool = False,
+        client_pem: tuple[str, str] | None = None,
+        connections: int = 64,
+    ) -> Self:
+        """Open an endpoint with what a member's Secret holds: a bearer token or a client certificate, and a CA."""
+        context: ssl.SSLContext | None = None
+        if server.startswith("https"):
+            context = ssl.create_default_context(cadata=ca_pem or None)
+            if insecure:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            if client_pem is not None:
+                # The ssl module reads certificates from files only; this one lives for the length of the call, in a
+                # directory that nobody else may enter.
+                with tempfile.TemporaryDirectory() as directory:
+                    pair = Path(directory) / "pair.pem"
+                    pair.write_text("\n".join(client_pem), encoding="utf-8")
+                    context.load_cert_chain(pair)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # A neighbour, unlike the control plane: what it sends gets its share and no more.
+        share = Share(answer_limits.in_force().cpu_share)
+        return cls(server, ssl_context=context, headers=headers, connections=connections, share=share)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            self._session = self._make_session(self._connections)
+        return self._session
+
+    def _open_streams(self) -> aiohttp.ClientSession:
+        """The session of the watches: each holds a connection, however many kinds there are."""
+        if self._streams is None or self._streams.closed:
+            self._streams = self._make_session(0)
+        return self._streams
+
+    def _make_session(self, connections: int) -> aiohttp.ClientSession:
+        request_class = type("Request", (GuardedRequest,), {"client": self})
+        return session(request_class, self._headers, self._ssl, connections=connections)
+
+    def adopt(self, other: KubeClient) -> list[aiohttp.ClientSession]:
+        """Use the endpoint, trust and identity of a client that was not used yet from now on.
+
+        The sessions until now are for the caller to close, once nothing is under way in them.
+        """
+        self.server, self._ssl, self._headers = other.server, other._ssl, other._headers
+        self._configuration = other._configuration
+        old = [each for each in (self._session, self._streams) if each is not None]
+        self._session = self._streams = None
+        return old
+
+    async def close(self) -> None:
+        """Close every connection."""
+        opened = (self._session, self._streams)
+        self._session = self._streams = None
+        for each in opened:
+            if each is not None:
+                await each.close()
+
+    async def _identity(self) -> dict[str, str]:
+        if self._configuration is None:
+            return {}
+        setting = (await self._configuration.auth_settings()).get("BearerToken")
+        if setting and setting["value"]:
+            return {setting["key"]: setting["value"]}
+        return {}
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | Manifest | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float = 0.0,
+    ) -> bytes:
+        """Send one request and return the answer's bytes.
+
+        Raises ApiError for a refusal, Unreachable when no answer came within `timeout` seconds (0: those of the
+        limits), BadAnswer (an Unreachable) when it exceeds a limit or, where JSON was asked for, is none, and
+        NotLeading (an Unreachable) when the guard let nothing through: then it was not sent.
+        """
+        what = f"{method} {self.server}{path}"
+        headers = {"Accept": accept, **GZIP, **await self._identity()}
+        data = encode(body) if isinstance(body, dict) else body
+        if data is not None:
+            headers["Content-Type"] = content_type
+        if method != "GET":
+            fault_points.reach("before_act")
+            if self.guard is not None and not self.guard.holds:
+                # Beside the time that the endpoint has to answer.
+                await _admitted(self.guard, what)
+        limits = self.limits
+        timeout = timeout or limits.answer_seconds
+        with failures(what, timeout):
+            try:
+                async with self._open().request(
+                    method,
+                    self.server + path,
+                    params=params,
+                    # A large body is written piece by piece.
+                    data=data if data is None or len(data) < _LARGE else io.BytesIO(data),
+                    headers=headers,
+                    timeout=aiohttp.ClientTimeout(
+                        total=timeout, sock_connect=CONNECT_SECONDS, sock_read=limits.first_byte_seconds
+                    ),
+                    allow_redirects=False,
+                ) as response:
+                    answer = await whole(response, limits, self._large)
+                    if response.status >= 300:
+                        raise _refused(response, answer)
+                    if accept == JSON:
+                        check_json(answer, response.headers.get("Content-Type", ""))
+                    if method != "GET":
+                        fault_points.reach("after_act")
+                    return answer
+            except FenceLost as error:
+                raise NotLeading(f"{what} was not sent: {error}") from error
+
+    async def get(self, path: str, **kwargs: Any) -> Manifest:
+        """Read one object or collection."""
+        return self._object("GET", path, await self.request("GET", path, **kwargs))
+
+    async def create(self, path: str, body: bytes | Manifest) -> Manifest:
+        """POST an object to its collection."""
+        return self._object("POST", path, await self.request("POST", path, body=body))
+
+    async def update(self, path: str, body: bytes | Manifest) -> Manifest:
+        """PUT an object (or its subresource)."""
+        return self._object("PUT", path, await self.request("PUT", path, body=body))
+
+    async def patch(self, path: str, body: bytes | Manifest, content_type: str = MERGE_PATCH) -> Manifest:
+        """PATCH an object (or its subresource)."""
+        return self._object("PATCH", path, await self.request("PATCH", path, body=body, content_type=content_type))
+
+    async def delete(self, path: str, *, propagation: str = "", uid: str = "") -> bytes:
+        """DELETE an object, optionally only if it still has this uid."""
+        options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if propagation:
+            options["propagationPolicy"] = propagation
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        return await self.request("DELETE", path, body=options)
+
+    def _object(self, method: str, path: str, answer: bytes) -> Manifest:
+        with failures(f"{method} {self.server}{path}", 0):
+            return manifest_of(answer, self.limits.answer_values)
+
+    async def watch(
+        self, path: str, resource_version: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[list[WatchEvent]]:
+        """Stream changes after a resourceVersion, as many at once as have arrived; none, once, when the stream is open.
+
+        Ends when the server closes the stream, as it is asked to after a while, and when no byte came for so long that
+        the connection may be dead: in both cases a new one goes on after the last version. Raises ApiError (410 when
+        the version is too old), Unreachable and BadAnswer.
+        """
+        limits = self.limits
+        what = f"watch {self.server}{path}"
+        # The watches of a start are not renewed all at once.
+        seconds = max(1, round(limits.watch_seconds * random.uniform(0.8, 1.0)))
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+            "resourceVersion": resource_version,
+            **(params or {}),
+        }
+        headers = {"Accept": JSON, **IDENTITY, **await self._identity()}
+        with failures(what, limits.first_byte_seconds):
+            async with asyncio.timeout(limits.first_byte_seconds):
+                response = await self._open_streams().get(
+                    self.server + path, params=query, headers=headers, allow_redirects=False
+                )
+            async with response:
+                if response.status >= 300:
+                    raise _refused(response, await whole(response, limits, self._large))
+                if response.content_type == JSON:
+                    # The stream is open: that it is shows before the first change. A page for people is none.
+                    yield []
+                async for found in lines(response, limits, self._large):
+                    yield [_event(line) for line in found]
+
+    async def discover(self, *, preferred: bool = True, left_out: set[str] | None = None) -> list[ApiResource]:
+        """Kinds the endpoint serves, without subresources; only each group's preferred version unless told otherwise.
+
+        A group version whose server does not answer as it should is left out, and added to `left_out`. Raises ApiError
+        and Unreachable for the core group and the list of groups.
+        """
+        return await discover(self.request, self.limits, preferred=preferred, left_out=left_out)
+
+
+def _event(line: bytes) -> WatchEvent:
+    event = readable(watch_event_decoder, line, "an event of a watch")
+    if event.type not in _EVENTS:
+        raise BadAnswer(f"a watch has no events of type {event.type[:40]!r}")
+    return event
+
+
+async def _admitted(guard: Guard, request: str) -> None:
+    try:
+        await guard.wait()
+    except FenceLost as error:
+        raise NotLeading(f"{request} was not sent: {error}") from error
+
+
+_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+def _loading() -> asyncio.Lock:
+    """Kubeconfigs are loaded one at a time: the files of one must not go while another is read."""
+    return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
+def _existing(kubeconfig: str | Path) -> str:
+    path = Path(kubeconfig).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"kubeconfig {path} does not exist")
+    return str(path)
+
+
+def _refused(response: aiohttp.ClientResponse, body: bytes) -> ApiError | BadAnswer:
+    error = refusal(response.status, response.reason or "", response.headers, body, str(response.url))
+    # An API server never says that it is elsewhere: nothing is known of what was asked.
+    return error if response.status >= 400 else BadAnswer(str(error))
+
+
+def _ssl_of(configuration: Any) -> ssl.SSLContext | None:
+    if not configuration.host.startswith("https"):
+        return None
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    return context

@@ -1,0 +1,197 @@
+"""Finds messages of a stream whose bytes are damaged: the server counts them, and cannot hand them out.
+
+To a reader such a message looks like one that was removed. A removed one is on the server's list of deleted sequences
+and not in its counts; a damaged one is neither. All headers are read once, and what is missing is compared with that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+from nats.aio.msg import Msg
+
+from services._kit.base.log_errors import Ambiguous, LogError, from_api
+from services._kit.log.atomic_batch import ApiError
+from services._kit.log.ids import Sequence as Ids
+from services._kit.log.pull_protocol import NANOSECOND, positions
+
+if TYPE_CHECKING:
+    from services._kit.log.connection import Connection
+
+BATCH: Final = 2000
+SILENCE: Final = 5.0
+"""Seconds without an answer after which the server is taken to be away."""
+NAMED: Final = 16
+_NOTHING_LEFT: Final = frozenset({"404", "408"})
+
+_ids = Ids()
+
+
+class Damage(Struct, frozen=True, order=True):
+    """A message that is on the stream and cannot be read; `subject` is empty where nothing tells it any more."""
+
+    seq: int
+    subject: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.seq} ({self.subject})" if self.subject else str(self.seq)
+
+
+class _Config(Struct, frozen=True):
+    subjects: list[str] = []
+
+
+class _State(Struct, frozen=True):
+    first_seq: int = 0
+    last_seq: int = 0
+    messages: int = 0
+    deleted: list[int] | None = None
+    subjects: dict[str, int] = {}
+
+
+class _Info(Struct):
+    state: _State = _State()
+    total: int = 0
+    error: ApiError | None = None
+
+
+class _Created(Struct):
+    name: str = ""
+    error: ApiError | None = None
+
+
+class _Got(Struct):
+    message: Any = None
+    error: ApiError | None = None
+
+
+class _Seen:
+    """What a scan was handed: the holes between sequences, and how many messages of each subject."""
+
+    def __init__(self, start: int) -> None:
+        self.next = start
+        self.holes: list[tuple[int, int]] = []
+        self.subjects: dict[str, int] = {}
+
+    def take(self, seq: int, subject: str) -> None:
+        """The next message, in order."""
+        if seq > self.next:
+            self.holes.append((self.next, seq - 1))
+        self.next = seq + 1
+        self.subjects[subject] = self.subjects.get(subject, 0) + 1
+
+
+async def find_damage(connection: Connection, stream: str, timeout: float = 10.0) -> list[Damage]:
+    """Every message of a stream that cannot be read, in order; raises LogError when the server does not answer."""
+    before = await _info(connection, stream, {}, timeout)
+    if before.last_seq == 0:
+        return []
+    seen = _Seen(max(1, before.first_seq))
+    await _scan(connection, stream, before.last_seq, seen, timeout)
+    if seen.next <= before.last_seq:
+        seen.holes.append((seen.next, before.last_seq))
+    if not seen.holes:
+        return []
+    after = await _info(connection, stream, {"deleted_details": True}, timeout)
+    removed = set(after.deleted or ())
+    suspects = [
+        seq
+        for first, last in seen.holes
+        for seq in range(max(first, after.first_seq), last + 1)
+        if seq not in removed and not await _is_there(connection, stream, seq, timeout)
+    ]
+    if not suspects:
+        return []
+    # One that was removed since is no damage.
+    removed = set((await _info(connection, stream, {"deleted_details": True}, timeout)).deleted or ())
+    lost = [seq for seq in suspects if seq not in removed]
+    subjects = await _short(connection, stream, seen.subjects, timeout)
+    # With several subjects, which of them a message is on is not known from outside.
+    only = subjects[0] if len(subjects) == 1 else ""
+    return [Damage(seq, only) for seq in lost]
+
+
+async def _info(connection: Connection, stream: str, query: dict[str, object], timeout: float) -> _State:
+    body = msgspec.json.encode(query) if query else b""
+    answer = await connection.request(f"$JS.API.STREAM.INFO.{stream}", body, timeout=timeout)
+    info = msgspec.json.decode(answer.data, type=_Info)
+    if info.error is not None:
+        raise from_api(info.error.code, info.error.err_code, info.error.description)
+    return info.state
+
+
+async def _is_there(connection: Connection, stream: str, seq: int, timeout: float) -> bool:
+    query = msgspec.json.encode({"seq": seq})
+    answer = await connection.request(f"$JS.API.STREAM.MSG.GET.{stream}", query, timeout=timeout)
+    return msgspec.json.decode(answer.data, type=_Got).message is not None
+
+
+async def _short(connection: Connection, stream: str, seen: dict[str, int], timeout: float) -> list[str]:
+    """Subjects of which the server counts more messages than it handed out."""
+    counts: dict[str, int] = {}
+    while True:
+        query = {"subjects_filter": ">", "offset": len(counts)}
+        answer = await connection.request(f"$JS.API.STREAM.INFO.{stream}", msgspec.json.encode(query), timeout=timeout)
+        info = msgspec.json.decode(answer.data, type=_Info)
+        before = len(counts)
+        counts.update(info.state.subjects)
+        if info.error is not None or len(counts) >= info.total or len(counts) == before:
+            break
+    return [subject for subject, count in counts.items() if count > seen.get(subject, 0)]
+
+
+async def _scan(connection: Connection, stream: str, last: int, seen: _Seen, timeout: float) -> None:
+    """Hand over place and subject of every readable message up to a sequence."""
+    name = f"scan-{_ids.next()}"
+    config = {
+        "name": name,
+        "ack_policy": "none",
+        "deliver_policy": "all",
+        "replay_policy": "instant",
+        "max_deliver": 1,
+        "mem_storage": True,
+        "num_replicas": 1,
+        "headers_only": True,
+        "inactive_threshold": 30 * NANOSECOND,
+    }
+    body = msgspec.json.encode({"stream_name": stream, "config": config, "action": "create"})
+    answer = await connection.request(f"$JS.API.CONSUMER.CREATE.{stream}.{name}", body, timeout=timeout)
+    created = msgspec.json.decode(answer.data, type=_Created)
+    if created.error is not None:
+        raise from_api(created.error.code, created.error.err_code, created.error.description)
+    inbox = connection.inbox()
+    news: asyncio.Queue[Msg] = asyncio.Queue()
+    subscription = await connection.listen(inbox, news.put_nowait)
+    generation = connection.generation
+    try:
+        # Nothing is waited for: what the server has it hands out at once, and then says that nothing is left.
+        more = msgspec.json.encode({"batch": BATCH, "no_wait": True})
+        while seen.next <= last:
+            await connection.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", more, reply=inbox)
+            if not await _batch(news, seen):
+                return
+            if connection.generation != generation:
+                raise Ambiguous(f"the connection was lost while stream {stream} was looked through")
+    except TimeoutError:
+        raise Ambiguous(f"stream {stream} was not handed out any further behind message {seen.next - 1}") from None
+    finally:
+        await subscription.unsubscribe()
+        if connection.is_connected:
+            await connection.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{name}", b"")
+
+
+async def _batch(news: asyncio.Queue[Msg], seen: _Seen) -> bool:
+    """Take one batch; whether there may be another."""
+    for count in range(BATCH):
+        async with asyncio.timeout(SILENCE):
+            message = await news.get()
+        if not (message.reply or "").startswith("$JS.ACK."):
+            status = (message.headers or {}).get("Status", "")
+            if status in _NOTHING_LEFT:
+                return count > 0
+            raise LogError(f"the server ended the reading: {(message.headers or {}).get('Description', status)}")
+        seen.take(positions(message.reply)[0], message.subject)
+    return True

@@ -1,0 +1,74 @@
+"""Messages that nobody keeps: the heartbeats of leaders, over core NATS or inside a test's process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Protocol
+
+from nats.aio.msg import Msg
+
+from services._kit.log.connection import Connection
+
+Listener = Callable[[bytes], None]
+
+
+class Bus(Protocol):
+    """Publish and subscribe without storage or guarantees."""
+
+    async def publish(self, subject: str, data: bytes) -> None:
+        """Send to whoever listens; raises LogError when it cannot be sent."""
+
+    async def deliver(self, subject: str, data: bytes, timeout: float) -> bool:
+        """Send, and wait until it is on its way to whoever listens; false when nobody knows in time whether it is."""
+
+    async def subscribe(self, subject: str, listener: Listener) -> None:
+        """Hear everything published on a subject from now on."""
+
+
+class NatsBus:
+    """Core NATS."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def publish(self, subject: str, data: bytes) -> None:
+        """Send to whoever listens; silently nothing while disconnected, since a late heartbeat is a lie."""
+        if self._connection.is_connected:
+            await self._connection.publish(subject, data)
+
+    async def deliver(self, subject: str, data: bytes, timeout: float) -> bool:
+        """Send, and wait until the server has it; false while disconnected or without its answer."""
+        if not self._connection.is_connected:
+            return False
+        await self._connection.publish(subject, data)
+        return await self._connection.flushed(timeout)
+
+    async def subscribe(self, subject: str, listener: Listener) -> None:
+        """Hear everything published on a subject from now on."""
+
+        def hear(message: Msg) -> None:
+            listener(message.data)
+
+        await self._connection.listen(subject, hear)
+
+
+class MemoryBus:
+    """One process."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, list[Listener]] = defaultdict(list)
+
+    async def publish(self, subject: str, data: bytes) -> None:
+        """Call every listener."""
+        for listener in list(self._listeners[subject]):
+            listener(data)
+
+    async def deliver(self, subject: str, data: bytes, timeout: float) -> bool:
+        """Call every listener."""
+        await self.publish(subject, data)
+        return True
+
+    async def subscribe(self, subject: str, listener: Listener) -> None:
+        """Hear everything published on a subject from now on."""
+        self._listeners[subject].append(listener)

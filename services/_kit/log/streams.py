@@ -1,0 +1,214 @@
+"""Creates and updates the streams that schemas.topology describes; applying twice changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from schemas.topology import STREAMS, Stream
+from services._kit.base.log_errors import LogError, Refused, from_api
+from services._kit.log.atomic_batch import ApiError
+from services._kit.log.connection import Connection
+from services._kit.log.ids import random_id
+from services._kit.log.jetstream import IDENTITY_KEY, NO_STREAM
+from services._rules.log.stream_limits import LEAST, Fill, most_bytes
+
+NANOSECOND = 1_000_000_000
+IMPORTING = "fleetlog-importing"
+"""In the metadata of a stream while a command fills it: what stands there is not whole."""
+
+
+_NO_ROOM: Final = frozenset({10023, 10028, 10047})
+"""Codes of a server or an account that has not as much storage as a stream asks for."""
+_OPERATORS: Final = ("num_replicas", "max_bytes", "max_msg_size")
+
+log = structlog.get_logger("topology")
+
+
+class _State(Struct):
+    bytes: int = 0
+    messages: int = 0
+
+
+class _Answer(Struct):
+    config: dict[str, Any] = {}
+    state: _State = msgspec.field(default_factory=_State)
+    error: ApiError | None = None
+
+
+class _Listed(Struct):
+    streams: list[_Answer] = []
+    total: int = 0
+    error: ApiError | None = None
+
+
+def stream_config(stream: Stream, replicas: int = 1) -> dict[str, Any]:
+    """A stream as the server's API writes it, without the identity."""
+    config: dict[str, Any] = {
+        "name": stream.name,
+        "description": stream.purpose,
+        "subjects": list(stream.subjects),
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "max_consumers": stream.max_consumers,
+        "max_msgs": -1,
+        "max_msgs_per_subject": stream.max_per_subject,
+        "max_bytes": stream.max_bytes,
+        "max_age": int(stream.max_age * NANOSECOND),
+        "max_msg_size": stream.max_message,
+        "discard": stream.discard,
+        "duplicate_window": int(stream.duplicate_window * NANOSECOND),
+        "deny_delete": stream.deny_delete,
+        "allow_direct": stream.allow_direct,
+        "allow_atomic": stream.allow_atomic,
+        "compression": stream.compression,
+    }
+    if stream.sources:
+        config["sources"] = [{"name": source} for source in stream.sources]
+        del config["subjects"]
+    return config
+
+
+async def _call(connection: Connection, call: str, body: dict[str, Any]) -> _Answer:
+    data = msgspec.json.encode(body) if body else b""
+    answer = await connection.request(f"$JS.API.STREAM.{call}", data, timeout=10.0)
+    return msgspec.json.decode(answer.data, type=_Answer)
+
+
+def _differs(wanted: dict[str, Any], present: dict[str, Any]) -> list[str]:
+    """Fields of a stream that are not as wanted; the server leaves out what is empty."""
+    empty: tuple[Any, ...] = (None, False, 0, "", [])
+    changed = []
+    for name, value in wanted.items():
+        have = present.get(name)
+        if name == "sources":
+            have = [{"name": source.get("name")} for source in have or []]
+        if have != value and not (value in empty and have in empty):
+            changed.append(name)
+    return changed
+
+
+class NoRoom(Refused):
+    """The server has not as much storage as a stream asks for."""
+
+
+async def apply_stream(
+    connection: Connection, stream: Stream, replicas: int = 1, sizes: Mapping[str, int] | None = None
+) -> Literal["created", "updated", "unchanged"]:
+    """Make one stream as described, keeping the identity it has; raises NoRoom, or Refused when the server will not.
+
+    A stream that more servers keep stays so: fewer of them is for an operator to say. So is its size: one that has a
+    bound keeps it, unless `sizes` (bytes by stream) asks for another.
+    """
+    wanted = stream_config(stream, replicas)
+    sizes = sizes or {}
+    info = await _call(connection, f"INFO.{stream.name}", {})
+    if info.error is not None and info.error.err_code == NO_STREAM:
+        wanted["max_bytes"] = most_bytes(stream, None, 0, sizes)
+        created = await _call(connection, f"CREATE.{stream.name}", {**wanted, "metadata": {IDENTITY_KEY: random_id()}})
+        if created.error is None:
+            return "created"
+        # Somebody else was faster with the same idea: go on with what is there.
+        info = await _call(connection, f"INFO.{stream.name}", {})
+        if info.error is not None:
+            raise _error(stream, created.error)
+    if info.error is not None:
+        raise _error(stream, info.error)
+    wanted["num_replicas"] = max(replicas, int(info.config.get("num_replicas") or 1))
+    wanted["max_bytes"] = most_bytes(stream, int(info.config.get("max_bytes") or -1), info.state.bytes, sizes)
+    metadata: dict[str, str] = info.config.get("metadata") or {}
+    if not _differs(wanted, info.config) and IDENTITY_KEY in metadata:
+        return "unchanged"
+    wanted["metadata"] = {**metadata, IDENTITY_KEY: metadata.get(IDENTITY_KEY) or random_id()}
+    updated = await _call(connection, f"UPDATE.{stream.name}", {**info.config, **wanted})
+    if updated.error is not None:
+        raise _error(stream, updated.error)
+    return "updated"
+
+
+def _error(stream: Stream, error: ApiError) -> LogError:
+    description = f"{stream.name}: {error.description}"
+    if error.err_code in _NO_ROOM or "storage" in error.description:
+        return NoRoom(error.err_code, description)
+    return from_api(error.code, error.err_code, description)
+
+
+async def apply(
+    connection: Connection,
+    streams: Iterable[Stream] = STREAMS,
+    replicas: int = 1,
+    sizes: Mapping[str, int] | None = None,
+) -> dict[str, str]:
+    """Make all streams as described; what happened, by stream.
+
+    Where the server has no room for the sizes of the streams that have none yet, all of those are made smaller alike.
+    Raises NoRoom where not even small ones fit, and where `sizes` asks for too much.
+    """
+    streams, sizes, share = tuple(streams), dict(sizes or {}), 1.0
+    bounded = {fill.stream for fill in await fills(connection) if fill.most > 0}
+    new = [stream for stream in streams if stream.name not in bounded | sizes.keys() and stream.max_bytes > 0]
+    while True:
+        shares = {stream.name: max(LEAST, int(stream.max_bytes * share)) for stream in new} if share < 1 else {}
+        try:
+            return {
+                stream.name: await apply_stream(connection, stream, replicas, {**shares, **sizes}) for stream in streams
+            }
+        except NoRoom as error:
+            if not new or (shares and all(size == LEAST for size in shares.values())):
+                raise
+            share /= 2
+            log.warning("streams_made_smaller", share=share, streams=[stream.name for stream in new], why=str(error))
+
+
+async def fills(connection: Connection) -> list[Fill]:
+    """How full every stream of the server's account is, those of API servers included; raises LogError."""
+    found: list[Fill] = []
+    while True:
+        body = msgspec.json.encode({"offset": len(found)})
+        answer = msgspec.json.decode(
+            (await connection.request("$JS.API.STREAM.LIST", body, timeout=10.0)).data, type=_Listed
+        )
+        if answer.error is not None:
+            raise from_api(answer.error.code, answer.error.err_code, answer.error.description)
+        found += [_fill(one) for one in answer.streams]
+        if not answer.streams or len(found) >= answer.total:
+            return sorted(found, key=lambda fill: fill.stream)
+
+
+def _fill(one: _Answer) -> Fill:
+    return Fill(
+        stream=one.config["name"],
+        bytes=one.state.bytes,
+        most=int(one.config.get("max_bytes") or -1),
+        messages=one.state.messages,
+        refuses=one.config.get("discard") == "new",
+        passing=bool(one.config.get("max_age")),
+    )
+
+
+async def check(connection: Connection, streams: Iterable[Stream] = STREAMS) -> list[str]:
+    """What is missing or different, one sentence each; empty when all is as described.
+
+    Replica counts and sizes are the operator's choice and not compared.
+    """
+    problems = []
+    for stream in streams:
+        info = await _call(connection, f"INFO.{stream.name}", {})
+        if info.error is not None:
+            problems.append(f"stream {stream.name}: {info.error.description}; apply the topology")
+            continue
+        if IMPORTING in (info.config.get("metadata") or {}):
+            problems.append(f"stream {stream.name}: an import did not finish; remove all streams and import again")
+        wanted = stream_config(stream)
+        for name in _OPERATORS:
+            del wanted[name]
+        problems += [
+            f"stream {stream.name}: {name} is {info.config.get(name)!r}, expected {wanted[name]!r}; apply the topology"
+            for name in _differs(wanted, info.config)
+        ]
+    return problems

@@ -1,0 +1,169 @@
+"""Reads of nodes and pods what room is counted from: a member has thousands, and most of each says nothing about that.
+
+What is kept of one list is bounded. Pods that ask for the same share what says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct, to_builtins
+
+from services._kit.base import answer_limits as limits
+from services._kit.kube.answers.shapes import readable
+from services._kit.kube.api import BadAnswer, Manifest
+from services._kit.kube.list_watch import Decoded
+
+_OWN_BYTES: Final = 60
+"""What a pod that shares everything takes beside its names, counted like the text of those that do not."""
+_SHAPES: Final = 4096
+
+
+class _Resources(Struct, omit_defaults=True, gc=False):
+    requests: dict[str, Any] | None = None
+
+
+class _Container(Struct, omit_defaults=True, gc=False):
+    resources: _Resources | None = None
+
+
+class _Spec(Struct, rename="camel", omit_defaults=True, gc=False):
+    node_name: str | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    overhead: dict[str, Any] | None = None
+
+
+class _Condition(Struct, rename="camel", omit_defaults=True, gc=False):
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    last_transition_time: str | None = None
+
+
+class _PodStatus(Struct, omit_defaults=True, gc=False):
+    phase: str | None = None
+    conditions: list[_Condition] | None = None
+
+
+class _Owner(Struct, omit_defaults=True, gc=False):
+    uid: str | None = None
+    controller: bool | None = None
+
+
+class _Metadata(Struct, rename="camel", omit_defaults=True, gc=False):
+    name: str = ""
+    namespace: str | None = None
+    resource_version: str | None = None
+    labels: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+
+
+class _Pod(Struct, omit_defaults=True, gc=False):
+    metadata: _Metadata
+    spec: _Spec | None = None
+    status: _PodStatus | None = None
+
+
+class _Taint(Struct, rename="camel", omit_defaults=True, gc=False):
+    key: str = ""
+    effect: str = ""
+    value: str = ""
+    time_added: str | None = None
+
+
+class _NodeSpec(Struct, omit_defaults=True, gc=False):
+    taints: list[_Taint] | None = None
+    unschedulable: bool | None = None
+
+
+class _NodeStatus(Struct, omit_defaults=True, gc=False):
+    allocatable: dict[str, str | int | float] | None = None
+    conditions: list[_Condition] | None = None
+
+
+class _Node(Struct, omit_defaults=True, gc=False):
+    metadata: _Metadata
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
+
+
+_pod: Final = msgspec.json.Decoder(_Pod)
+_node: Final = msgspec.json.Decoder(_Node)
+_encode: Final = msgspec.json.Encoder().encode
+T = TypeVar("T", _Pod, _Node)
+
+
+class _Counted(Decoded):
+    """Objects of which so much is kept as the limit of a list allows."""
+
+    def __init__(self) -> None:
+        self._kept = 0
+        self._most = limits.in_force().list_kept_bytes
+
+    def begin(self) -> None:
+        """A list begins."""
+        self._kept = 0
+
+    def keep(self, size: int) -> None:
+        """Count bytes of text; raises BadAnswer."""
+        self._kept += size
+        if self._kept > self._most:
+            raise BadAnswer(f"what counts of its objects takes more than {self._most} bytes")
+
+
+def _named(decoder: msgspec.json.Decoder[T], raw: Raw, what: str) -> T:
+    found = readable(decoder, raw, what)
+    if not found.metadata.name:
+        raise BadAnswer(f"{what} has no metadata.name")
+    return found
+
+
+class Nodes(_Counted):
+    """Nodes for those who count what they offer."""
+
+    def read(self, raw: Raw, api_version: str, kind: str) -> Manifest:
+        """What counts of a node."""
+        found = _named(_node, raw, "a node")
+        found.metadata.owner_references = None
+        self.keep(len(_encode(found)))
+        node: Manifest = to_builtins(found)
+        return node
+
+
+class PodsOnNodes(_Counted):
+    """Pods for those who count what is taken; one that waits for a node also says why, since when, and whose it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shapes: dict[bytes, Manifest] = {}
+
+    def begin(self) -> None:
+        """A list begins."""
+        super().begin()
+        self._shapes.clear()
+
+    def read(self, raw: Raw, api_version: str, kind: str) -> Manifest:
+        """What counts of a pod."""
+        found = _named(_pod, raw, "a pod")
+        waits = found.spec is None or not found.spec.node_name
+        metadata = found.metadata
+        if not waits:
+            metadata.labels = metadata.owner_references = None
+            if found.status is not None:
+                found.status.conditions = None
+        if metadata.namespace is None:
+            metadata.namespace = ""
+        named: Manifest = to_builtins(metadata)
+        metadata.name = ""
+        metadata.namespace = metadata.resource_version = metadata.labels = metadata.owner_references = None
+        text = _encode(found)
+        shape = self._shapes.get(text)
+        self.keep(_OWN_BYTES + (len(_encode(named)) if waits else len(named["name"]) + len(named["namespace"])))
+        if shape is None:
+            self.keep(len(text))
+            if len(self._shapes) >= _SHAPES:
+                self._shapes.clear()
+            shape = self._shapes[text] = to_builtins(found)
+        return {**shape, "metadata": named}

@@ -1,0 +1,115 @@
+"""Runs several services in one process and one event loop, each with its own connection, lease, port and log file.
+
+For services that nothing waits for, where memory counts: a process costs more than what one of them needs. Their
+streams are read once for all. When one ends, all do: whoever supervises the process starts them together again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from msgspec import Struct
+
+from services._kit.base import logs
+from services._kit.base.settings import Settings, SettingsError, load
+from services._kit.concurrency.tasks import all_of
+from services._kit.log.ids import default_instance
+from services._kit.runtime.runner import Runner, filters_of
+from services._kit.runtime.service import AnyService
+from services._kit.runtime.service_wiring import BAD_SETTINGS, FAILED, OK, ended_by, run_loop, serve
+from services._kit.runtime.shared_consumer import SharedReading
+
+
+class Part(Struct, frozen=True):
+    """One of the services: how it is made, its variables (over those of the process), and where it logs."""
+
+    factory: Callable[[Any], AnyService]
+    settings_type: type[Settings]
+    environment: Mapping[str, str]
+    log: Path
+
+
+class _Made(Struct, frozen=True):
+    service: AnyService
+    settings: Settings
+    log: Path
+
+
+def run_together(parts: Sequence[Part]) -> int:
+    """Run services until SIGTERM or SIGINT, or until one of them ends; the exit code of the process."""
+    try:
+        made = [_make(part) for part in parts]
+        logs.configure_several(part.settings.log_level for part in made)
+    except (SettingsError, ValueError) as error:
+        print(f"fleetlog: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
+        return BAD_SETTINGS
+    codes: list[int] = []
+    with ExitStack() as opened:
+        files = [opened.enter_context(part.log.open("ab")) for part in made]
+        run_loop(_until_signal(list(zip(made, files, strict=True)), codes))
+    return next((code for code in codes if code != OK), OK)
+
+
+def _make(part: Part) -> _Made:
+    settings = load(part.settings_type, {**os.environ, **part.environment})
+    return _Made(part.factory(settings), settings, part.log)
+
+
+async def _until_signal(parts: Sequence[tuple[_Made, BinaryIO]], codes: list[int]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    logs.tell_strays(loop, logs.get())
+    shared = SharedReading(Counter(stream for part, _ in parts for stream in filters_of(part.service)))
+    not_ready = {part.service.name for part, _ in parts}
+
+    def ready(name: str) -> None:
+        not_ready.discard(name)
+        if not not_ready:
+            # What is alive after the start lives as long as the process: the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
+
+    try:
+        await all_of(_serve(part, file, stop, shared, codes, ready) for part, file in parts)
+    finally:
+        await shared.close()
+
+
+async def _serve(
+    part: _Made,
+    file: BinaryIO,
+    stop: asyncio.Event,
+    shared: SharedReading,
+    codes: list[int],
+    ready: Callable[[str], None],
+) -> None:
+    """Run one service; however it ends, the others are asked to stop."""
+    name, settings = part.service.name, part.settings
+    logs.write_to(file, settings.log_level)
+    logger = logs.get(service=name, instance=settings.instance or default_instance(name))
+
+    def told(runner: Runner[Any, Any]) -> None:
+        logger.info("ready", position=dict(runner.projection.position))
+        ready(name)
+
+    try:
+        await serve(part.service, settings, stop, told, shared=shared)
+    except Exception as error:  # noqa: BLE001 - told in the log of the service, and by the exit code
+        codes.append(ended_by(error, logger))
+    else:
+        logger.info("stopped")
+        # Who ends without having been asked to is no use to the others either.
+        codes.append(OK if stop.is_set() else FAILED)
+    finally:
+        stop.set()

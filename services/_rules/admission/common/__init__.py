@@ -1,0 +1,1 @@
+"""What all admission rules share: causes, formats, field types, metadata."""

@@ -1,0 +1,60 @@
+"""What goes into an admission decision beside the object, and what comes out."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from services._rules.admission.common.rule_causes import Cause, summary
+from services._rules.interpreter.common.interpretation import Manifest
+
+Stage = Literal["decode", "mutating", "validating"]
+
+
+class Context(Struct, frozen=True):
+    """The surroundings of a request.
+
+    `identity` is a fresh UUID for the case that the object needs one, `now` the time in RFC 3339. `existing` are the
+    stored objects of the same kind where the rules compare them.
+    """
+
+    namespace: str = ""
+    identity: str = ""
+    now: str = ""
+    existing: Sequence[Mapping[str, Any]] = ()
+    allow_no_execute_taint_policy: bool = False
+    multiple_pod_templates: bool = False
+    resource_models: bool = True
+
+
+class Admitted(Struct, frozen=True):
+    """The request goes on, with this object (for a deletion the one that is deleted)."""
+
+    object: Manifest
+
+
+class Denied(Struct, frozen=True):
+    """The request ends here: the step that refused it, the HTTP status, the text for the user, the single causes.
+
+    `reason` is the machine-readable reason of the answer where it is not the usual one of the status.
+    """
+
+    stage: Stage
+    code: int
+    message: str
+    causes: tuple[Cause, ...] = ()
+    reason: str = ""
+
+
+class Refusal(Exception):
+    """Raised inside a step to deny a request with something else than a list of field causes."""
+
+    def __init__(self, message: str, code: int = 403) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+
+def denied(causes: Sequence[Cause], code: int = 403) -> Denied:
+    """A denial by field rules."""
+    return Denied("validating", code, summary(causes), tuple(causes))

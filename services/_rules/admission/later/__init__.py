@@ -1,0 +1,1 @@
+"""Admission of autoscaling, quota, search and multi-cluster services and ingresses."""

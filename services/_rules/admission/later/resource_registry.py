@@ -1,0 +1,37 @@
+"""Rules of ResourceRegistry (reference 01 §4.5)."""
+
+from typing import Final
+
+from services._rules.admission.common import metadata_rules as metadata
+from services._rules.admission.common import value_formats as formats
+from services._rules.admission.common.rule_causes import Cause, each, invalid
+from services._rules.admission.policy.placement_rules import field_selector
+from services._rules.interpreter.common.interpretation import Manifest
+
+_SCHEMES: Final = ("http", "https")
+
+
+def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
+    """What is wrong with a registry."""
+    meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
+    found: list[Cause] = []
+    if old is not None:
+        found += metadata.check_update(meta, old.get("metadata") or {})
+        if not meta.get("resourceVersion"):
+            found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
+    found += metadata.check(meta, formats.dns_subdomain, namespaced=False)
+    found += field_selector(spec.get("targetCluster"), "spec.targetCluster")
+    for position, selector in enumerate(spec.get("resourceSelectors") or ()):
+        place = f"spec.resourceSelectors[{position}]"
+        version, namespace = selector.get("apiVersion") or "", selector.get("namespace") or ""
+        if version.count("/") > 1:
+            found.append(invalid(f"{place}.apiVersion", version, "write version or group/version"))
+        if namespace:
+            found += each(f"{place}.namespace", namespace, formats.dns_label(namespace))
+    backend = (spec.get("backendStore") or {}).get("openSearch") or {}
+    for position, address in enumerate(backend.get("addresses") or ()):
+        url = formats.Url(address or "")
+        if url.error or url.scheme not in _SCHEMES or not url.host:
+            place = f"spec.backendStore.openSearch.addresses[{position}]"
+            found.append(invalid(place, address, "must be an http or https URL with a host"))
+    return found

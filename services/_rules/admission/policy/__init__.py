@@ -1,0 +1,1 @@
+"""Admission of PropagationPolicy and OverridePolicy in both scopes."""

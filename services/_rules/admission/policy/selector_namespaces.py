@@ -1,0 +1,24 @@
+"""Namespaces of resource selectors in namespaced policies: filled in, and never those of somebody else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from services._rules.admission.common.rule_causes import Cause, invalid
+
+
+def with_selector_namespaces(spec: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """The spec with the policy's namespace in every selector that names none."""
+    selectors = spec.get("resourceSelectors")
+    if not selectors:
+        return spec
+    filled = [item if item.get("namespace") else item | {"namespace": namespace} for item in selectors]
+    return spec | {"resourceSelectors": filled}
+
+
+def selector_namespaces(spec: Mapping[str, Any], namespace: str) -> list[Cause]:
+    """Selectors that reach outside of the policy's namespace."""
+    return [
+        invalid(f"spec.resourceSelectors[{position}].namespace", item.get("namespace") or "", f"must be {namespace!r}")
+        for position, item in enumerate(spec.get("resourceSelectors") or ())
+        if (item.get("namespace") or "") != namespace
+    ]

@@ -1,0 +1,265 @@
+"""Says in one short line what a fact means, and what is new in it since the fact before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+import msgspec
+from msgspec import Struct
+
+from schemas.codec import Known
+from schemas.events.binding import BindingReleased, BindingRequested
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased, ControlPlaneIdentified
+from schemas.events.descheduling import ReplicasDescheduled
+from schemas.events.estimate import CapacityEstimated
+from schemas.events.eviction import EvictionFinished, EvictionRequested
+from schemas.events.lease import LeaseTaken
+from schemas.events.observed import WorkObserved
+from schemas.events.parked import KeyParked
+from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased, TargetCluster
+from schemas.events.policy import PolicyChanged, PolicyDeleted
+from schemas.events.restore import RestoreCompared, RestoreEvent, RestoreReleased, RestoreStarted
+from schemas.events.rollup import StatusRolledUp
+from schemas.events.template import TemplateChanged, TemplateDeleted
+from schemas.events.work import WorkRendered, WorkWithdrawn
+from services._rules.delivery.drift import drift_words
+from services._rules.history.capacity_words import room
+
+LONGEST: Final = 160
+"""Characters of a message that are shown."""
+
+
+def words(event: Known, before: Known | None = None) -> str:
+    """One line about a fact; `before` is the previous one of its subject."""
+    match event:
+        case TemplateChanged() | TemplateDeleted():
+            return _template(event, before)
+        case BindingRequested() | BindingReleased():
+            return _binding(event, before)
+        case PlacementDecided() | PlacementFailed() | PlacementReleased():
+            return _placement(event, before)
+        case EvictionRequested():
+            tasks = (
+                _joined(f"leave {task.from_cluster}: {task.reason}", task.purge_mode, _short(task.message))
+                for task in event.tasks
+            )
+            return "; ".join([*([f"left {', '.join(event.left)}"] if event.left else []), *tasks])
+        case EvictionFinished():
+            return f"left {', '.join(event.left)}" if event.left else "no eviction under way"
+        case ReplicasDescheduled():
+            lowered = (item for item in event.clusters if item.before != item.replicas)
+            return "; ".join(f"{item.name} {item.before} -> {item.replicas}" for item in lowered)
+        case WorkRendered() | WorkWithdrawn():
+            return _work(event, before)
+        case WorkObserved():
+            return _observed(event, before)
+        case StatusRolledUp():
+            return _rollup(event)
+        case CapacityEstimated():
+            return " ".join(
+                f"{item.cluster}={'unknown' if item.replicas < 0 else item.replicas}" for item in event.estimates
+            )
+        case _:
+            return _other(event)
+
+
+def _other(
+    event: PolicyChanged
+    | PolicyDeleted
+    | ClusterChanged
+    | ClusterRemoved
+    | LeaseTaken
+    | KeyParked
+    | ControlPlaneIdentified
+    | AbsenceHeld
+    | AbsenceReleased
+    | AbsenceConfirmed
+    | RestoreEvent,
+) -> str:
+    match event:
+        case ControlPlaneIdentified():
+            return f"the control plane is {event.uid}, at revision {event.revision}"
+        case AbsenceHeld():
+            return _joined(f"withdrawals held in {event.scope}: {event.reason}", _short(event.message))
+        case AbsenceReleased():
+            return f"withdrawals go on in {event.scope}: {event.reason}"
+        case AbsenceConfirmed():
+            return _joined(f"{event.by} confirmed #{event.held_at} in {event.scope}", event.note)
+        case PolicyChanged():
+            return _joined(f"{event.key} generation {event.generation}", "being deleted" if event.deleting else "")
+        case PolicyDeleted():
+            return _joined(f"{event.key} is gone", event.reason)
+        case ClusterChanged():
+            stranger = f"{event.stranger} answers in its place" if event.stranger else ""
+            return _joined(event.name, _ready(event), stranger, "being removed" if event.deleting else "")
+        case ClusterRemoved():
+            return _joined(f"{event.name} is no member any more", event.reason)
+        case LeaseTaken():
+            return _joined(f"{event.instance} leads {event.service}", event.reason)
+        case RestoreStarted():
+            return _joined(event.reason, "nothing is delivered until it is compared")
+        case RestoreCompared():
+            return f"{event.service} has compared everything with the restore at #{event.restore}"
+        case RestoreReleased():
+            without = f"not compared by {', '.join(event.missing)}" if event.missing else ""
+            return _joined(f"{event.by or 'a person'} ended the restore at #{event.restore}", without)
+        case KeyParked():
+            return _joined(f"{event.service} set {event.key} aside", _short(event.reason))
+        case _:
+            assert_never(event)
+
+
+def _template(event: TemplateChanged | TemplateDeleted, before: Known | None) -> str:
+    if isinstance(event, TemplateDeleted):
+        return event.reason or "gone"
+    if not isinstance(before, TemplateChanged):
+        return _joined(f"{event.kind} taken up", f"generation {event.generation}" if event.generation else "")
+    if before.uid != event.uid:
+        return f"{event.kind} replaced by another of the same name"
+    news = []
+    if before.generation != event.generation:
+        news.append(f"generation {before.generation} -> {event.generation}")
+    if before.labels != event.labels:
+        news.append("labels")
+    if before.annotations != event.annotations:
+        news.append("annotations")
+    if not news and before.digest != event.digest:
+        news.append("content")
+    return f"changed: {', '.join(news)}" if news else "unchanged"
+
+
+class _Spec(Struct, rename="camel"):
+    """Parts of a binding's spec that are worth a word; raw, because only their change matters."""
+
+    placement: msgspec.Raw = msgspec.Raw(b"null")
+    suspension: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_spec: Final = msgspec.json.Decoder(_Spec).decode
+
+
+def _binding(event: BindingRequested | BindingReleased, before: Known | None) -> str:
+    if isinstance(event, BindingReleased):
+        return event.reason or "nothing asks for it any more"
+    asked = "a copy in every cluster" if event.everywhere else f"{event.replicas} replicas" if event.workload else ""
+    policy = f"policy {event.policy.key}" if event.policy is not None else ""
+    if not isinstance(before, BindingRequested) or before.uid != event.uid:
+        return _joined(asked or "asked for", policy)
+    news = []
+    if before.replicas != event.replicas:
+        news.append(f"replicas {before.replicas} -> {event.replicas}")
+    if before.policy != event.policy:
+        news.append(policy or "no policy any more")
+    if before.spec != event.spec:
+        old, new = _spec(before.spec), _spec(event.spec)
+        if bytes(old.placement) != bytes(new.placement):
+            news.append("placement")
+        if bytes(old.suspension) != bytes(new.suspension):
+            news.append("suspension")
+    return f"changed: {', '.join(news) or 'spec'}; generation {event.generation}"
+
+
+def _placement(event: PlacementDecided | PlacementFailed | PlacementReleased, before: Known | None) -> str:
+    if isinstance(event, PlacementReleased):
+        return "placed nowhere any more"
+    where = _targets(event.clusters)
+    if isinstance(event, PlacementFailed):
+        kept = f"stays on {where}" if event.clusters else ""
+        return _joined(f"{event.reason}: {_short(event.message)}", kept, room(event))
+    lost = []
+    if isinstance(before, PlacementDecided | PlacementFailed) and before.uid == event.uid:
+        now = {target.name for target in event.clusters}
+        lost = [target.name for target in before.clusters if target.name not in now]
+    return _joined(
+        where or "no cluster",
+        f"leaves {', '.join(lost)}" if lost else "",
+        f"affinity {event.affinity_name}" if event.affinity_name else "",
+        event.trigger,
+        room(event),
+    )
+
+
+def _targets(targets: Iterable[TargetCluster]) -> str:
+    return " ".join(
+        target.name if target.replicas is None else f"{target.name}={target.replicas}" for target in targets
+    )
+
+
+def _work(event: WorkRendered | WorkWithdrawn, before: Known | None) -> str:
+    if isinstance(event, WorkWithdrawn):
+        return _joined(f"{event.cluster} lets go", event.reason, "its copy stays" if event.keep else "")
+    overrides = [item.policy for item in (*event.cluster_overrides, *event.overrides)]
+    same = isinstance(before, WorkRendered) and before.uid == event.uid and before.digest == event.digest
+    return _joined(
+        f"{event.cluster}: {'the same manifest' if same else f'manifest {event.digest[:12]}'}",
+        f"overrides {', '.join(dict.fromkeys(overrides))}" if overrides else "",
+        "dispatching suspended" if event.suspended else "",
+        f"could not be rendered: {_short(event.problem)}" if event.problem else "",
+    )
+
+
+def _observed(event: WorkObserved, before: Known | None) -> str:
+    if event.absent:
+        return _joined(f"{event.cluster} holds no copy", _short(event.message))
+    if not event.applied:
+        if event.reason == "Terminating":
+            return f"{event.cluster} is deleting it: {_short(event.message)}"
+        return f"{event.cluster} refused: {_short(event.message or event.reason)}"
+    if event.drift:
+        return _joined(
+            f"{event.cluster}: {_short(drift_words(event.drift))}", "" if event.health == "Unknown" else event.health
+        )
+    known = isinstance(before, WorkObserved) and before.uid == event.uid and before.applied
+    health = "" if event.health == "Unknown" else event.health
+    if known and isinstance(before, WorkObserved) and before.work_seq == event.work_seq:
+        return _joined(f"{event.cluster} reports", health or "its status")
+    return _joined(f"{event.cluster} holds it", event.operation, health)
+
+
+def _rollup(event: StatusRolledUp) -> str:
+    if event.closed:
+        return "every copy is gone"
+    applied = sum(item.applied for item in event.items)
+    healthy = sum(item.health == "Healthy" for item in event.items)
+    failing = [f"{item.cluster}: {_short(item.message)}" for item in event.items if item.message]
+    counted = f"{applied}/{len(event.items)} applied, {healthy} healthy"
+    return _joined(counted, "complete" if event.fully_applied else "", "; ".join(failing))
+
+
+class _Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class _Status(Struct, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Cluster(Struct, frozen=True):
+    status: _Status = _Status()
+
+
+_cluster: Final = msgspec.json.Decoder(_Cluster).decode
+
+
+def _ready(event: ClusterChanged) -> str:
+    try:
+        conditions = _cluster(event.manifest).status.conditions
+    except msgspec.MsgspecError:
+        return ""
+    found = next((item for item in conditions if item.type == "Ready"), None)
+    if found is None:
+        return "not probed yet"
+    return "Ready" if found.status == "True" else f"not ready ({found.reason})"
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -1,0 +1,220 @@
+"""Writes operator, account, user and activation tokens of NATS: who may talk to the log, signed instead of configured.
+
+The same accounts as in `accounts`, in the words of NATS JWT version 2. The hub exports a wildcard per kind of subject,
+and an account imports the one subject for which the hub's key signed it an activation: a member that comes needs no
+change of the hub's claims, and one that goes is named in the revocations of these exports. Same keys and times, same
+tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from schemas.subjects import escape
+from services._rules.identity.accounts import HUB, Export, agent_account, agent_exports
+
+Claims = dict[str, Any]
+
+SYSTEM: Final = "SYS"
+UPDATE_SUBJECT: Final = "$SYS.REQ.CLAIMS.UPDATE"
+DELETE_SUBJECT: Final = "$SYS.REQ.CLAIMS.DELETE"
+EVERY_USER: Final = "*"
+AGENT_CONNECTIONS: Final = 16
+"""Connections that one agent's account may hold; an agent and its replacement need two."""
+_VERSION: Final = 2
+_NO_LIMIT: Final = -1
+_HEADER: Final = {"typ": "JWT", "alg": "ed25519-nkey"}
+
+
+class Signer(Protocol):
+    """A key pair of NATS that signs."""
+
+    @property
+    def public_key(self) -> bytes | bytearray:
+        """The public half, as text in bytes."""
+
+    def sign(self, data: bytes) -> bytes:
+        """The Ed25519 signature."""
+
+
+class TokenError(ValueError):
+    """A token is no token, or of another kind than was wanted."""
+
+
+class Activation(Struct, frozen=True):
+    """What an account may import, and the hub's signature under it."""
+
+    subject: str
+    token: str
+
+
+def public(key: Signer) -> str:
+    """The public key as text (`O…`, `A…`, `U…`)."""
+    return bytes(key.public_key).decode()
+
+
+def hub_exports() -> tuple[Export, ...]:
+    """What the hub exports for all agents together: the subjects of one, with a wildcard where its name stands."""
+    mark = "name-of-a-cluster"
+    return tuple(Export(_wildcard(export.subject, escape(mark)), export.stream) for export in agent_exports(mark))
+
+
+def operator_token(identity: Signer, signing: Signer, system: str, *, name: str, at: int) -> str:
+    """The operator's own token: its signing key signs the accounts, so that its identity may be put away."""
+    body = {"signing_keys": [public(signing)], "system_account": system}
+    return _token(identity, public(identity), name, "operator", body, at)
+
+
+def hub_token(signing: Signer, account: str, *, at: int, revoked: Mapping[str, int] | None = None) -> str:
+    """Claims of the hub's account; `revoked` holds accounts and the seconds until which their activations are void."""
+    exports = [
+        {
+            "name": export.subject,
+            "subject": export.subject,
+            "type": "service",
+            "token_req": True,
+            "response_type": "Stream" if export.stream else "Singleton",
+            **({"revocations": dict(sorted(revoked.items()))} if revoked else {}),
+        }
+        for export in hub_exports()
+    ]
+    limits = _limits(exports=_NO_LIMIT, imports=_NO_LIMIT, connections=_NO_LIMIT, jetstream=True)
+    return _token(signing, account, HUB, "account", {"exports": exports, "limits": limits}, at)
+
+
+def system_token(signing: Signer, account: str, *, at: int) -> str:
+    """Claims of the system's account, through which claims are handed to running servers."""
+    limits = _limits(exports=_NO_LIMIT, imports=_NO_LIMIT, connections=_NO_LIMIT)
+    return _token(signing, account, SYSTEM, "account", {"limits": limits}, at)
+
+
+def activations(hub: Signer, account: str, cluster: str, *, at: int) -> tuple[Activation, ...]:
+    """The hub's leave for one account to import the subjects of one cluster."""
+    made = []
+    for export in agent_exports(cluster):
+        body = {"subject": export.subject, "kind": "service"}
+        made.append(Activation(export.subject, _token(hub, account, export.subject, "activation", body, at)))
+    return tuple(made)
+
+
+def agent_token(
+    signing: Signer, account: str, cluster: str, hub: str, allowed: Iterable[Activation], *, at: int
+) -> str:
+    """Claims of the account of a cluster's agent: what it imports from the hub, and nothing of its own."""
+    imports = [
+        {"name": one.subject, "subject": one.subject, "account": hub, "token": one.token, "type": "service"}
+        for one in allowed
+    ]
+    limits = _limits(exports=0, imports=len(imports), connections=AGENT_CONNECTIONS)
+    return _token(signing, account, agent_account(cluster), "account", {"imports": imports, "limits": limits}, at)
+
+
+def closed_token(signing: Signer, account: str, cluster: str, *, at: int) -> str:
+    """Claims of an account that is over: no imports, no connection, and every user until now revoked."""
+    body = {"revocations": {EVERY_USER: at}, "limits": _limits(exports=0, imports=0, connections=0)}
+    return _token(signing, account, agent_account(cluster), "account", body, at)
+
+
+def agent_user_token(account: Signer, user: str, cluster: str, *, at: int) -> str:
+    """The token of an agent's user: it may send to its own subjects and hear answers."""
+    subjects = [export.subject for export in agent_exports(cluster)]
+    return user_token(account, user, agent_account(cluster), publish=subjects, subscribe=["_INBOX.>"], at=at)
+
+
+def user_token(
+    account: Signer,
+    user: str,
+    name: str,
+    *,
+    at: int,
+    publish: Iterable[str] = (),
+    subscribe: Iterable[str] = (),
+) -> str:
+    """The token of a user of an account; without subjects it may use all that its account may."""
+    allow_publish, allow_subscribe = list(publish), list(subscribe)
+    body: Claims = {"pub": {}, "sub": {}, "subs": _NO_LIMIT, "data": _NO_LIMIT, "payload": _NO_LIMIT}
+    if allow_publish:
+        body["pub"] = {"allow": allow_publish}
+    if allow_subscribe:
+        body["sub"] = {"allow": allow_subscribe}
+    return _token(account, user, name, "user", body, at)
+
+
+def deletion_token(signing: Signer, accounts: Iterable[str], *, at: int) -> str:
+    """The operator's word that accounts are to be removed from the servers."""
+    return _token(signing, public(signing), "delete", "generic", {"accounts": list(accounts)}, at)
+
+
+def creds_text(token: str, seed: str) -> str:
+    """The text of a credentials file: a user's token and its key."""
+    return (
+        f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
+        "Whoever has this key is this user.\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    )
+
+
+def read_claims(token: str, kind: str = "") -> Claims:
+    """The claims of a token, whose signature is not looked at; raises TokenError, also where it is of another kind."""
+    try:
+        _, body, _ = token.strip().split(".")
+        claims: Claims = msgspec.json.decode(
+            base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=dict[str, Any]
+        )
+        found = claims["nats"]["type"]
+    except (ValueError, KeyError, TypeError):
+        raise TokenError("this is no token of NATS (three parts with points between them)") from None
+    if kind and found != kind:
+        raise TokenError(f"this is the token of an {found}, wanted was one of an {kind}")
+    return claims
+
+
+def _wildcard(subject: str, name: str) -> str:
+    return ".".join("*" if token.endswith(name) else token for token in subject.split("."))
+
+
+def _limits(*, exports: int, imports: int, connections: int, jetstream: bool = False) -> Claims:
+    """Limits of an account; the server takes what is not there for nought."""
+    limits: Claims = {
+        "subs": _NO_LIMIT,
+        "data": _NO_LIMIT,
+        "payload": _NO_LIMIT,
+        "imports": imports,
+        "exports": exports,
+        "wildcards": True,
+        "conn": connections,
+        "leaf": 0,
+    }
+    if jetstream:
+        limits |= dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer", "max_ack_pending"), _NO_LIMIT)
+    return limits
+
+
+def _token(signer: Signer, subject: str, name: str, kind: str, body: Claims, at: int) -> str:
+    """A signed token; its id is a digest of the rest."""
+    claims = {
+        "jti": "",
+        "iat": at,
+        "iss": public(signer),
+        "name": name,
+        "sub": subject,
+        "nats": {**body, "type": kind, "version": _VERSION},
+    }
+    claims["jti"] = base64.b32encode(hashlib.sha256(_json(claims)).digest()).decode().rstrip("=")
+    signed = f"{_part(_json(_HEADER))}.{_part(_json(claims))}"
+    return f"{signed}.{_part(bytes(signer.sign(signed.encode())))}"
+
+
+def _json(value: Claims | dict[str, str]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _part(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,1 @@
+"""Built-in interpretation of native kinds, one module per operation."""

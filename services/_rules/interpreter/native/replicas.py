@@ -1,0 +1,192 @@
+"""Replicas of a workload, what each needs, and the setting of another number (reference 01 §2.9, 03 §5.8)."""
+
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+from services._rules.interpreter.common.interpretation import (
+    InterpretError,
+    Manifest,
+    describe,
+    object_at,
+    whole_number,
+)
+from services._rules.interpreter.common.shape_checks import check_object
+from services._rules.kubernetes.quantity import Format, QuantityError, from_milli, from_value, parse
+
+Requirements: TypeAlias = dict[str, Any]
+Replicas: TypeAlias = tuple[int, Requirements | None]
+
+MOST_REPLICAS: Final = 10_000_000
+"""Replicas of one object in all clusters together that can be meant."""
+_BINARY: Final = ("memory", "ephemeral-storage")
+
+
+def workload_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+    """Deployment, ReplicaSet, StatefulSet: spec.replicas, zero where unset.
+
+    `quota` adds what quota estimation needs (namespace, priority class).
+    """
+    check_object(str(obj.get("kind")), obj)
+    spec = object_at(obj, "spec")
+    return whole_number(spec.get("replicas"), "spec.replicas"), _of_template(object_at(spec, "template"), quota)
+
+
+def job_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+    """Job: its parallelism, at most its completions."""
+    check_object("Job", obj)
+    spec = object_at(obj, "spec")
+    replicas = whole_number(spec.get("parallelism"), "spec.parallelism")
+    if spec.get("completions") is not None:
+        replicas = min(replicas, whole_number(spec["completions"], "spec.completions"))
+    return replicas, _of_template(object_at(spec, "template"), quota)
+
+
+def pod_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+    """Pod: one."""
+    check_object("Pod", obj)
+    return 1, _of_template(obj, quota)
+
+
+def revise_replicas(obj: Manifest, replicas: int) -> Manifest:
+    """Sets spec.replicas where the field exists."""
+    return _revise(obj, "replicas", replicas)
+
+
+def revise_parallelism(obj: Manifest, replicas: int) -> Manifest:
+    """Sets spec.parallelism of a Job where the field exists."""
+    return _revise(obj, "parallelism", replicas)
+
+
+def wrong_count(replicas: object) -> str:
+    """Why a number of replicas cannot be meant; empty when it can."""
+    if type(replicas) is not int:
+        return f"is {describe(replicas)}, expected a whole number"
+    if not 0 <= replicas <= MOST_REPLICAS:
+        return f"is {replicas}, expected 0 to {MOST_REPLICAS}"
+    return ""
+
+
+def wrong_request(requirements: Requirements | None) -> str:
+    """Which requested amount cannot be meant, and why; empty when all can."""
+    for name, amount in ((requirements or {}).get("resourceRequest") or {}).items():
+        try:
+            negative = parse(amount) < parse("0")
+        except QuantityError as problem:
+            return f"resourceRequest.{name}: {problem}"
+        if negative:
+            return f"resourceRequest.{name}: is {amount}, expected no less than 0"
+    return ""
+
+
+def completed(obj: Manifest, found: Replicas, *, quota: bool) -> Replicas:
+    """Replicas of any level as callers get them: for quota estimation requirements name the object's namespace."""
+    replicas, requirements = found
+    if quota and requirements is not None and not requirements.get("namespace"):
+        namespace = (obj.get("metadata") or {}).get("namespace")
+        if namespace:
+            requirements = {**requirements, "namespace": namespace}
+    return replicas, requirements
+
+
+def _revise(obj: Manifest, field: str, replicas: int) -> Manifest:
+    if "spec" not in obj:
+        return obj
+    spec = obj["spec"]
+    if type(spec) is not dict:
+        raise InterpretError(f"is {describe(spec)}, expected an object", "spec")
+    if field not in spec:
+        return obj
+    if type(spec[field]) is not int:
+        raise InterpretError(f"is {describe(spec[field])}, expected a whole number", f"spec.{field}")
+    return {**obj, "spec": {**spec, field: replicas}}
+
+
+def _of_template(template: Manifest, quota: bool) -> Requirements | None:
+    pod = object_at(template, "spec")
+    claim = _node_claim(pod)
+    request = resource_request(pod)
+    requirements: Requirements = {}
+    if claim:
+        requirements["nodeClaim"] = claim
+    if request:
+        requirements["resourceRequest"] = request
+    if not requirements:
+        return None
+    if quota:
+        namespace = object_at(template, "metadata").get("namespace")
+        if namespace:
+            requirements["namespace"] = namespace
+        if pod.get("priorityClassName"):
+            requirements["priorityClassName"] = pod["priorityClassName"]
+    return requirements
+
+
+def _node_claim(pod: Manifest) -> Requirements:
+    affinity = object_at(pod, "affinity", "nodeAffinity").get("requiredDuringSchedulingIgnoredDuringExecution")
+    claim: Requirements = {}
+    if affinity is not None:
+        claim["hardNodeAffinity"] = affinity
+    if pod.get("nodeSelector"):
+        claim["nodeSelector"] = pod["nodeSelector"]
+    if pod.get("tolerations"):
+        claim["tolerations"] = pod["tolerations"]
+    return claim
+
+
+def resource_request(pod: Manifest) -> dict[str, str]:
+    """What one pod asks for, in canonical quantities: its containers together or its largest init container,
+    whichever is more, plus the overhead; zero entries are left out.
+    """
+    total: dict[str, int] = {}
+    for requests in _requests(pod, "containers"):
+        _add(total, requests)
+    for requests in _requests(pod, "initContainers"):
+        for name, amount in _amounts(requests):
+            if amount > total.get(name, 0):
+                total[name] = amount
+    if pod.get("overhead"):
+        _add(total, pod["overhead"])
+    return {name: _written(name, amount) for name, amount in total.items() if amount > 0}
+
+
+def _requests(pod: Manifest, group: str) -> Iterable[Manifest]:
+    """Requests per container; a resource without one is requested as far as it is limited."""
+    for container in pod.get(group) or ():
+        resources = (container or {}).get("resources") or {}
+        limits = resources.get("limits") or {}
+        requests = resources.get("requests") or {}
+        yield {**limits, **requests} if limits else requests
+
+
+def _add(total: dict[str, int], requests: Manifest) -> None:
+    for name, amount in _amounts(requests):
+        total[name] = total.get(name, 0) + amount
+
+
+def _amounts(requests: Manifest) -> Iterable[tuple[str, int]]:
+    for name, text in requests.items():
+        if not counts(name):
+            continue
+        try:
+            quantity = parse(text)
+        except QuantityError as problem:
+            raise InterpretError(str(problem), f"resources.{name}") from None
+        yield name, quantity.milli_value() if name == "cpu" else quantity.value()
+
+
+def counts(resource: str) -> bool:
+    """Whether a resource name plays a part in scheduling: the native ones, extended, huge pages, attachable volumes."""
+    if resource in ("cpu", "memory", "ephemeral-storage", "pods"):
+        return True
+    if resource.startswith(("hugepages-", "attachable-volumes-")):
+        return True
+    if "/" not in resource:
+        return False
+    return "kubernetes.io/" in resource or not resource.startswith("requests.")
+
+
+def _written(name: str, amount: int) -> str:
+    if name == "cpu":
+        return str(from_milli(amount))
+    form: Format = "BinarySI" if name in _BINARY or name.startswith("hugepages-") else "DecimalSI"
+    return str(from_value(amount, form))

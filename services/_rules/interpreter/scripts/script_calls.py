@@ -1,0 +1,131 @@
+"""What each operation hands to its script and demands of the answer (reference 03 §5.3).
+
+A script answers with values: the name of a Lua type and, for tables, JSON in which every empty table is an empty list.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.json import decode
+
+from services._rules.interpreter.common.interpretation import (
+    AGGREGATE_STATUS,
+    INTERPRET_COMPONENT,
+    INTERPRET_DEPENDENCY,
+    INTERPRET_HEALTH,
+    INTERPRET_REPLICA,
+    INTERPRET_STATUS,
+    RETAIN,
+    REVISE_REPLICA,
+    InterpretError,
+    Manifest,
+)
+from services._rules.interpreter.scripts.empty_tables import settle_empties
+from services._rules.interpreter.scripts.result_types import components_of, dependencies_of, requirements_of
+
+# The global function that a script defines for an operation.
+FUNCTIONS: Final = {
+    INTERPRET_REPLICA: "GetReplicas",
+    INTERPRET_COMPONENT: "GetComponents",
+    REVISE_REPLICA: "ReviseReplica",
+    RETAIN: "Retain",
+    AGGREGATE_STATUS: "AggregateStatus",
+    INTERPRET_DEPENDENCY: "GetDependencies",
+    INTERPRET_STATUS: "ReflectStatus",
+    INTERPRET_HEALTH: "InterpretHealth",
+}
+_LEAST, _MOST = -(2**31), 2**31 - 1
+_OPTIONAL: Final = ("applied", "appliedMessage", "health")
+
+
+class LuaValue(Struct, frozen=True, gc=False):
+    """One value that a script returned.
+
+    `kind` is a Lua type, or "unfit" for a table that is no JSON, with the reason in `json`. `json` is the text of a
+    table; `scalar` a number or boolean; `empties` says whether empty tables are among a table's members.
+    """
+
+    kind: str
+    json: bytes = b""
+    scalar: float | bool | None = None
+    empties: bool = False
+
+
+def item_arguments(items: Sequence[Manifest] | None) -> list[Manifest] | None:
+    """Reports of members as AggregateStatus gets them: members that are false, empty or null are left out."""
+    if items is None:
+        return None
+    return [
+        {name: value for name, value in item.items() if value is not None and (value or name not in _OPTIONAL)}
+        for item in items
+    ]
+
+
+def arguments_of(operation: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments of the script's function."""
+    if operation == AGGREGATE_STATUS:
+        return (arguments[0], item_arguments(arguments[1]))
+    return tuple(arguments)
+
+
+def result_of(operation: str, first: LuaValue, second: LuaValue, arguments: Sequence[Any]) -> Any:
+    """The result of an operation; raises InterpretError where the script returned something else than it must.
+
+    GetReplicas gives `{"replicas", "requirements"}`; dependencies are those of this script alone.
+    """
+    if operation == INTERPRET_REPLICA:
+        return {"replicas": _replicas(first), "requirements": _requirements(second)}
+    if operation == INTERPRET_HEALTH:
+        if first.kind != "boolean":
+            raise _wrong(operation, first, "a boolean")
+        return bool(first.scalar)
+    if operation == INTERPRET_COMPONENT:
+        return None if first.kind == "nil" else components_of(_table(operation, first, ()))
+    if operation == INTERPRET_DEPENDENCY:
+        return dependencies_of([_table(operation, first, ())])
+    if operation == INTERPRET_STATUS:
+        status = _table(operation, first, ())
+        return {} if status == [] else status
+    return _object(operation, first, arguments)
+
+
+def _object(operation: str, value: LuaValue, arguments: Sequence[Any]) -> Manifest:
+    witnesses = {REVISE_REPLICA: arguments[:1], RETAIN: arguments}.get(operation, ())
+    found = _table(operation, value, witnesses)
+    if type(found) is not dict:
+        raise InterpretError(f"{FUNCTIONS[operation]} returned a list, expected the whole object")
+    if not found.get("kind") or type(found["kind"]) is not str:
+        raise InterpretError(f"{FUNCTIONS[operation]} returned an object without kind, expected the whole object")
+    return found
+
+
+def _table(operation: str, value: LuaValue, witnesses: Sequence[Any]) -> Any:
+    if value.kind == "unfit":
+        raise InterpretError(f"{FUNCTIONS[operation]} returned what is no JSON: {value.json.decode(errors='replace')}")
+    if value.kind != "table":
+        raise _wrong(operation, value, "a table")
+    found = decode(value.json)
+    return settle_empties(found, witnesses) if value.empties and found != [] else found
+
+
+def _replicas(value: LuaValue) -> int:
+    if value.kind != "number" or value.scalar is None:
+        raise _wrong(INTERPRET_REPLICA, value, "a number")
+    number = value.scalar
+    # What a 32-bit conversion makes of numbers it cannot hold.
+    if math.isnan(number) or not _LEAST - 1 < number < _MOST + 1:
+        return _LEAST
+    return int(number)
+
+
+def _requirements(value: LuaValue) -> dict[str, Any] | None:
+    if value.kind == "nil":
+        return None
+    found = _table(INTERPRET_REPLICA, value, ())
+    return requirements_of({} if found == [] else found)
+
+
+def _wrong(operation: str, value: LuaValue, wanted: str) -> InterpretError:
+    return InterpretError(f"{FUNCTIONS[operation]} returned a {value.kind}, expected {wanted}")

@@ -1,0 +1,1 @@
+"""Who manages which field of an object, and server-side apply."""

@@ -1,0 +1,197 @@
+"""Why a decision came out as it did: for every cluster what refused it, or how it ranked and what it was given."""
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+
+from msgspec import Struct
+
+from services._rules.capacity.general_estimate import Assumed
+from services._rules.scheduling.assignment import Plan, plans
+from services._rules.scheduling.candidates import Estimator, rank
+from services._rules.scheduling.compiled_placement import SpreadConstraint
+from services._rules.scheduling.division.usage import reschedule_requested
+from services._rules.scheduling.filters import diagnosis
+from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.plugins.execution import outside_scores
+from services._rules.scheduling.regions.scoring import by_region, weighed
+from services._rules.scheduling.regions.selection import select
+from services._rules.scheduling.schedule import schedule
+from services._rules.scheduling.scheduling_views import (
+    BindingView,
+    Candidate,
+    Decision,
+    Estimate,
+    Failure,
+    Options,
+    Peers,
+    Status,
+)
+
+_DEFAULTS = Options()
+_NOTHING_YET = Status()
+_NAME = attrgetter("name")
+
+
+class ClusterExplanation(Struct, frozen=True, omit_defaults=True):
+    """One cluster's part in a decision."""
+
+    name: str
+    # Set where a filter refused the cluster: which one, and its reason.
+    filter: str = ""
+    reason: str = ""
+    # Position in the ranking from 1 (0 where refused), and what it rests on.
+    rank: int = 0
+    tier: int = 0
+    score: int = 0
+    # Further replicas that fit, and the same with those already there.
+    available: int = 0
+    room: int = 0
+    selected: bool = False
+    running: int = 0
+    # Replicas that run there and stay, whatever is divided besides.
+    kept: int = 0
+    # Weight in the division, the exact share it stands for, and what rounding made of it.
+    weight: int = 0
+    share: float = 0.0
+    replicas: int = 0
+    # What each plugin of others added to the score.
+    plugins: dict[str, int] = {}
+
+
+class Step(Struct, frozen=True, omit_defaults=True):
+    """One division of replicas: what was kept and how many were divided by weight."""
+
+    mode: str
+    demand: int = 0
+    kept: int = 0
+    weights: int = 0
+
+
+class Region(Struct, frozen=True, omit_defaults=True):
+    """A region as the spread constraint weighed it."""
+
+    name: str
+    clusters: int = 0
+    score: int = 0
+    chosen: bool = False
+
+
+class Explanation(Struct, frozen=True, omit_defaults=True):
+    """A decision with its reasons."""
+
+    decision: Decision
+    strategy: str
+    clusters: tuple[ClusterExplanation, ...]
+    steps: tuple[Step, ...] = ()
+    observed_affinity: str = ""
+    # Clusters that are being deleted and were not looked at.
+    ignored: tuple[str, ...] = ()
+    # Empty where no constraint speaks of regions, or static weights override it.
+    regions: tuple[Region, ...] = ()
+
+
+def explain(
+    index: ClusterIndex,
+    binding: BindingView,
+    status: Status = _NOTHING_YET,
+    estimates: Sequence[Estimate] = (),
+    options: Options = _DEFAULTS,
+    peers: Peers | None = None,
+    assumed: Mapping[str, Sequence[Assumed]] | None = None,
+    decision: Decision | None = None,
+) -> Explanation:
+    """Explain what `schedule` decides for the same arguments; `decision` is that, where it is known already."""
+    if decision is None:
+        decision = schedule(index, binding, status, estimates, options, peers, assumed)
+    observed = status.observed_affinity
+    estimator = Estimator(binding, options, estimates, assumed)
+    refused: Mapping[str, tuple[str, tuple[str, ...]]] = {}
+    ranked: Sequence[Candidate] = ()
+    scores: Mapping[str, Mapping[str, int]] = {}
+    selected: Sequence[Candidate] = ()
+    steps: Sequence[Plan] = ()
+    try:
+        refused = diagnosis(index, binding, status, peers, options.plugins)
+        table, ranked = rank(index, estimator, status, peers)
+        if options.plugins.outside:
+            # In the order in which the decision asked: an answer may depend on it.
+            scores = outside_scores(options.plugins, binding, sorted((i.cluster for i in ranked), key=_NAME))
+        selected = select(ranked, binding, estimator.counts_sets) if ranked else ()
+        fresh = reschedule_requested(binding.reschedule_triggered_at, status.last_scheduled_time)
+        steps = plans(index, selected, binding, fresh, table.tiers.overflow) if selected else ()
+    except Failure:
+        # The decision carries it; what was worked out before it is still worth showing.
+        pass
+    clusters = [
+        ClusterExplanation(name, filter=which, reason=", ".join(reasons))
+        for name, (which, reasons) in sorted(refused.items())
+    ]
+    clusters += _ranked(ranked, selected, steps, binding, decision, scores)
+    return Explanation(
+        decision=decision,
+        strategy=binding.placement.strategy,
+        clusters=tuple(sorted(clusters, key=lambda item: item.name)),
+        steps=tuple(_step(plan) for plan in steps),
+        observed_affinity=observed,
+        ignored=tuple(item.name for item in index.clusters if item.deleting),
+        regions=_regions(ranked, selected, binding),
+    )
+
+
+def _regions(ranked: Sequence[Candidate], selected: Sequence[Candidate], binding: BindingView) -> tuple[Region, ...]:
+    placement = binding.placement
+    region = placement.constraints.get("region")
+    if region is None or placement.static_weighting:
+        return ()
+    chosen = {item.cluster.region for item in selected}
+    groups = weighed(by_region(ranked), binding, region, placement.constraints.get("cluster") or SpreadConstraint())
+    groups.sort(key=lambda group: (group.name not in chosen, -group.weight, group.name))
+    return tuple(Region(group.name, group.value, group.weight, group.name in chosen) for group in groups)
+
+
+def _ranked(
+    items: Sequence[Candidate],
+    selected: Sequence[Candidate],
+    steps: Sequence[Plan],
+    binding: BindingView,
+    decision: Decision,
+    scores: Mapping[str, Mapping[str, int]],
+) -> list[ClusterExplanation]:
+    chosen = {item.name for item in selected}
+    running = {item.name: item.replicas for item in binding.clusters}
+    granted = {item.name: item.replicas for item in decision.clusters}
+    weights: dict[str, int] = {}
+    shares: dict[str, float] = {}
+    kept = {item.name: item.replicas for plan in steps for item in plan.base}
+    for plan in steps:
+        total = sum(weight for _, weight in plan.weights)
+        for name, weight in plan.weights:
+            weights[name] = weight
+            shares[name] = plan.demand * weight / total if total else 0.0
+    return [
+        ClusterExplanation(
+            name=item.name,
+            rank=position,
+            tier=item.tier,
+            score=item.score,
+            available=item.alloc,
+            room=item.avail,
+            selected=item.name in chosen,
+            running=running.get(item.name, 0),
+            kept=kept.get(item.name, 0),
+            weight=weights.get(item.name, 0),
+            share=round(shares.get(item.name, 0.0), 3),
+            replicas=granted.get(item.name, 0),
+            plugins={name: found[item.name] for name, found in scores.items()},
+        )
+        for position, item in enumerate(items, 1)
+    ]
+
+
+def _step(plan: Plan) -> Step:
+    return Step(
+        mode=plan.mode,
+        demand=plan.demand,
+        kept=sum(item.replicas for item in plan.base),
+        weights=sum(weight for _, weight in plan.weights),
+    )

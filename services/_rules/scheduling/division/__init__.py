@@ -1,0 +1,1 @@
+"""Division of replicas by weight, and what a binding takes up."""

@@ -1,0 +1,1 @@
+"""Plugins of the scheduler: their interface, which take part, and how they are called."""

@@ -1,0 +1,1 @@
+"""Selection of clusters by region and other spread constraints."""

@@ -1,0 +1,1 @@
+"""Which objects are secret, and what may be said of them."""

@@ -1,0 +1,186 @@
+"""One stretch of acting: the lane into the member, the reader of works, the reports, the greetings, the saved state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec import UnsetType
+
+from schemas.events.observed import WorkObserved
+from schemas.events.policy import PolicyEvent
+from schemas.events.work import WorkEvent, WorkRendered
+from schemas.keys import ObjectKey
+from services._kit.base.clock import Clock
+from services._kit.base.log_errors import LogError
+from services._kit.concurrency.supervision import supervise
+from services._kit.concurrency.tasks import end
+from services._kit.credentials.kubeconfig import kubeconfig_expiry
+from services._kit.delivery.interpretation_levels import Interpretation
+from services._kit.delivery.lane import Lane
+from services._kit.delivery.lane_parts import LaneSettings, WorkSource
+from services._kit.delivery.reports import Reports
+from services._kit.delivery.write_metrics import Written
+from services._kit.kube.client import KubeClient
+from services.agent.estimate_answers import Estimating
+from services.agent.heartbeat_sender import Greeter
+from services.agent.hub_connection import Hub
+from services.agent.manifest_cache import Manifests
+from services.agent.report_sender import HubPublisher
+from services.agent.settings import AgentSettings
+from services.agent.state_storage import Storage
+from services.agent.work_consumer import Follower
+
+NEWS_SECONDS: Final = 5.0
+"""How long what was saved is not acted on while the hub may say what is new."""
+
+
+class Term:
+    """Everything that acts; made when this agent's turn comes, closed when it ends."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        settings: AgentSettings,
+        instance: str,
+        member: KubeClient,
+        open_member: Callable[[], Awaitable[KubeClient]],
+        clock: Clock,
+        may_ask: Callable[[], bool],
+        written: Written,
+    ) -> None:
+        cluster, directory = settings.agent_cluster, Path(settings.agent_data_dir)
+        self.storage = Storage(directory, cluster, self._saved)
+        self.state = self.storage.state
+        self.manifests = Manifests(hub, cluster, directory / "manifests", lambda: self.state.position)
+        self.publisher = HubPublisher(hub, cluster, self._stored, lambda: self.greeter.session, self._superseded)
+        self.reports = Reports(self.publisher)
+        self.greeter = Greeter(
+            hub,
+            self.state,
+            instance,
+            member,
+            clock,
+            self._other_log,
+            self._configured,
+            self._report_all,
+            partial(kubeconfig_expiry, settings.agent_kubeconfig),
+        )
+        greet = self.greeter.for_consumer
+        self.follower = Follower(hub, self.state, greet, self._touched, self._configured, may_ask)
+        self.interpretation = Interpretation()
+        for event, _ in self.state.configured.values():
+            self.interpretation.take(event)
+        lane = LaneSettings(concurrency=settings.cluster_concurrency, longest_backoff=settings.longest_backoff)
+        self.lane = Lane(cluster, open_member, self._source(clock), lane, self.interpretation, written)
+        self.estimating = Estimating(hub, cluster, open_member, clock, lambda: self.greeter.session)
+
+    async def run(self) -> None:
+        """Act until cancelled; what was known before is kept true, whether the hub answers or not."""
+        self.reports.start()
+        parts = {
+            "deliveries": self._deliver,
+            "storage": self.storage.run,
+            "manifests": self.manifests.run,
+            "works": self.follower.run,
+            "greetings": self.greeter.run,
+            "estimates": self.estimating.run,
+        }
+        kept = [supervise(name, part, returns=name == "deliveries") for name, part in parts.items()]
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.lane.close()
+            await self.reports.close()
+            await end(*(supervised.task for supervised in kept))
+            await self.interpretation.close()
+
+    async def _deliver(self) -> None:
+        """Keep the member as the works say, from when they are known.
+
+        What was saved may be a moment old, where the agent was killed: objects that were deleted since would be created
+        again, and changed ones taken back.
+        """
+        if self.state.position:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(NEWS_SECONDS):
+                    await self.follower.caught_up.wait()
+        self.lane.start()
+        for key in self.state.works.unfinished():
+            self.lane.look_at(key)
+
+    def _touched(self, key: ObjectKey) -> None:
+        self.storage.changed()
+        self.lane.look_at(key)
+
+    def _configured(self, event: PolicyEvent) -> None:
+        """Objects of some kinds are interpreted in another way from now on."""
+        self.storage.changed()
+        for key in self.state.works.of_kinds(self.interpretation.take(event)):
+            self.lane.look_afresh(key)
+
+    def _stored(self, event: WorkObserved) -> None:
+        """The hub has an observation: it counts as said."""
+        self.state.observe(event)
+        self.reports.folded(event)
+        self.storage.changed()
+
+    def _superseded(self, session: str) -> None:
+        """The hub says that a session has ended: it is asked for another one, unless that is done already."""
+        if session == self.greeter.session and not self.greeter.greeting:
+            self.follower.restart("another agent reports for this cluster")
+
+    def _report_all(self) -> None:
+        """Report once more what was reported: the hub keeps what differs from what it has."""
+        works = self.state.works
+        for key, event in works.observed.items():
+            if key in works.works and self.reports.latest(self.state.cluster, key) is None:
+                self.reports.report(event)
+
+    def _saved(self, keys: Collection[ObjectKey]) -> None:
+        self.state.forget_ended(keys)
+        if self.manifests.kept:
+            self.manifests.keep_only(self.state.digests())
+
+    def _other_log(self) -> None:
+        self.follower.restart("the hub speaks of another log or membership")
+
+    def _source(self, clock: Clock) -> WorkSource:
+        state, cluster = self.state, self.state.cluster
+
+        def work(key: ObjectKey) -> tuple[WorkEvent, int] | None:
+            return state.works.works.get(key)
+
+        def observed(key: ObjectKey) -> WorkObserved | None:
+            return self.reports.latest(cluster, key) or state.works.observed.get(key)
+
+        async def previous(key: ObjectKey, current: WorkRendered) -> bytes | None:
+            before, _ = state.works.before(key, current)
+            if before is None:
+                return None
+            if not isinstance(before.manifest, UnsetType):
+                return bytes(before.manifest)
+            try:
+                return await self.manifests.get(before.digest)
+            except LogError:
+                # What only the old manifest had is then left alone.
+                return None
+
+        def report(event: WorkObserved) -> None:
+            self.reports.report(event)
+            self.greeter.something_changed(event.key)
+
+        return WorkSource(
+            work=work,
+            observed=observed,
+            blob=self.manifests.get,
+            previous=previous,
+            report=report,
+            now=clock.now,
+            keep=self.storage.kept,
+            identity=lambda: state.identity,
+        )

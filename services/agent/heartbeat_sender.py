@@ -1,0 +1,161 @@
+"""Says hello to the hub: for a consumer, and again and again with a fresh look at the member."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from schemas.agent import HEARTBEAT_SECONDS, Expiry, Hello, HelloAnswer, Sample
+from schemas.events.policy import PolicyDeleted
+from schemas.keys import ObjectKey
+from services._kit.base.clock import Clock
+from services._kit.base.log_errors import LogError
+from services._kit.concurrency.debounce import Restless
+from services._kit.kube.client import KubeClient
+from services._kit.log.ids import random_id
+from services._kit.members.member_probe import Served, look
+from services._rules.identity.accounts import hello_subject
+from services.agent.hub_connection import Hub
+from services.agent.state import AgentState, not_configured, take_answer
+
+log = structlog.get_logger("agent.greeting")
+
+PATIENCE: Final = 3.0
+"""Seconds that a greeting waits for its answer."""
+_DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+class Greeter:
+    """The one who says hello; `on_other_log` is called when the hub's log or the membership is another one.
+
+    `on_gone` is called with the end of what no longer says how to interpret objects, where the log tells nothing of it,
+    `on_resync` when the hub may have other reports than this agent's.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        state: AgentState,
+        instance: str,
+        member: KubeClient,
+        clock: Clock,
+        on_other_log: Callable[[], None],
+        on_gone: Callable[[PolicyDeleted], None],
+        on_resync: Callable[[], None] = lambda: None,
+        expiry: Callable[[], Expiry | None] = lambda: None,
+    ) -> None:
+        self.hellos = 0
+        self.problem = ""
+        """Why the hub does not serve this agent, in its own words."""
+        self.session = ""
+        """In which reports count: named with the last fresh greeting that was answered."""
+        self.greeting = False
+        """Whether a fresh greeting is under way."""
+        self._hub = hub
+        self._state = state
+        self._instance = instance
+        self._member = member
+        self._clock = clock
+        self._on_other_log = on_other_log
+        self._on_gone = on_gone
+        self._on_resync = on_resync
+        self._expiry = expiry
+        self._interval = HEARTBEAT_SECONDS
+        self._models: tuple[dict[str, object], ...] = ()
+        self._sample: Sample | None = None
+        self._served = Served()
+        self._early = asyncio.Event()
+        self._restless = Restless(self._early.set)
+
+    async def for_consumer(self) -> HelloAnswer:
+        """Ask for a consumer behind what was read; raises LogError or a msgspec error."""
+        if self._sample is None:
+            await self._look()
+        session = random_id()
+        self.greeting = True
+        try:
+            answer = await self._say(session)
+        finally:
+            self.greeting = False
+        if not answer.problem:
+            self.session = session
+        gone = not_configured(self._state, answer) if not answer.problem else []
+        for event in gone:
+            self._state.configure(event, 0)
+            self._on_gone(event)
+        if not answer.problem and take_answer(self._state, answer):
+            log.warning("joined_anew", cluster=self._state.cluster, uid=answer.uid)
+        elif answer.resync:
+            self._on_resync()
+        return answer
+
+    def something_changed(self, key: ObjectKey) -> None:
+        """Say how the member is doing once it has been quiet for a moment, or was restless for long.
+
+        A look lists all nodes and pods: in a rush it would take the member's time from what it is busy with. What the
+        member serves is asked for at the interval, and when a definition changed.
+        """
+        if (key.group, key.resource) == _DEFINITIONS:
+            self._served.definitions_changed(asyncio.get_running_loop().time())
+        self._restless.changed()
+
+    async def run(self) -> None:
+        """Look and say hello at the interval the hub asked for, until cancelled."""
+        try:
+            while True:
+                await self._look()
+                if self._hub.is_connected:
+                    await self._beat()
+                self._early.clear()
+                try:
+                    async with asyncio.timeout(self._interval):
+                        await self._early.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self._restless.close()
+
+    async def _beat(self) -> None:
+        try:
+            answer = await self._say()
+        except (LogError, msgspec.MsgspecError) as error:
+            log.info("hello_unanswered", reason=str(error))
+            return
+        known = self._state
+        if not answer.problem and known.log and (answer.log, answer.uid) != (known.log, known.uid):
+            self._on_other_log()
+
+    async def _look(self) -> None:
+        now = self._clock.now()
+        self._served.grow_old(asyncio.get_running_loop().time(), self._interval)
+        sample = await look(self._member, self._state.cluster, list(self._models), now, self._served)
+        self._sample = replace(sample, expiry=self._expiry())
+
+    async def _say(self, session: str = "") -> HelloAnswer:
+        """Say hello, with the name of a new session where a consumer is asked for."""
+        state = self._state
+        hello = Hello(
+            cluster=state.cluster,
+            instance=self._instance,
+            at=self._clock.now(),
+            uid=state.uid,
+            fresh=bool(session),
+            log=state.log,
+            after=state.position,
+            sample=self._sample,
+            session=session,
+            before=self.session if session else "",
+        )
+        self.hellos += 1
+        message = await self._hub.request(hello_subject(state.cluster), msgspec.json.encode(hello), timeout=PATIENCE)
+        answer = msgspec.json.decode(message.data, type=HelloAnswer)
+        self.problem = answer.problem
+        self._interval = answer.heartbeat_seconds
+        if not answer.problem:
+            self._models = answer.models
+        return answer

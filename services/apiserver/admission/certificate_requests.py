@@ -1,0 +1,74 @@
+"""Admission of certificate signing requests: who asks is written by the server, never by the client."""
+
+import base64
+import binascii
+
+from services.apiserver.admission.chain import Attributes
+from services.apiserver.core import status_errors as status
+from services.apiserver.core.request_context import SYSTEM_MASTERS, now, timestamp
+from services.apiserver.store.store_port import Manifest
+
+_CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
+_REQUESTER = ("username", "uid", "groups", "extra")
+
+
+class CertificateRequests:
+    """Fills in the requester on create and stamps new conditions."""
+
+    resources = frozenset({"certificates.k8s.io/certificatesigningrequests"})
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """See the class."""
+        kind, new, old = attributes.kind, attributes.new, attributes.old
+        if kind.store_key != "certificates.k8s.io/certificatesigningrequests" or new is None:
+            return
+        spec = new.setdefault("spec", {})
+        if attributes.operation == "CREATE":
+            for name in _REQUESTER:
+                spec.pop(name, None)
+            user = attributes.call.user
+            spec["username"] = user.name
+            if user.uid:
+                spec["uid"] = user.uid
+            if user.groups:
+                spec["groups"] = list(user.groups)
+            if user.extra:
+                spec["extra"] = user.extra
+            return
+        if attributes.subresource in ("approval", "status"):
+            self._stamp(new, old or {})
+
+    @staticmethod
+    def _stamp(new: Manifest, old: Manifest) -> None:
+        """Times of conditions that are new or changed."""
+        moment = timestamp(now())
+        before = {c.get("type"): c for c in (old.get("status") or {}).get("conditions") or ()}
+        for condition in (new.get("status") or {}).get("conditions") or ():
+            known = before.get(condition.get("type")) or {}
+            if not condition.get("lastUpdateTime"):
+                condition["lastUpdateTime"] = moment
+            if not condition.get("lastTransitionTime"):
+                same = known.get("status") == condition.get("status")
+                condition["lastTransitionTime"] = (known.get("lastTransitionTime") if same else "") or moment
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nobody gets a client certificate for the group that may do everything."""
+        kind, new = attributes.kind, attributes.new
+        if kind.store_key != "certificates.k8s.io/certificatesigningrequests" or new is None:
+            return
+        if attributes.operation != "CREATE" or new["spec"].get("signerName") != _CLIENT_SIGNER:
+            return
+        if SYSTEM_MASTERS in _organizations(new["spec"].get("request", "")):
+            text = f"use of {_CLIENT_SIGNER} signer with {SYSTEM_MASTERS} group is not allowed"
+            raise status.forbidden(kind.resource, attributes.name, text)
+
+
+def _organizations(request: str) -> list[str]:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    try:
+        subject = x509.load_pem_x509_csr(base64.b64decode(request)).subject
+    except (binascii.Error, ValueError):
+        return []  # the kind's own checks say what is wrong with it
+    return [str(a.value) for a in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]

@@ -1,0 +1,80 @@
+"""The admission chain: what looks at a write after it was decoded and before it is stored."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from services.apiserver.core.request_context import Call
+from services.apiserver.kinds.kind_model import Kind
+from services.apiserver.store.store_port import Manifest
+
+
+class Attributes:
+    """One write as admission sees it; objects are in the version of the request."""
+
+    __slots__ = ("call", "kind", "name", "namespace", "new", "old", "operation", "subresource")
+
+    def __init__(
+        self,
+        operation: str,
+        kind: Kind,
+        subresource: str,
+        namespace: str,
+        name: str,
+        new: Manifest | None,
+        old: Manifest | None,
+        call: Call,
+    ) -> None:
+        self.operation = operation
+        self.kind = kind
+        self.subresource = subresource
+        self.namespace = namespace
+        self.name = name
+        self.new = new
+        self.old = old
+        self.call = call
+
+
+class Plugin(Protocol):
+    """One step of the chain; either method raises ApiError to refuse the write.
+
+    With an attribute `resources`, a set of `group/plural`, only writes of objects stored there are shown to it.
+    """
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Change or replace `attributes.new`."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Look at the final object."""
+
+
+class Admission:
+    """The chain: every plugin's mutate in order, later every plugin's validate in order."""
+
+    def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
+        self.plugins = list(plugins)
+        self._asked: dict[tuple[str, str], list[Plugin]] = {}
+        self._known = 0
+
+    def _of(self, kind: Kind) -> list[Plugin]:
+        """The plugins that look at a kind."""
+        if self._known != len(self.plugins):
+            self._asked.clear()
+            self._known = len(self.plugins)
+        where = kind.store_group, kind.resource.plural
+        found = self._asked.get(where)
+        if found is None:
+            key = kind.store_key
+            found = [p for p in self.plugins if key in getattr(p, "resources", (key,))]
+            self._asked[where] = found
+        return found
+
+    async def mutate(self, attributes: Attributes) -> Manifest:
+        """Run the first half; returns the object to go on with (an empty one for deletions)."""
+        for plugin in self._of(attributes.kind):
+            await plugin.mutate(attributes)
+        return attributes.new if attributes.new is not None else {}
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Run the second half."""
+        for plugin in self._of(attributes.kind):
+            await plugin.validate(attributes)

@@ -1,0 +1,48 @@
+"""What the bearer of a bootstrap token may do, and who has no identity: read cluster-info, and ask for an identity."""
+
+from __future__ import annotations
+
+from services._rules.identity import bootstrap_tokens as tokens
+from services.apiserver.auth.authorization import Access, Authorizer, Decision
+from services.apiserver.core.request_context import Identity
+
+ANONYMOUS = Identity("system:anonymous", "", ("system:unauthenticated",))
+INFO_PATH = f"/api/v1/namespaces/{tokens.INFO_NAMESPACE}/configmaps/{tokens.INFO_NAME}"
+REQUESTS = ("certificates.k8s.io", "certificatesigningrequests")
+_REVIEWS = "authorization.k8s.io"
+
+
+def confined(identity: Identity) -> bool:
+    """Whether somebody is held to the few things above, whatever else is allowed to everybody."""
+    return tokens.BOOTSTRAPPERS in identity.groups or identity.name == ANONYMOUS.name
+
+
+class Confining:
+    """Decides about bearers of bootstrap tokens and about nobody in particular; asks another one about all others."""
+
+    def __init__(self, inner: Authorizer) -> None:
+        self._inner = inner
+
+    @property
+    def allows_everything(self) -> bool:
+        """Whether `decide` can be skipped for those who are not confined."""
+        return self._inner.allows_everything
+
+    def decide(self, identity: Identity, access: Access) -> Decision:
+        """See the module."""
+        if not confined(identity):
+            return self._inner.decide(identity, access)
+        info = (access.resource, access.namespace, access.name) == (
+            "configmaps",
+            tokens.INFO_NAMESPACE,
+            tokens.INFO_NAME,
+        )
+        if access.verb == "get" and info and not access.group and not access.subresource:
+            return Decision(True)
+        if tokens.BOOTSTRAPPERS not in identity.groups:
+            return Decision(False, "log in first", denied=True)
+        if (access.group, access.resource) == REQUESTS and not access.subresource and access.verb in ("create", "get"):
+            return Decision(True)
+        if access.group == _REVIEWS and access.resource.startswith("selfsubject") and access.verb == "create":
+            return Decision(True)
+        return Decision(False, "a bootstrap token is for requesting an agent's identity only", denied=True)

@@ -1,0 +1,1 @@
+"""What runs beside requests: garbage collection, namespaces, definitions, aggregated APIs."""

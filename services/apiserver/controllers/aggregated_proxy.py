@@ -1,0 +1,90 @@
+"""Passing one request on to an aggregated server, with the requester's identity in X-Remote-* headers."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from services._kit.kube.answers.exchange import HOP_BY_HOP
+from services.apiserver.core.request_context import Identity
+from services.apiserver.store.store_port import Manifest
+
+if TYPE_CHECKING:
+    from services.apiserver.http.handler import Request
+
+_DROPPED = HOP_BY_HOP | {"authorization", "host", "content-length"}
+
+
+class Backend:
+    """One aggregated group version: where it is and whether it answers."""
+
+    def __init__(self, name: str, spec: Manifest, before: Backend | None = None) -> None:
+        self.name = name
+        self.spec = spec
+        service = spec.get("service") or {}
+        self.service = (service.get("namespace", ""), service.get("name", ""))
+        self.url = ""
+        self.ssl: ssl.SSLContext | bool = True
+        self.available: bool = before is not None and before.available
+        self.reason = ""
+        self.message = "not checked yet"
+        self.resources: list[dict[str, Any]] | None = before.resources if before is not None else None
+        if before is not None:
+            self.url, self.ssl = before.url, before.ssl
+
+    def set(self, available: bool, reason: str, message: str) -> None:
+        """Record the outcome of a check."""
+        self.available, self.reason, self.message = available, reason, message
+
+    @staticmethod
+    def identity_headers(user: Identity) -> CIMultiDict[str]:
+        """Headers that tell the backend who asks; it believes them because of our client certificate."""
+        headers: CIMultiDict[str] = CIMultiDict()
+        headers["X-Remote-User"] = user.name
+        if user.uid:
+            headers["X-Remote-Uid"] = user.uid
+        for group in user.groups:
+            headers.add("X-Remote-Group", group)
+        for name, values in user.extra.items():
+            for value in values:
+                headers.add(f"X-Remote-Extra-{quote(name, safe='')}", value)
+        return headers
+
+
+async def proxy(session: aiohttp.ClientSession, backend: Backend, request: Request) -> web.StreamResponse:
+    """Send the request on and stream the answer back as it comes; raises aiohttp.ClientError before it began."""
+    http = request.http
+    headers: CIMultiDict[str] = CIMultiDict()
+    for name, value in http.headers.items():
+        low = name.lower()
+        if low not in _DROPPED and not low.startswith(("x-remote-", "impersonate-")):
+            headers.add(name, value)
+    headers.extend(backend.identity_headers(request.user))
+    headers.add("X-Forwarded-For", http.remote or "")
+    body = await request.body() if http.can_read_body else None
+    url = URL(f"{backend.url}{http.rel_url.raw_path_qs}", encoded=True)
+    async with session.request(
+        http.method, url, headers=headers, data=body, allow_redirects=False, ssl=backend.ssl
+    ) as upstream:
+        response = web.StreamResponse(status=upstream.status)
+        for name, value in upstream.headers.items():
+            if name.lower() not in HOP_BY_HOP:
+                response.headers.add(name, value)
+        if "Content-Length" not in upstream.headers:
+            response.enable_chunked_encoding()
+        try:
+            await response.prepare(http)
+            async for chunk in upstream.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+        except (ConnectionError, aiohttp.ClientError):
+            # The answer has begun; all that is left is to end it early.
+            if http.transport is not None:
+                http.transport.abort()
+        return response

@@ -1,0 +1,157 @@
+"""Serves what CustomResourceDefinitions define: accepts names, registers kinds, and cleans up after deletions."""
+
+from services.apiserver.controllers.work_queue import WorkQueue
+from services.apiserver.core.request_context import LOOPBACK, Call, now, timestamp
+from services.apiserver.core.status_errors import ApiError
+from services.apiserver.crds import conditions
+from services.apiserver.crds.custom_kinds import custom_kinds
+from services.apiserver.crds.definition import FINALIZER
+from services.apiserver.crds.kind import CustomResourceDefinition
+from services.apiserver.kinds.kind_model import Kind
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.store.store_port import Conflict, Entry, Event, Key, Manifest
+from services.apiserver.writes.deletion import DeleteOptions, Deleter
+from services.apiserver.writes.object_writes import Objects
+
+GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
+
+
+def own_kind(registry: Registry) -> None:
+    """Serve definitions by the kind that knows their rules, in every version in which they are served."""
+    for version in registry.versions(GROUP):
+        kind = registry.find(GROUP, version, PLURAL)
+        if kind is not None and not isinstance(kind, CustomResourceDefinition):
+            own = CustomResourceDefinition(kind.resource, kind.schema_name)
+            own.store_version = "v1"
+            registry.add_kind(own)
+
+
+class Definitions:
+    """Follows definitions in the store."""
+
+    def __init__(self, objects: Objects, deleter: Deleter) -> None:
+        self._objects = objects
+        self._deleter = deleter
+        self._queue: WorkQueue[str] = WorkQueue("definitions", self._handle)
+        self._served: dict[str, tuple[object, list[Kind]]] = {}
+        deleter.first[f"{GROUP}/{PLURAL}"] = conditions.terminating
+
+    async def start(self) -> None:
+        """Serve the definitions that exist, then follow changes."""
+        store = self._objects.store
+        store.listen(self._on_event)
+        for entry in list(store.list(GROUP, PLURAL)):
+            crd = entry.obj
+            if conditions.is_established(crd):
+                self._serve(crd)
+            self._queue.add(entry.key.name)
+        self._queue.start()
+
+    async def stop(self) -> None:
+        """Stop following."""
+        await self._queue.stop()
+
+    def _on_event(self, event: Event) -> None:
+        key = event.entry.key
+        if key.group == GROUP and key.resource == PLURAL:
+            self._queue.add(key.name)
+        elif event.deleted and self._served:
+            # The last object of a definition that waits for its deletion.
+            owner = f"{key.resource}.{key.group}"
+            found = self._objects.store.get(Key(GROUP, PLURAL, "", owner))
+            if found is not None and found.obj["metadata"].get("deletionTimestamp"):
+                self._queue.add(owner)
+
+    def _of_group(self, group: str) -> list[Entry]:
+        """The definitions of a group; they are named after it."""
+        return [e for e in self._objects.store.list(GROUP, PLURAL) if e.key.name.partition(".")[2] == group]
+
+    async def _handle(self, name: str) -> float | None:
+        store = self._objects.store
+        entry = store.get(Key(GROUP, PLURAL, "", name))
+        if entry is None:
+            self._unserve(name)
+            self._mark_group(name.partition(".")[2], name)
+            return None
+        crd = entry.obj
+        if crd["metadata"].get("deletionTimestamp"):
+            return await self._clean(entry)
+        others = [e.obj for e in self._of_group(crd["spec"]["group"])]
+        new = conditions.settled(crd, others, timestamp(now()))
+        if conditions.is_established(new):
+            self._serve(new)
+        else:
+            self._unserve(name)
+        if new is not crd:
+            await self._write(entry, new)
+        return None
+
+    def _mark_group(self, group: str, but: str) -> None:
+        """A name became free; others of the group may take it now."""
+        for entry in self._of_group(group):
+            if entry.key.name != but:
+                self._queue.add(entry.key.name)
+
+    async def _write(self, entry: Entry, new: Manifest) -> Entry | None:
+        try:
+            written = await self._objects.store.put(entry.key, new, entry.revision)
+        except Conflict:
+            self._queue.add(entry.key.name)
+            return None
+        self._objects.audit.write(Call(LOOPBACK, manager="definitions"), "update", written, entry, "status")
+        return written
+
+    async def _clean(self, entry: Entry) -> float | None:
+        """Delete the objects of a terminating definition, then the definition itself."""
+        crd, store = entry.obj, self._objects.store
+        if FINALIZER not in (crd["metadata"].get("finalizers") or ()):
+            return None
+        group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+        call = Call(LOOPBACK, manager="definitions")
+        served = self._served.get(entry.key.name, (None, []))[1]
+        for item in list(store.list(group, plural)):
+            if served and not item.obj["metadata"].get("deletionTimestamp"):
+                options = DeleteOptions({}, {})
+                try:
+                    await self._deleter.delete(served[0], item.key.namespace, item.key.name, options, call)
+                except ApiError as e:
+                    if e.code != 404:
+                        raise
+            elif not served:
+                await store.delete(item.key, item.obj, item.revision)
+        remaining = sum(1 for _ in store.list(group, plural))
+        current = store.get(entry.key)
+        if current is None:
+            return None
+        new = conditions.deleting_instances(current.obj, remaining, timestamp(now()))
+        if remaining:
+            if new != current.obj:
+                await self._write(current, new)
+            return 5.0
+        self._unserve(entry.key.name)
+        try:
+            if new["metadata"].get("finalizers"):
+                await store.put(current.key, new, current.revision)
+            else:
+                gone = await store.delete(current.key, current.obj, current.revision)
+                self._objects.audit.write(call, "delete", gone, current)
+        except Conflict:
+            self._queue.add(entry.key.name)
+        return None
+
+    def _serve(self, crd: Manifest) -> None:
+        name = crd["metadata"]["name"]
+        mark = (crd["spec"], (crd.get("status") or {}).get("acceptedNames"), crd["metadata"].get("generation"))
+        have = self._served.get(name)
+        if have is not None and have[0] == mark:
+            return
+        self._unserve(name)
+        kinds: list[Kind] = list(custom_kinds(crd))
+        for kind in kinds:
+            self._objects.registry.add_kind(kind)
+        self._served[name] = (mark, kinds)
+
+    def _unserve(self, name: str) -> None:
+        for kind in self._served.pop(name, (None, []))[1]:
+            resource = kind.resource
+            self._objects.registry.remove_kind(resource.group, resource.version, resource.plural)

@@ -1,0 +1,1 @@
+"""What every part of the API server shares: the request, its identity, Status errors, counters, the audit log."""

@@ -1,0 +1,144 @@
+"""What a request asks for: path and query of an HTTP request taken apart."""
+
+import re
+from urllib.parse import parse_qsl, unquote
+
+from services.apiserver.core.status_errors import ApiError, bad_request, invalid
+from services.apiserver.kinds import field_errors as fields
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_MANAGER_LENGTH = 128
+_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
+
+
+class RequestInfo:
+    """The parts of a resource path; empty strings where a part is absent."""
+
+    __slots__ = ("group", "name", "namespace", "resource", "subresource", "tail", "version", "watch_prefix")
+
+    def __init__(self, group: str, version: str, parts: list[str]) -> None:
+        self.group, self.version = group, version
+        self.watch_prefix = bool(parts) and parts[0] == "watch"
+        if self.watch_prefix:
+            parts = parts[1:]
+        self.namespace = ""
+        if len(parts) > 2 and parts[0] == "namespaces" and parts[2] not in ("status", "finalize"):
+            self.namespace = parts[1]
+            parts = parts[2:]
+        self.resource = parts[0] if parts else ""
+        self.name = parts[1] if len(parts) > 1 else ""
+        self.subresource = parts[2] if len(parts) > 2 else ""
+        self.tail = "/".join(parts[3:])
+
+
+def split_path(path: str) -> list[str]:
+    """Unescaped path segments; empty ones at the end are dropped."""
+    parts = path.split("/")[1:]
+    while parts and not parts[-1]:
+        parts.pop()
+    return [unquote(p) for p in parts] if "%" in path else parts
+
+
+def parse_query(raw: str) -> dict[str, str]:
+    """First value of each parameter; a part that cannot be unescaped is left out, as Go does."""
+    if not raw:
+        return {}
+    out: dict[str, str] = {}
+    for part in raw.split("&"):
+        if "%" in part and re.search(r"%(?![0-9A-Fa-f]{2})", part):
+            continue
+        for name, value in parse_qsl(part, keep_blank_values=True):
+            out.setdefault(name, value)
+    return out
+
+
+def truth(value: str | None) -> bool:
+    """A boolean parameter: present and not false."""
+    return value is not None and value not in ("false", "0")
+
+
+def integer(value: str) -> int:
+    """A whole number parameter; raises 400 worded as Go's parser does."""
+    if _INTEGER.fullmatch(value) is None:
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+    return int(value)
+
+
+def write_options(query: dict[str, str]) -> list[fields.FieldError]:
+    """What is wrong with the options that all writes take."""
+    found: list[fields.FieldError] = []
+    manager, validation = query.get("fieldManager", ""), query.get("fieldValidation", "")
+    if len(manager.encode()) > _MANAGER_LENGTH:
+        found.append(fields.too_long("fieldManager", manager, _MANAGER_LENGTH))
+    for position, letter in enumerate(manager):
+        if not letter.isprintable():
+            text = f"invalid character U+{ord(letter):04X} (at position {position})"
+            found.append(fields.invalid("fieldManager", manager, text))
+    if validation not in _VALIDATIONS:
+        found.append(fields.not_supported("fieldValidation", validation, _VALIDATIONS))
+    return found
+
+
+class ListOptions:
+    """Query parameters of list and watch."""
+
+    __slots__ = (
+        "bookmarks",
+        "continue_",
+        "field",
+        "label",
+        "limit",
+        "match",
+        "revision",
+        "send_initial",
+        "timeout",
+        "watch",
+    )
+
+    def __init__(self, query: dict[str, str]) -> None:
+        self.watch = truth(query.get("watch"))
+        self.label = query.get("labelSelector", "")
+        self.field = query.get("fieldSelector", "")
+        self.revision = query.get("resourceVersion", "")
+        self.match = query.get("resourceVersionMatch", "")
+        self.continue_ = query.get("continue", "")
+        limit, timeout = query.get("limit"), query.get("timeoutSeconds")
+        self.limit = integer(limit) if limit else 0
+        self.timeout = integer(timeout) if timeout else None
+        self.bookmarks = truth(query.get("allowWatchBookmarks"))
+        self.send_initial = query.get("sendInitialEvents", "") in _TRUE
+
+    def check(self) -> None:
+        """Refuse combinations that have no meaning."""
+        found: list[fields.FieldError] = []
+        if self.match:
+            name = "resourceVersionMatch"
+            if self.watch and not self.send_initial:
+                found.append(fields.forbidden(name, "resourceVersionMatch is forbidden for watch"))
+            elif not self.watch and not self.revision:
+                found.append(
+                    fields.forbidden(name, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+                )
+            elif self.continue_:
+                found.append(fields.forbidden(name, "resourceVersionMatch is forbidden when continue is provided"))
+            elif self.match not in ("Exact", "NotOlderThan"):
+                found.append(fields.not_supported(name, self.match, ["Exact", "NotOlderThan", ""]))
+            elif self.match == "Exact" and self.revision == "0":
+                found.append(
+                    fields.forbidden(name, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+                )
+        if found:
+            raise invalid("ListOptions.meta.k8s.io", "", found)
+
+
+def revision_of(text: str) -> int:
+    """A resourceVersion parameter as a number (0 when empty)."""
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit():
+        shown = f'"{text}"'
+        raise ApiError(
+            500, "", f"resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: invalid syntax"
+        )
+    return int(text)

@@ -1,0 +1,110 @@
+"""Discovery documents with the groups of aggregated servers merged in."""
+
+from typing import Any
+
+from services.apiserver.controllers.aggregated_proxy import Backend
+from services.apiserver.store.store_port import Manifest
+
+
+def group(name: str, own: Manifest | None, extra: list[Backend]) -> Manifest | None:
+    """The APIGroup of a name; None when nobody serves it."""
+    versions = _versions(name, extra)
+    if not versions:
+        return own
+    document = own or {"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": []}
+    have = {v["version"] for v in document["versions"]}
+    merged = document["versions"] + [{"groupVersion": f"{name}/{v}", "version": v} for v in versions if v not in have]
+    return {**document, "versions": merged, "preferredVersion": document.get("preferredVersion") or merged[0]}
+
+
+def group_list(own: Manifest, extra: list[Backend]) -> Manifest:
+    """The APIGroupList."""
+    if not extra:
+        return own
+    groups = list(own.get("groups") or [])
+    index = {g["name"]: i for i, g in enumerate(groups)}
+    for name in _names(extra):
+        found = group(name, groups[index[name]] if name in index else None, extra)
+        if found is None:
+            continue
+        found = {k: v for k, v in found.items() if k not in ("kind", "apiVersion")}
+        if name in index:
+            groups[index[name]] = found
+        else:
+            groups.append(found)
+    return {**own, "groups": groups}
+
+
+def aggregated(own: Manifest, extra: list[Backend]) -> Manifest:
+    """The APIGroupDiscoveryList."""
+    if not extra:
+        return own
+    items = list(own["items"])
+    index = {i["metadata"].get("name", ""): n for n, i in enumerate(items)}
+    for name in _names(extra):
+        # Clients take the first version for the preferred one.
+        versions = [
+            {"version": backend.spec["version"], "resources": _resources(backend), "freshness": "Current"}
+            for backend in _by_priority(name, extra)
+        ]
+        if name in index:
+            item = items[index[name]]
+            have = {v["version"] for v in item["versions"]}
+            more = [v for v in versions if v["version"] not in have]
+            items[index[name]] = {**item, "versions": item["versions"] + more}
+        else:
+            items.append({"metadata": {"name": name, "creationTimestamp": None}, "versions": versions})
+    return {**own, "items": items}
+
+
+def _names(extra: list[Backend]) -> list[str]:
+    best: dict[str, int] = {}
+    for backend in extra:
+        name = backend.spec["group"]
+        best[name] = max(best.get(name, 0), backend.spec.get("groupPriorityMinimum", 0))
+    return sorted(best, key=lambda n: (-best[n], n))
+
+
+def openapi_index(own: Manifest, extra: list[Backend]) -> Manifest:
+    """The index of OpenAPI v3 documents."""
+    paths = dict(own.get("paths") or {})
+    for backend in extra:
+        path = f"apis/{backend.spec['group']}/{backend.spec['version']}"
+        paths.setdefault(path, {"serverRelativeURL": f"/openapi/v3/{path}"})
+    return {**own, "paths": paths}
+
+
+def _by_priority(name: str, extra: list[Backend]) -> list[Backend]:
+    found = [b for b in extra if b.spec["group"] == name]
+    return sorted(found, key=lambda b: (-b.spec.get("versionPriority", 0), b.spec["version"]))
+
+
+def _versions(name: str, extra: list[Backend]) -> list[str]:
+    return [b.spec["version"] for b in _by_priority(name, extra)]
+
+
+def _resources(backend: Backend) -> list[dict[str, Any]]:
+    """A plain resource list in the form of aggregated discovery."""
+    out: dict[str, dict[str, Any]] = {}
+    group_name, version = backend.spec["group"], backend.spec["version"]
+    for item in backend.resources or []:
+        plural, _, sub = item["name"].partition("/")
+        kind = {
+            "group": item.get("group") or group_name,
+            "version": item.get("version") or version,
+            "kind": item.get("kind", ""),
+        }
+        if not sub:
+            entry = out.setdefault(plural, {"resource": plural})
+            entry["responseKind"] = kind
+            entry["scope"] = "Namespaced" if item.get("namespaced") else "Cluster"
+            entry["singularResource"] = item.get("singularName") or str(item.get("kind", "")).lower()
+            entry["verbs"] = item.get("verbs") or []
+            for name in ("shortNames", "categories"):
+                if item.get(name):
+                    entry[name] = item[name]
+            continue
+        entry = out.setdefault(plural, {"resource": plural})
+        shown = {"subresource": sub, "responseKind": kind, "verbs": item.get("verbs") or []}
+        entry.setdefault("subresources", []).append(shown)
+    return [e for e in out.values() if "verbs" in e]

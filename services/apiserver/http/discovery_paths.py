@@ -1,0 +1,176 @@
+"""Paths outside resources: discovery, version, health, metrics and the OpenAPI documents."""
+
+import functools
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web
+
+from services.apiserver.controllers.aggregated_proxy import Backend
+from services.apiserver.core import status_errors as status
+from services.apiserver.core.status_errors import PlainError
+from services.apiserver.http import aggregated_discovery as merging
+from services.apiserver.http.handler import Answer, Request
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.reads.negotiation import not_acceptable
+
+OpenApi = Callable[[str, dict[str, str], str], tuple[bytes, str] | None]
+"""(path, query, Accept) -> body and media type, or None when the path is unknown."""
+
+_CHECKS = ("ping", "log", "etcd")
+_TASKS = "tasks"
+_REASONS = {
+    **dict.fromkeys(("log", "etcd"), "the log does not answer"),
+    _TASKS: "one failed and is started again; the log of the server says why",
+}
+_AGGREGATED = "APIGroupDiscoveryList"
+
+
+class Discovery:
+    """Answers GET requests for everything that describes the server."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        git_version: str,
+        ready: Callable[[], bool],
+        openapi: OpenApi | None,
+        aggregated: bool = True,
+        tasks_run: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._registry = registry
+        self._git_version = git_version
+        self._ready = ready
+        self._tasks_run = tasks_run
+        self._openapi = openapi
+        self._offer_aggregated = aggregated
+        self.address = ""
+        self.extra: Callable[[], list[Backend]] = list
+        """Group versions that other servers answer for."""
+
+    async def route(self, request: Request, parts: list[str]) -> Answer | web.StreamResponse | None:
+        """Answer a path this object knows."""
+        first = parts[0] if parts else ""
+        if first in ("healthz", "livez", "readyz"):
+            return self._health(request, parts)
+        if first in ("api", "apis") and len(parts) <= (2 if first == "api" else 3):
+            return self._discover(request, parts)
+        if not parts:
+            return Answer(200, msgspec.json.encode({"paths": self._paths()}))
+        if first == "version" and len(parts) == 1:
+            return Answer(200, self._version())
+        if first == "metrics" and len(parts) == 1:
+            from prometheus_client import generate_latest
+
+            return Answer(200, generate_latest(), media="text/plain; version=0.0.4; charset=utf-8")
+        if first == "openapi" and self._openapi is not None:
+            found = self._openapi(request.path, request.query, request.http.headers.get("Accept", ""))
+            if found is not None:
+                if parts[1:] == ["v3"] and self.extra():
+                    index = merging.openapi_index(msgspec.json.decode(found[0]), self.extra())
+                    return Answer(200, msgspec.json.encode(index), media=found[1])
+                old = not self._offer_aggregated and found[1] == "application/json"
+                # Releases before aggregated discovery left this document's type to be guessed.
+                return Answer(200, found[0], media="text/plain; charset=utf-8" if old else found[1])
+        return None
+
+    # -- discovery documents
+
+    def _discover(self, request: Request, parts: list[str]) -> Answer:
+        accept = request.http.headers.get("Accept", "")
+        registry = self._registry
+        if len(parts) == 1:
+            version = _wanted_aggregated(accept) if self._offer_aggregated else ""
+            if version:
+                document = registry.aggregated(core=parts[0] == "api", version=version)
+                if parts[0] == "apis":
+                    document = merging.aggregated(document, self.extra())
+                body = msgspec.json.encode(document)
+                media = f"application/json;g=apidiscovery.k8s.io;v={version};as={_AGGREGATED}"
+                return Answer(200, body, media=media)
+            _check_form(accept)
+            if parts[0] == "api":
+                return Answer(200, msgspec.json.encode(registry.api_versions(self.address)))
+            return Answer(200, msgspec.json.encode(merging.group_list(registry.api_group_list(), self.extra())))
+        _check_form(accept)
+        if parts[0] == "api":
+            found = registry.api_resource_list("", parts[1])
+        elif len(parts) == 2:
+            found = merging.group(parts[1], registry.api_group(parts[1]), self.extra())
+        else:
+            found = registry.api_resource_list(parts[1], parts[2])
+        if found is None:
+            raise PlainError(404, "404 page not found\n")
+        if request.method not in ("GET", "HEAD") and len(parts) == 3:
+            raise status.method_not_allowed()
+        return Answer(200, msgspec.json.encode(found))
+
+    def _paths(self) -> list[str]:
+        out = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/readyz", "/version"]
+        for group, version, _, _ in self._registry.group_versions():
+            out += [f"/apis/{group}", f"/apis/{group}/{version}"] if group else [f"/api/{version}"]
+        return sorted(set(out))
+
+    def _version(self) -> bytes:
+        major, _, rest = self._git_version.lstrip("v").partition(".")
+        return msgspec.json.encode(
+            {
+                "major": major,
+                "minor": rest.partition(".")[0],
+                "gitVersion": self._git_version,
+                "gitCommit": "",
+                "gitTreeState": "clean",
+                "buildDate": "1970-01-01T00:00:00Z",
+                "goVersion": "none",
+                "compiler": "cpython",
+                "platform": "linux/amd64",
+            }
+        )
+
+    # -- health
+
+    def _health(self, request: Request, parts: list[str]) -> Answer:
+        excluded = request.query.get("exclude", "")
+        # Who lives although a task is being started again is not to be killed for that.
+        checks = (*_CHECKS, _TASKS) if parts[0] == "readyz" else _CHECKS
+        if len(parts) > 2 or (len(parts) == 2 and parts[1] not in checks):
+            raise PlainError(404, "404 page not found\n")
+        good = {"ping": True, "log": self._ready(), "etcd": self._ready(), _TASKS: self._tasks_run()}
+        names = [parts[1]] if len(parts) == 2 else list(checks)
+        failed = [n for n in names if not good[n] and n != excluded]
+        code = 500 if failed else 200
+        text = "text/plain; charset=utf-8"
+        if "verbose" not in request.query and not failed:
+            return Answer(code, b"ok", media=text)
+        lines = []
+        for name in names:
+            if name == excluded:
+                lines.append(f"[+]{name} excluded: ok")
+            else:
+                lines.append(f"[+]{name} ok" if good[name] else f"[-]{name} failed: {_REASONS[name]}")
+        if excluded and excluded not in checks:
+            lines.append(f'warn: some health checks cannot be excluded: no matches for "{excluded}"')
+        lines.append(f"{parts[0]} check {'failed' if failed else 'passed'}")
+        return Answer(code, ("\n".join(lines) + "\n").encode(), media=text)
+
+
+@functools.lru_cache(maxsize=64)
+def _wanted_aggregated(accept: str) -> str:
+    """The apidiscovery.k8s.io version an Accept header asks for; empty when it wants the plain documents."""
+    for clause in accept.split(","):
+        media, *rest = (p.strip() for p in clause.split(";"))
+        params = dict(p.partition("=")[::2] for p in rest)
+        if params.get("as") == _AGGREGATED and params.get("g") == "apidiscovery.k8s.io":
+            if params.get("v") in ("v2", "v2beta1") and media in ("application/json", "*/*"):
+                return params["v"]
+        elif not params.get("as") and media in ("application/json", "*/*", ""):
+            return ""
+    return ""
+
+
+def _check_form(accept: str) -> None:
+    from services.apiserver.reads.negotiation import negotiate
+
+    plain = ",".join(c for c in accept.split(",") if "as=" not in c)
+    if accept and plain and negotiate(plain) is None:
+        raise not_acceptable()

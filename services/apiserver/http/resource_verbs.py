@@ -1,0 +1,363 @@
+"""The verbs of stored resources over HTTP: get, list, watch, create, update, patch, delete and deletecollection."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from services.apiserver.core import status_errors as status
+from services.apiserver.core.request import ListOptions, RequestInfo, revision_of, write_options
+from services.apiserver.core.request_context import Call
+from services.apiserver.core.status_errors import ApiError, PlainError
+from services.apiserver.http import codec
+from services.apiserver.http.deprecations import deprecation
+from services.apiserver.http.handler import Answer, HttpFace, Request, form_of
+from services.apiserver.http.patch_requests import PatchRequest
+from services.apiserver.http.subresources import CREATED, Subresources
+from services.apiserver.kinds import field_errors as fields
+from services.apiserver.kinds.decoding import field_tables as schemas
+from services.apiserver.kinds.decoding import type_errors as decode_message
+from services.apiserver.kinds.kind_model import Kind
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.reads.list_requests import WatchRequest, list_page
+from services.apiserver.reads.request_selectors import Selection
+from services.apiserver.reads.responses import TableOf, View, is_custom
+from services.apiserver.store.store_port import Entry, Manifest
+from services.apiserver.writes.deletion import DeleteOptions, Deleter
+from services.apiserver.writes.object_writes import Objects, Outcome
+
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+
+
+class ResourceApi:
+    """Routes resource paths to the write path, the reads and the subresources."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        deleter: Deleter,
+        subresources: Subresources,
+        registry: Registry,
+        table: TableOf,
+        virtual: Callable[[Kind, str, Manifest, Call], Manifest],
+    ) -> None:
+        self._objects = objects
+        self._deleter = deleter
+        self._subresources = subresources
+        self._registry = registry
+        self._table = table
+        self._virtual = virtual
+        self.face: HttpFace | None = None
+
+    async def route(self, request: Request, parts: list[str]) -> Answer | web.StreamResponse | None:
+        """Answer a resource path; None for paths of no served group and version."""
+        if len(parts) > 2 and parts[0] == "api":
+            info = RequestInfo("", parts[1], parts[2:])
+        elif len(parts) > 3 and parts[0] == "apis":
+            info = RequestInfo(parts[1], parts[2], parts[3:])
+        else:
+            return None
+        kind = self._registry.find(info.group, info.version, info.resource)
+        if kind is None:
+            self._unknown(info)
+            return None
+        request.info = info
+        warning = deprecation(kind)
+        if warning:
+            request.warnings.append(warning)
+        namespaced = kind.resource.namespaced
+        if info.namespace and not namespaced:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+        if info.name and namespaced and not info.namespace and not info.watch_prefix:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+        if info.subresource:
+            return await self._subresource(request, info, kind)
+        if info.name and not info.watch_prefix:
+            return await self._item(request, info, kind)
+        return await self._collection(request, info, kind)
+
+    def _unknown(self, info: RequestInfo) -> None:
+        known = self._registry.in_group_version(info.group, info.version)
+        if not known:
+            registry, group = self._registry, info.group
+            known = [k for v in registry.versions(group) for k in registry.in_group_version(group, v)]
+            if not known:
+                return
+        if any(is_custom(k) for k in known):
+            raise PlainError(404, "404 page not found\n")
+        raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+    def _allow(self, kind: Kind, verb: str) -> None:
+        if verb not in kind.resource.verbs:
+            raise status.method_not_allowed()
+
+    def view(self, request: Request, kind: Kind) -> View:
+        """How this request wants to see the kind; raises 406 when it asks for a list of one or one of a list."""
+        form = form_of(request)
+        if form.view.startswith("Partial"):
+            info = request.info
+            single = info is not None and (bool(info.name) or request.method == "POST") and not info.watch_prefix
+            listed = form.view.endswith("List")
+            watching = request.query.get("watch", "false") not in ("false", "0")
+            if listed == single and not watching:
+                what = "a list" if not single else "not a list"
+                name = kind.resource.kind + ("" if single else "List")
+                go_type = f"*unstructured.{'Unstructured' if single else 'UnstructuredList'}"
+                if not is_custom(kind):
+                    go_type = f"*{kind.resource.group.partition('.')[0] or 'core'}.{name}"
+                text = f"you requested {form.view}, but the requested object is {what} ({go_type})"
+                raise ApiError(406, "NotAcceptable", text)
+        return View(kind, form, request.query, self._table)
+
+    # -- one object
+
+    async def _item(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
+        method = request.method
+        if kind.virtual:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+        if method in ("GET", "HEAD"):
+            self._allow(kind, "get")
+            view = self.view(request, kind)
+            revision_of(request.query.get("resourceVersion", ""))
+            return Answer(200, view.encoded(self._objects.get(kind, info.namespace, info.name)))
+        if method == "PUT":
+            self._allow(kind, "update")
+            return await self._put(request, info, kind)
+        if method == "PATCH":
+            self._allow(kind, "patch")
+            return await self._patch(request, info, kind, "")
+        if method == "DELETE":
+            self._allow(kind, "delete")
+            view = self.view(request, kind)
+            options = await self._delete_options(request)
+            call = self._call(request, "delete")
+            answer, gone = await self._deleter.delete(kind, info.namespace, info.name, options, call)
+            code = 202 if not gone and options.orphan is False else 200
+            body = msgspec.json.encode(answer) if _is_status(answer) else view.encoded(answer)
+            return Answer(code, body, warnings=call.warnings)
+        raise status.method_not_allowed()
+
+    async def _put(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
+        view = self.view(request, kind)
+        raw = await request.body()
+        call = self._call(request, "update")
+        media = request.http.headers.get("Content-Type")
+        obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
+        self.check_names(kind, obj, info)
+        created = False
+
+        async def create() -> Outcome:
+            nonlocal created
+            uid = obj["metadata"].get("uid")
+            if uid:
+                text = f"StorageError: invalid object, Code: 4, Key: /registry/{kind.resource.plural}/{info.namespace}/"
+                text += (
+                    f"{info.name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+                )
+                raise status.conflict(kind.resource, info.name, f"{text}{uid}, UID in object meta: ")
+            created = True
+            return await self._objects.create(kind, info.namespace, obj, call)
+
+        creator = create if kind.create_on_update else None
+        first = True
+
+        def make(_: Manifest) -> Manifest:
+            nonlocal first
+            if first:
+                first = False
+                return obj
+            return self._objects.decode(
+                kind, codec.decode_body(raw, request.http.headers.get("Content-Type")), raw, call
+            )
+
+        outcome = await self._objects.update(kind, info.namespace, info.name, make, call, create=creator)
+        return Answer(201 if created else 200, view.encoded(outcome), warnings=call.warnings)
+
+    @staticmethod
+    def check_names(kind: Kind, obj: Manifest, info: RequestInfo) -> None:
+        """Name and namespace of a body must be those of the path, or absent."""
+        meta = obj["metadata"]
+        name, namespace = meta.get("name") or "", meta.get("namespace") or ""
+        if not name:
+            if not meta.get("generateName"):
+                meta["name"] = info.name
+        elif name != info.name:
+            text = f"the name of the object ({name}) does not match the name on the URL ({info.name})"
+            raise status.bad_request(text)
+        if kind.resource.namespaced and namespace and namespace != info.namespace:
+            raise status.bad_request(
+                f"the namespace of the object ({namespace}) does not match the namespace on the request "
+                f"({info.namespace})"
+            )
+
+    async def _patch(self, request: Request, info: RequestInfo, kind: Kind, subresource: str) -> Answer:
+        view = self.view(request, kind)
+        call = self._call(request, "patch")
+        patch = PatchRequest(self._objects, kind, request.http.headers.get("Content-Type"), await request.body(), call)
+        patch.check(request.query)
+        created = False
+
+        async def create() -> Outcome:
+            nonlocal created
+            created = True
+            obj = patch.new_object(info.namespace, info.name)
+            self.check_names(kind, obj, info)
+            return await self._objects.create(kind, info.namespace, obj, call, apply=True)
+
+        def make(old: Manifest) -> Manifest:
+            new = patch.apply(old)
+            self.check_names(kind, new, info)
+            return new
+
+        outcome = await self._objects.update(
+            kind,
+            info.namespace,
+            info.name,
+            make,
+            call,
+            subresource=subresource,
+            verb="patch",
+            create=create if patch.applies and not subresource else None,
+            patch=True,
+        )
+        return Answer(201 if created else 200, view.encoded(outcome), warnings=call.warnings)
+
+    # -- collections
+
+    async def _collection(self, request: Request, info: RequestInfo, kind: Kind) -> Answer | web.StreamResponse:
+        method = request.method
+        if method == "POST":
+            if kind.virtual:
+                return await self._review(request, info, kind)
+            self._allow(kind, "create")
+            if kind.resource.namespaced and not info.namespace:
+                raise status.method_not_allowed()
+            return await self._create(request, info, kind)
+        if kind.virtual:
+            raise status.method_not_allowed()
+        if method in ("GET", "HEAD"):
+            options = ListOptions(request.query)
+            options.watch = options.watch or info.watch_prefix
+            self._allow(kind, "watch" if options.watch else "list")
+            view = self.view(request, kind)
+            options.check()
+            field = options.field
+            if info.watch_prefix and info.name:
+                field = f"metadata.name={info.name}" + (f",{field}" if field else "")
+            selection = Selection(kind, options.label, field)
+            if options.watch:
+                return await self._watch(request, info, view, options, selection)
+            page = list_page(self._objects.store, kind, info.namespace, options, selection)
+            return Answer(200, view.list_bytes(page.entries, page.meta))
+        if method == "DELETE":
+            self._allow(kind, "deletecollection")
+            if kind.resource.namespaced and not info.namespace:
+                raise status.method_not_allowed()
+            return await self._delete_collection(request, info, kind)
+        raise status.method_not_allowed()
+
+    async def _watch(
+        self, request: Request, info: RequestInfo, view: View, options: ListOptions, selection: Selection
+    ) -> web.StreamResponse:
+        watch = WatchRequest(self._objects.store, view, info.namespace, options, selection)
+        seconds = options.timeout if options.timeout else random.uniform(1800, 3600)
+        assert self.face is not None
+        return await self.face.stream(request, view, view.kind, watch, seconds)  # type: ignore[no-any-return]
+
+    async def _create(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
+        view = self.view(request, kind)
+        raw = await request.body()
+        call = self._call(request, "create")
+        media = request.http.headers.get("Content-Type")
+        obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
+        outcome = await self._objects.create(kind, info.namespace, obj, call)
+        return Answer(201, view.encoded(outcome), warnings=call.warnings)
+
+    async def _review(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
+        form_of(request)
+        raw = await request.body()
+        call = self._call(request, "create")
+        media = request.http.headers.get("Content-Type")
+        obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
+        call.warnings += kind.warnings(obj)
+        pods = self._registry.find("", "v1", "pods")
+        if kind.store_key == "/bindings" and pods is not None:
+            await self._subresources.bind(pods, info.namespace, obj["metadata"].get("name") or "", obj, call)
+            return Answer(201, CREATED, warnings=call.warnings)
+        return Answer(201, msgspec.json.encode(self._virtual(kind, info.namespace, obj, call)), warnings=call.warnings)
+
+    async def _delete_collection(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
+        view = self.view(request, kind)
+        options = ListOptions(request.query)
+        options.check()
+        selection = Selection(kind, options.label, options.field)
+        delete_options = await self._delete_options(request)
+        call = self._call(request, "deletecollection")
+        page = list_page(self._objects.store, kind, info.namespace, options, selection)
+        for entry in page.entries:
+            try:
+                await self._deleter.delete(kind, entry.key.namespace, entry.key.name, delete_options, call)
+            except ApiError as e:
+                if e.code != 404:
+                    raise
+        return Answer(200, view.list_bytes(page.entries, page.meta), warnings=call.warnings)
+
+    # -- shared
+
+    async def _subresource(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
+        sub = kind.resource.subresource(info.subresource)
+        if sub is None:
+            if is_custom(kind):
+                raise status.not_found(kind.resource, info.name)
+            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+        if sub.name == "status" and request.method == "PATCH" and "patch" in sub.verbs:
+            return await self._patch(request, info, kind, "status")
+        return await self._subresources.answer(request, info, kind, sub, self.view, self._call)
+
+    def _call(self, request: Request, verb: str) -> Call:
+        call = request.call(verb)
+        query = request.query
+        if request.method in ("POST", "PUT") and (found := write_options(query)):
+            raise status.invalid(f"{_OPTIONS[request.method]}.meta.k8s.io", "", found)
+        if "dryRun" in query and request.method in _OPTIONS and request.method != "DELETE":
+            if query["dryRun"] != "All":
+                shown = fields.Raw(f'[]string{{"{query["dryRun"]}"}}')
+                error = fields.not_supported("dryRun", shown, ["All"])
+                raise status.invalid(f"{_OPTIONS[request.method]}.meta.k8s.io", "", [error])
+            call.dry_run = True
+            call.options = {**(call.options or {}), "dryRun": ["All"]}
+        return call
+
+    @staticmethod
+    async def _delete_options(request: Request) -> DeleteOptions:
+        raw = await request.body()
+        if not raw:
+            return DeleteOptions(None, request.query)
+        try:
+            media = request.http.headers.get("Content-Type")
+            form = codec.media_type(media)
+            body: Any
+            if form == codec.PROTOBUF:
+                body = codec.decode_protobuf(raw, _DELETE_OPTIONS)
+            else:
+                body = codec.decode_yaml(raw) if form == codec.YAML else codec.decode_json(raw)
+        except ApiError as e:
+            raise status.internal(e.message) from e
+        if not isinstance(body, dict):
+            raise status.internal("couldn't get version/kind; json parse error: an object was expected")
+        if body.get("kind", "DeleteOptions") != "DeleteOptions":
+            text = f'no kind "{body["kind"]}" is registered for version "{body.get("apiVersion", "")}" in scheme '
+            raise status.internal(text + '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"')
+        json = raw if form not in (codec.PROTOBUF, codec.YAML) else None
+        try:
+            schemas.normalise(_DELETE_OPTIONS, body)
+        except schemas.ShapeError as e:
+            raise status.internal(decode_message.render(_DELETE_OPTIONS, body, json, e)) from e
+        return DeleteOptions(body, request.query)
+
+
+def _is_status(answer: Entry | Manifest) -> bool:
+    return not isinstance(answer, Entry) and answer.get("kind") == "Status"

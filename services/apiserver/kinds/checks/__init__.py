@@ -1,0 +1,1 @@
+"""Validation shared by many kinds: metadata, pods, containers, volumes, formats."""

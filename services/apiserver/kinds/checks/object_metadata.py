@@ -1,0 +1,165 @@
+"""Checks of object metadata on create and update."""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from services.apiserver.kinds import name_formats as names
+from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, required, too_long
+
+if TYPE_CHECKING:
+    from services.apiserver.kinds.kind_model import Kind, Manifest
+
+ANNOTATIONS_LIMIT = 256 * 1024
+
+
+def check_create(kind: "Kind", obj: "Manifest") -> list[FieldError]:
+    """Return what is wrong with the metadata of a new object of the kind."""
+    meta = obj["metadata"]
+    found: list[FieldError] = []
+    if prefix := meta.get("generateName"):
+        found += [invalid("metadata.generateName", prefix, text) for text in kind.check_name(names.as_prefix(prefix))]
+    name = meta.get("name", "")
+    if not name:
+        found.append(required("metadata.name", "name or generateName is required"))
+    else:
+        found += [invalid("metadata.name", name, text) for text in kind.check_name(name)]
+    if kind.resource.namespaced:
+        if not meta.get("namespace"):
+            found.append(required("metadata.namespace"))
+        else:
+            found += [invalid("metadata.namespace", meta["namespace"], text) for text in names.label(meta["namespace"])]
+    elif meta.get("namespace"):
+        found.append(forbidden("metadata.namespace", "not allowed on this type"))
+    return found + check_common(meta)
+
+
+def check_common(meta: "Manifest") -> list[FieldError]:
+    """Return what is wrong with labels, annotations, owners and finalizers."""
+    found: list[FieldError] = []
+    if meta.get("generation", 0) < 0:
+        found.append(invalid("metadata.generation", meta["generation"], "must be greater than or equal to 0"))
+    found += labels(meta.get("labels") or {}, "metadata.labels")
+    found += annotations(meta.get("annotations") or {}, "metadata.annotations")
+    found += _owners(meta.get("ownerReferences") or [])
+    found += _finalizers(meta.get("finalizers") or [])
+    return found
+
+
+def labels(values: dict[str, str], field: str) -> list[FieldError]:
+    """Return what is wrong with a map of labels."""
+    if all(_good_key(key) and _good_value(value) for key, value in values.items()):
+        return []
+    found: list[FieldError] = []
+    for key in sorted(values):
+        found += [invalid(field, key, text) for text in names.qualified(key)]
+        found += [invalid(field, values[key], text) for text in names.label_value(values[key])]
+    return found
+
+
+# The same labels come with every write of an object and of all that is made from it.
+@lru_cache(maxsize=2048)
+def _good_key(key: str) -> bool:
+    return not names.qualified(key)
+
+
+@lru_cache(maxsize=2048)
+def _good_value(value: str) -> bool:
+    return not names.label_value(value)
+
+
+def annotations(values: dict[str, str], field: str) -> list[FieldError]:
+    """Return what is wrong with a map of annotations."""
+    found: list[FieldError] = []
+    size = 0
+    for key in sorted(values):
+        if not _good_key(low := key.lower()):
+            found += [invalid(field, key, text) for text in names.qualified(low)]
+        size += len(key.encode()) + len(values[key].encode())
+    if size > ANNOTATIONS_LIMIT:
+        found.append(too_long(field, "", ANNOTATIONS_LIMIT))
+    return found
+
+
+def _owners(owners: "list[Manifest]") -> list[FieldError]:
+    found: list[FieldError] = []
+    controller: Manifest | None = None
+    for owner in owners:
+        version = owner.get("apiVersion", "")
+        if not version.rpartition("/")[2]:
+            found.append(invalid("metadata.ownerReferences.apiVersion", version, "version must not be empty"))
+        elif version.count("/") > 1:
+            found.append(
+                invalid("metadata.ownerReferences.apiVersion", version, f"unexpected GroupVersion string: {version}")
+            )
+        found += [
+            invalid(f"metadata.ownerReferences.{name}", "", f"{name} must not be empty")
+            for name in ("kind", "name", "uid")
+            if not owner.get(name)
+        ]
+        if owner.get("kind") == "Event" and version == "v1":
+            text = "/v1, Kind=Event is disallowed from being an owner"
+            found.append(invalid("metadata.ownerReferences", _go_owner(owner), text))
+        if owner.get("controller"):
+            if controller is not None:
+                text = (
+                    'Only one reference can have Controller set to true. Found "true" in references for '
+                    f"{controller.get('kind')}/{controller.get('name')} and {owner.get('kind')}/{owner.get('name')}"
+                )
+                found.append(invalid("metadata.ownerReferences", Raw(_go_owners(owners)), text))
+            controller = owner
+    return found
+
+
+def _go_owner(owner: "Manifest") -> Raw:
+    return Raw(
+        f'v1.OwnerReference{{APIVersion:"{owner.get("apiVersion", "")}", Kind:"{owner.get("kind", "")}", '
+        f'Name:"{owner.get("name", "")}", UID:"{owner.get("uid", "")}"}}'
+    )
+
+
+def _go_owners(owners: "list[Manifest]") -> str:
+    return f"[]v1.OwnerReference{{{', '.join(_go_owner(owner).text for owner in owners)}}}"
+
+
+def _finalizers(finalizers: list[str]) -> list[FieldError]:
+    found: list[FieldError] = []
+    for name in finalizers:
+        found += [invalid("metadata.finalizers", name, text) for text in names.qualified(name)]
+        if "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes"):
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(invalid("metadata.finalizers", name, text))
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        text = "finalizer orphan and foregroundDeletion cannot be both set"
+        found.append(invalid("metadata.finalizers", Raw(_go_strings(finalizers)), text))
+    return found
+
+
+def _go_strings(values: list[str]) -> str:
+    shown = ", ".join(f'"{value}"' for value in values)
+    return f"[]string{{{shown}}}"
+
+
+def check_update(new: "Manifest", old: "Manifest") -> list[FieldError]:
+    """Return what is wrong with the metadata of an update."""
+    meta, before = new["metadata"], old["metadata"]
+    found: list[FieldError] = []
+    if before.get("deletionTimestamp"):
+        added = [item for item in meta.get("finalizers") or [] if item not in (before.get("finalizers") or [])]
+        if added:
+            text = (
+                "no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers {_go_strings(sorted(added))}"
+            )
+            found.append(forbidden("metadata.finalizers", text))
+    for name in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        found += immutable(f"metadata.{name}", meta.get(name), before.get(name))
+    if not meta.get("resourceVersion"):
+        found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
+    found += check_common(meta)
+    # The recorded server checks the metadata of an update twice, and lists every cause twice.
+    return found + found
+
+
+def immutable(field: str, new: Any, old: Any, shown: Any = None) -> list[FieldError]:
+    """Return an error when a field that may not change did; `shown` replaces the value in the message."""
+    return [] if new == old else [invalid(field, new if shown is None else shown, "field is immutable")]

@@ -1,0 +1,258 @@
+"""HorizontalPodAutoscalers; stored as autoscaling/v2, the older versions are views of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks import metric_targets as metric_checks
+from services.apiserver.kinds.checks import status_fields as status_checks
+from services.apiserver.kinds.field_errors import FieldError, invalid
+from services.apiserver.kinds.kind_model import Manifest
+
+CPU_PERCENT = 80
+METRICS = "autoscaling.alpha.kubernetes.io/metrics"
+CURRENT = "autoscaling.alpha.kubernetes.io/current-metrics"
+CONDITIONS = "autoscaling.alpha.kubernetes.io/conditions"
+BEHAVIOR = "autoscaling.alpha.kubernetes.io/behavior"
+
+
+class Autoscaler(BuiltinKind):
+    """autoscaling HorizontalPodAutoscaler in v1, v2, v2beta1 and v2beta2."""
+
+    has_status = True
+
+    def default(self, obj: Manifest) -> None:
+        """Fill in the least number of replicas and the processor target."""
+        spec = obj["spec"]
+        spec.setdefault("minReplicas", 1)
+        if self.resource.version == "v1":
+            if METRICS not in (obj["metadata"].get("annotations") or {}):
+                spec.setdefault("targetCPUUtilizationPercentage", CPU_PERCENT)
+        elif not spec.get("metrics"):
+            spec["metrics"] = [_cpu_beta1(CPU_PERCENT) if self.resource.version == "v2beta1" else _cpu(CPU_PERCENT)]
+        if behavior := spec.get("behavior"):
+            _default_behavior(behavior)
+
+    def prepare_create(self, obj: Manifest) -> None:
+        """Start with an empty status."""
+        super().prepare_create(obj)
+        if self.resource.version != "v1":
+            obj["status"] = {"currentReplicas": 0, "desiredReplicas": 0, "currentMetrics": None, "conditions": None}
+
+    def to_store(self, obj: Manifest) -> Manifest:
+        """Return the v2 form."""
+        version = self.resource.version
+        if version == "v1":
+            return _from_v1(obj)
+        if version == "v2beta1":
+            return _map_metrics(obj, "autoscaling/v2", _metric_from_beta1)
+        return {**obj, "apiVersion": "autoscaling/v2"}
+
+    def from_store(self, obj: Manifest) -> Manifest:
+        """Return this version's form of a stored v2 object."""
+        version = self.resource.version
+        if version == "v1":
+            return _to_v1(obj)
+        if version == "v2beta1":
+            return _map_metrics(obj, "autoscaling/v2beta1", _metric_to_beta1)
+        return {**obj, "apiVersion": self.resource.api_version}
+
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Numbers are none below zero."""
+        return status_checks.counts(new, ("currentReplicas", "desiredReplicas"))
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check limits, target and metrics."""
+        spec = obj["spec"]
+        found: list[FieldError] = []
+        least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
+        if least is not None and least < 1:
+            found.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
+        if most < 1:
+            found.append(invalid("spec.maxReplicas", most, "must be greater than 0"))
+        if least is not None and most < least:
+            found.append(invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
+        found += metric_checks.reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
+        # The older versions are checked as what they are stored as, so their errors name its fields.
+        stored = self.to_store(obj)["spec"]
+        for index, metric in enumerate(stored.get("metrics") or ()):
+            found += metric_checks.metric(metric, f"spec.metrics[{index}]")
+        return found + metric_checks.behavior(stored.get("behavior") or {}, "spec.behavior")
+
+
+def _cpu(percent: int) -> Manifest:
+    target = {"type": "Utilization", "averageUtilization": percent}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def _cpu_beta1(percent: int) -> Manifest:
+    return {"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": percent}}
+
+
+def _default_behavior(behavior: Manifest) -> None:
+    if (up := behavior.setdefault("scaleUp", {})) is not None:
+        up.setdefault("stabilizationWindowSeconds", 0)
+        up.setdefault("selectPolicy", "Max")
+        up.setdefault(
+            "policies",
+            [{"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}],
+        )
+    down = behavior.setdefault("scaleDown", {})
+    down.setdefault("selectPolicy", "Max")
+    down.setdefault("policies", [{"type": "Percent", "value": 100, "periodSeconds": 15}])
+
+
+def _percent_of(metric: Manifest) -> int | None:
+    resource = metric.get("resource") or {}
+    if metric.get("type") != "Resource" or resource.get("name") != "cpu":
+        return None
+    value: int | None = (resource.get("target") or {}).get("averageUtilization")
+    return value
+
+
+def _from_v1(obj: Manifest) -> Manifest:
+    meta = dict(obj["metadata"])
+    annotations = dict(meta.get("annotations") or {})
+    spec = dict(obj.get("spec") or {})
+    status = dict(obj.get("status") or {})
+    metrics: list[Manifest] = []
+    percent = spec.pop("targetCPUUtilizationPercentage", None)
+    if percent is not None:
+        metrics.append(_cpu(percent))
+    metrics += [_metric_from_beta1(item) for item in _load(annotations, METRICS, [])]
+    if behavior := _load(annotations, BEHAVIOR, None):
+        spec["behavior"] = behavior
+    if metrics:
+        spec["metrics"] = metrics
+    current: list[Manifest] = []
+    used = status.pop("currentCPUUtilizationPercentage", None)
+    if used is not None:
+        current.append({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": used}}})
+    current += _load(annotations, CURRENT, [])
+    status["currentMetrics"] = current or None
+    status["conditions"] = _load(annotations, CONDITIONS, None)
+    return _assembled(obj, "autoscaling/v2", meta, annotations, spec, status)
+
+
+def _to_v1(obj: Manifest) -> Manifest:
+    meta = dict(obj["metadata"])
+    annotations = dict(meta.get("annotations") or {})
+    spec = dict(obj.get("spec") or {})
+    status = dict(obj.get("status") or {})
+    others: list[Manifest] = []
+    for metric in spec.pop("metrics", None) or ():
+        percent = _percent_of(metric)
+        if percent is not None and "targetCPUUtilizationPercentage" not in spec:
+            spec["targetCPUUtilizationPercentage"] = percent
+        else:
+            others.append(_metric_to_beta1(metric))
+    _save(annotations, METRICS, others)
+    _save(annotations, BEHAVIOR, spec.pop("behavior", None))
+    rest: list[Manifest] = []
+    for metric in status.pop("currentMetrics", None) or ():
+        used = ((metric.get("resource") or {}).get("current") or {}).get("averageUtilization")
+        if used is not None and (metric.get("resource") or {}).get("name") == "cpu":
+            status["currentCPUUtilizationPercentage"] = used
+        else:
+            rest.append(metric)
+    _save(annotations, CURRENT, rest)
+    _save(annotations, CONDITIONS, status.pop("conditions", None))
+    return _assembled(obj, "autoscaling/v1", meta, annotations, spec, status)
+
+
+def _load(annotations: dict[str, str], key: str, default: Any) -> Any:
+    text = annotations.pop(key, None)
+    if text is None:
+        return default
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return default
+
+
+def _save(annotations: dict[str, str], key: str, value: Any) -> None:
+    if value:
+        annotations[key] = msgspec.json.encode(value).decode()
+
+
+def _assembled(
+    obj: Manifest, api_version: str, meta: Manifest, annotations: dict[str, str], spec: Manifest, status: Manifest
+) -> Manifest:
+    if annotations:
+        meta["annotations"] = annotations
+    else:
+        meta.pop("annotations", None)
+    return {**obj, "apiVersion": api_version, "metadata": meta, "spec": spec, "status": status}
+
+
+def _map_metrics(obj: Manifest, api_version: str, change: Any) -> Manifest:
+    spec = dict(obj.get("spec") or {})
+    if spec.get("metrics"):
+        spec["metrics"] = [change(item) for item in spec["metrics"]]
+    return {**obj, "apiVersion": api_version, "spec": spec}
+
+
+# (source, {field of v2beta1: field of the v2 target}, name of the metric in v2beta1)
+_TARGETS = {
+    "targetAverageUtilization": ("Utilization", "averageUtilization"),
+    "targetAverageValue": ("AverageValue", "averageValue"),
+    "averageValue": ("AverageValue", "averageValue"),
+    "targetValue": ("Value", "value"),
+}
+
+
+def _metric_from_beta1(metric: Manifest) -> Manifest:
+    result = dict(metric)
+    for name in metric_checks.SOURCES:
+        source = metric.get(name)
+        if source is None or (
+            "target" in source and isinstance(source["target"], dict) and "kind" not in source["target"]
+        ):
+            continue
+        body = dict(source)
+        described = body.pop("target", None)
+        target: Manifest = {}
+        for field, (kind, inner) in _TARGETS.items():
+            if field in body:
+                target = {**target, "type": target.get("type", kind), inner: body.pop(field)}
+        identity: Manifest = {}
+        if "metricName" in body:
+            identity["name"] = body.pop("metricName")
+        for field in ("selector", "metricSelector"):
+            if field in body:
+                identity["selector"] = body.pop(field)
+        if identity:
+            body["metric"] = identity
+        if described is not None:
+            body["describedObject"] = described
+        body["target"] = target
+        result[name] = body
+    return result
+
+
+def _metric_to_beta1(metric: Manifest) -> Manifest:
+    result = dict(metric)
+    for name in metric_checks.SOURCES:
+        source = metric.get(name)
+        if source is None:
+            continue
+        body = dict(source)
+        target = body.pop("target", None) or {}
+        identity = body.pop("metric", None) or {}
+        if "name" in identity:
+            body["metricName"] = identity["name"]
+        if "selector" in identity:
+            body["metricSelector" if name == "external" else "selector"] = identity["selector"]
+        if "describedObject" in body:
+            body["target"] = body.pop("describedObject")
+        if "averageUtilization" in target:
+            body["targetAverageUtilization"] = target["averageUtilization"]
+        if "averageValue" in target:
+            body["averageValue" if name == "object" else "targetAverageValue"] = target["averageValue"]
+        if "value" in target:
+            body["targetValue"] = target["value"]
+        result[name] = body
+    return result

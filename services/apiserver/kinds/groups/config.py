@@ -1,0 +1,138 @@
+"""ConfigMaps, Secrets and ServiceAccounts."""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+
+from services.apiserver.kinds import name_formats as names
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks.object_metadata import immutable
+from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, required, too_long
+from services.apiserver.kinds.kind_model import Manifest
+
+SIZE_LIMIT = 1024 * 1024
+REDACTED = "<secret contents redacted>"
+ACCOUNT_NAME = "kubernetes.io/service-account.name"
+FROZEN = "field is immutable when `immutable` is set"
+
+
+class ConfigMap(BuiltinKind):
+    """core/v1 ConfigMap."""
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check keys and total size."""
+        data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+        found: list[FieldError] = []
+        size = 0
+        for key in sorted(data):
+            found += [invalid(f"data[{key}]", key, text) for text in names.config_key(key)]
+            if key in binary:
+                found.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+            size += len(data[key].encode())
+        for key in sorted(binary):
+            found += [invalid(f"binaryData[{key}]", key, text) for text in names.config_key(key)]
+            size += len(binary[key]) * 3 // 4
+        if size > SIZE_LIMIT:
+            found.append(too_long("[]", "", SIZE_LIMIT))
+        return found
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """An immutable ConfigMap keeps its data and stays immutable."""
+        return [*_frozen(new, old, ("data", "binaryData")), *self.check(new)]
+
+
+def _frozen(new: Manifest, old: Manifest, fields: tuple[str, ...]) -> list[FieldError]:
+    if not old.get("immutable"):
+        return []
+    found = [] if new.get("immutable") else [forbidden("immutable", FROZEN)]
+    return found + [forbidden(name, FROZEN) for name in fields if (new.get(name) or {}) != (old.get(name) or {})]
+
+
+_NEEDED_KEYS = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+}
+
+
+class Secret(BuiltinKind):
+    """core/v1 Secret."""
+
+    def default(self, obj: Manifest) -> None:
+        """Set the type and move stringData into data."""
+        obj.setdefault("type", "Opaque")
+        if plain := obj.pop("stringData", None):
+            obj["data"] = {**(obj.get("data") or {}), **{key: _encode(value) for key, value in plain.items()}}
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check keys, total size and what the type demands."""
+        data = obj.get("data") or {}
+        found: list[FieldError] = []
+        for key in sorted(data):
+            found += [invalid(f"data[{key}]", key, text) for text in names.config_key(key)]
+        if sum(len(value) for value in data.values()) * 3 // 4 > SIZE_LIMIT:
+            found.append(too_long("data", "", SIZE_LIMIT))
+        return found + self._check_type(obj, data)
+
+    @staticmethod
+    def _check_type(obj: Manifest, data: dict[str, str]) -> list[FieldError]:
+        kind = obj.get("type", "")
+        annotations = obj["metadata"].get("annotations") or {}
+        if kind == "kubernetes.io/service-account-token" and not annotations.get(ACCOUNT_NAME):
+            return [required(f"metadata.annotations[{ACCOUNT_NAME}]")]
+        if kind == "kubernetes.io/basic-auth" and not {"username", "password"}.intersection(data):
+            # The stray %s is part of what clients see.
+            return [required("data[%s][username]"), required("data[%s][password]")]
+        found = [required(f"data[{key}]") for key in _NEEDED_KEYS.get(kind, ()) if key not in data]
+        if kind in ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson") and not found:
+            key = _NEEDED_KEYS[kind][0]
+            if text := _json_problem(base64.b64decode(data[key])):
+                found.append(invalid(f"data[{key}]", REDACTED, text))
+        return found
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """The type may not change; an immutable Secret keeps its data."""
+        found = immutable("type", new.get("type"), old.get("type"))
+        return [*found, *_frozen(new, old, ("data",)), *self.check(new)]
+
+    def prepare_update(self, new: Manifest, old: Manifest) -> None:
+        """Take over the type when the new object has none of its own."""
+        if not new.get("type"):
+            new["type"] = old.get("type", "Opaque")
+        super().prepare_update(new, old)
+
+    def field_selectors(self, obj: Manifest) -> dict[str, str]:
+        """Add the type."""
+        return {**super().field_selectors(obj), "type": obj.get("type", "")}
+
+
+def _encode(value: str) -> str:
+    return base64.b64encode(value.encode()).decode()
+
+
+_LITERALS = {"n": "null", "t": "true", "f": "false"}
+
+
+def _json_problem(text: bytes) -> str:
+    """Return what is wrong with JSON text, in the words of the scanner that dockercfg secrets are checked with."""
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        source = text.decode(errors="replace").lstrip()
+        if not source:
+            return "unexpected end of JSON input"
+        literal = _LITERALS.get(source[0])
+        if literal is None:
+            return f"invalid character '{source[0]}' looking for beginning of value"
+        for got, wanted in zip(source[1:], literal[1:], strict=False):
+            if got != wanted:
+                return f"invalid character '{got}' in literal {literal} (expecting '{wanted}')"
+        return "unexpected end of JSON input"
+    return ""
+
+
+class ServiceAccount(BuiltinKind):
+    """core/v1 ServiceAccount."""

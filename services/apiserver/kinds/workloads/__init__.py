@@ -1,0 +1,1 @@
+"""Built-in kinds that run pods, and pods themselves."""

@@ -1,0 +1,139 @@
+"""Pods and pod templates: defaults, admission of single pods, quality of service, checks and selectable fields."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks import pod_specs as pod_checks
+from services.apiserver.kinds.checks import quantities as quantity
+from services.apiserver.kinds.field_errors import FieldError
+from services.apiserver.kinds.kind_model import Manifest
+from services.apiserver.kinds.workloads import pod_defaults, pod_update
+
+_EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+TOLERATION_SECONDS = 300
+
+
+class Pod(BuiltinKind):
+    """core/v1 Pod."""
+
+    has_status = True
+    graceful_delete = True
+
+    def default(self, obj: Manifest) -> None:
+        """Fill in the pod spec."""
+        spec = obj["spec"]
+        pod_defaults.spec(spec)
+        pod_defaults.pod(spec)
+        status = obj.get("status") or {}
+        address, addresses = status.get("podIP"), status.get("podIPs")
+        if address and (not addresses or addresses[0].get("ip") != address):
+            status["podIPs"] = [{"ip": address}]
+        elif addresses and not address:
+            status["podIP"] = addresses[0].get("ip", "")
+
+    def prepare_create(self, obj: Manifest) -> None:
+        """Start as Pending, with tolerations of failing nodes."""
+        super().prepare_create(obj)
+        spec = obj["spec"]
+        tolerate_failing_nodes(spec)
+        obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+
+    def prepare_update(self, new: Manifest, old: Manifest) -> None:
+        """Fill in again what admission had added: a client that sends its own manifest anew does not take it away."""
+        super().prepare_update(new, old)
+        spec, before = new["spec"], old["spec"]
+        tolerate_failing_nodes(spec)
+        for name in ("priority", "preemptionPolicy"):
+            if name in before:
+                spec.setdefault(name, before[name])
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check metadata rules of pods and the whole spec."""
+        return pod_checks.pod(obj)
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Only images, the deadline and additional tolerations may change."""
+        return pod_update.check(new, old)
+
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Check the nominated node name and restarts of finished containers."""
+        return pod_update.check_status(new, old)
+
+    def field_selectors(self, obj: Manifest) -> dict[str, str]:
+        """Add the node, policy, phase and address of the pod."""
+        spec, status = obj.get("spec", {}), obj.get("status", {})
+        addresses = [item.get("ip", "") for item in status.get("podIPs") or ()]
+        return {
+            **super().field_selectors(obj),
+            "spec.nodeName": spec.get("nodeName", ""),
+            "spec.restartPolicy": spec.get("restartPolicy", ""),
+            "spec.schedulerName": spec.get("schedulerName", ""),
+            "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+            "status.phase": status.get("phase", ""),
+            "status.podIP": addresses[0] if addresses else status.get("podIP", ""),
+            "status.podIPs": ",".join(addresses),
+            "status.nominatedNodeName": status.get("nominatedNodeName", ""),
+        }
+
+
+class PodTemplate(BuiltinKind):
+    """core/v1 PodTemplate."""
+
+    def default(self, obj: Manifest) -> None:
+        """Fill in the template."""
+        if "template" in obj:
+            pod_defaults.template(obj["template"])
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check the template."""
+        return pod_checks.template(obj.get("template") or {}, "template")
+
+
+def tolerate_failing_nodes(spec: Manifest) -> None:
+    """Add the default tolerations of not-ready and unreachable nodes where the pod has none for them."""
+    tolerations = spec.get("tolerations") or []
+    added = [
+        {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
+        for taint in _EVICTING_TAINTS
+        if not any(
+            item.get("key", "") in ("", taint) and item.get("effect", "") in ("", "NoExecute") for item in tolerations
+        )
+    ]
+    if added:
+        spec["tolerations"] = [*tolerations, *added]
+
+
+def qos_class(spec: Manifest) -> str:
+    """Return Guaranteed, Burstable or BestEffort from the cpu and memory of all containers."""
+    requests: dict[str, Decimal] = {}
+    limits: dict[str, Decimal] = {}
+    guaranteed = True
+    for item in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        resources = item.get("resources") or {}
+        found = set()
+        for name, amount in (resources.get("requests") or {}).items():
+            value = _amount(amount)
+            if name in ("cpu", "memory") and value:
+                requests[name] = requests.get(name, Decimal(0)) + value
+        for name, amount in (resources.get("limits") or {}).items():
+            value = _amount(amount)
+            if name in ("cpu", "memory") and value:
+                found.add(name)
+                limits[name] = limits.get(name, Decimal(0)) + value
+        guaranteed = guaranteed and len(found) == 2
+    if not requests and not limits:
+        return "BestEffort"
+    if (
+        guaranteed
+        and all(limits.get(name) == value for name, value in requests.items())
+        and len(requests) == len(limits)
+    ):
+        return "Guaranteed"
+    return "Burstable"
+
+
+def _amount(value: object) -> Decimal:
+    amount = quantity.value_of(value)
+    return amount if amount > 0 else Decimal(0)

@@ -1,0 +1,1 @@
+"""Lists, watches and the bytes of answers."""

@@ -1,0 +1,1 @@
+"""Objects, revisions and watches of the API server on one stream. Kinds and requests are unknown here."""

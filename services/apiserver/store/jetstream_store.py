@@ -1,0 +1,394 @@
+"""A store whose truth is one JetStream stream: a subject per object, the stream sequence as revision, group commit.
+
+All requests of one moment are sent together: a few as pipelined messages, many as one atomic batch (ADR-50 of
+NATS). The present state and recent history are kept in memory and updated from acknowledgements; messages that were not
+acknowledged to us (a publish that arrived after its time-out) are found by the hole they leave in the sequence and read
+before anything later is applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import uuid
+from collections import deque
+from typing import Any
+
+import structlog
+
+from services._kit.base.log_errors import LogError
+from services._kit.base.settings import SettingsError
+from services._kit.concurrency.supervision import Supervised, spawn, supervise
+from services._kit.concurrency.tasks import end
+from services.apiserver.store.follower import Following
+from services.apiserver.store.secret_encryption import Sealing
+from services.apiserver.store.store_port import (
+    Conflict,
+    Entry,
+    Key,
+    Manifest,
+    StoreTooLarge,
+    StoreUnavailable,
+    encode_value,
+)
+from services.apiserver.store.stored_secrets import Secrets
+from services.apiserver.store.stream_connection import NO_MESSAGE, ObjectStream
+from services.apiserver.store.subject_names import DELETED, EXPECTED, PREV, WRITE, forget_subject, headers_of
+
+log = structlog.get_logger(__name__)
+
+# What an atomic batch costs before its first message (measured, nats-server 2.15).
+_BATCH_SECONDS = 0.0035
+# Seconds without an answer after which a server may be cut off from its peers.
+_MOVE_AFTER = 6.0
+_REFUSED = {10071, 10164, 10201, 10174}
+
+
+class _Write:
+    __slots__ = ("deleted", "done", "expected", "key", "obj", "sequence", "stored", "value")
+
+    def __init__(self, key: Key, obj: Manifest, expected: int, deleted: bool) -> None:
+        self.key, self.obj, self.expected, self.deleted = key, obj, expected, deleted
+        self.value = self.stored = encode_value(obj)
+        self.sequence = 0  # last sequence of the subject, tombstones included
+        self.done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+Writes = list[_Write]
+
+
+class JetStreamStore(Following):
+    """The store port on a stream; the only writer of that stream.
+
+    `keep` messages per object stay in the stream (its history after a restart); `history` events per resource stay in
+    memory; deletions are forgotten once more than `tombstones` of them are kept.
+    """
+
+    def __init__(
+        self,
+        servers: str | list[str],
+        *,
+        stream: str = "OBJECTS",
+        prefix: str = "obj",
+        history: int = 8192,
+        keep: int = 8,
+        tombstones: int = 20_000,
+        replicas: int = 1,
+        ack_timeout: float = 5.0,
+        connect_options: dict[str, Any] | None = None,
+        sealing: Sealing | None = None,
+        drop_unreadable: bool = False,
+    ) -> None:
+        made = ObjectStream(
+            servers,
+            name=stream,
+            prefix=prefix,
+            keep=keep,
+            replicas=replicas,
+            answer_seconds=ack_timeout,
+            options=connect_options or {},
+        )
+        super().__init__(made, history, sealing)
+        self._secrets = Secrets(self, sealing) if sealing is not None else None
+        self._tombstone_limit = tombstones
+        self._drop_unreadable = drop_unreadable
+        self._queue: deque[_Write] = deque()
+        self._busy: set[Key] = set()
+        self._wake = asyncio.Event()
+        self._committing = asyncio.Lock()
+        self._writer: Supervised | None = None
+        self._looks: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self._ids = itertools.count(1)
+        self._single_seconds = _BATCH_SECONDS / 16
+        self._boot = uuid.uuid4().hex[:12]
+
+    async def start(self) -> None:
+        try:
+            await self._start()
+        except BaseException:
+            await self._disconnect()
+            raise
+
+    async def _start(self) -> None:
+        stream = self._stream
+        await stream.open(self._regained)
+        if self._sealing is not None:
+            try:
+                await self._sealing.start(stream.servers, stream.name, stream.prefix, stream.replicas, stream.options)
+            except (LogError, SettingsError) as e:
+                raise StoreUnavailable(f"the keys of the Secrets: {e}") from e
+        await self._load()
+        self._judge_unreadable(drop=self._drop_unreadable)
+        self._writer = supervise(f"store-writer:{stream.name}", self._write_loop, returns=True)
+        if self._secrets is not None:
+            await self._secrets.seal_what_is_clear()
+            await stream.nc.subscribe(forget_subject(self._prefix), cb=self._secrets.asked_to_forget)
+
+    async def stop(self) -> None:
+        self._closing = True
+        self._wake.set()
+        if self._writer is not None:
+            await asyncio.wait({self._writer.task})
+        await end(*self._looks)
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        if self._sealing is not None:
+            await self._sealing.stop()
+        await self._stream.close()
+
+    async def _regained(self) -> None:
+        """Connected again, perhaps to a server that was started anew."""
+        task = spawn("store-look", self._look())
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+
+    async def _look(self) -> None:
+        """See whether the server lost what it had confirmed, before anybody builds on it."""
+        try:
+            async with self._committing:
+                await self._catch_up()
+        except Exception as e:  # noqa: BLE001 - the next write or connection looks again
+            log.warning("the log does not answer", stream=self._name, error=type(e).__name__)
+
+    async def put(self, key: Key, obj: Manifest, expected: int) -> Entry:
+        if self._secrets is not None:
+            await self._secrets.prepare(key)
+        return await self._submit(_Write(key, obj, expected, deleted=False))
+
+    async def delete(self, key: Key, obj: Manifest, expected: int) -> Entry:
+        if self._secrets is not None:
+            await self._secrets.prepare(key)
+        return await self._submit(_Write(key, obj, expected, deleted=True))
+
+    async def forget(self, namespace: str) -> int:
+        """Make unreadable what the Secrets of a namespace held before; present ones stay. How many keys were erased.
+
+        Raises StoreUnavailable, then the keys are still there.
+        """
+        if self._secrets is None:
+            raise StoreUnavailable("this server keeps Secrets without keys")
+        return await self._secrets.forget(namespace)
+
+    async def settled(self) -> None:
+        """Wait until the writes that are under way have their answer."""
+        async with self._committing:
+            return
+
+    def _submit(self, write: _Write) -> asyncio.Future[Entry]:
+        if self._closing or self._lost:
+            raise StoreUnavailable(self._lost or "the store is closing")
+        if write.key not in self._busy:
+            self._check(write)
+        if len(write.value) > self._stream.nc.max_payload - 4096:
+            raise StoreTooLarge(f"{len(write.value)} bytes; the log takes {self._stream.nc.max_payload - 4096}")
+        self._queue.append(write)
+        self._wake.set()
+        return write.done
+
+    def _check(self, write: _Write) -> None:
+        current = self._state.get(write.key)
+        actual = 0 if current is None else current.revision
+        if actual != write.expected:
+            raise Conflict(write.key, write.expected, actual)
+
+    def _collect(self) -> Writes:
+        """The next batch: at most one write per object, up to 500 messages or 4 MiB."""
+        batch: Writes = []
+        later: Writes = []
+        size = 0
+        self._busy.clear()
+        while self._queue and len(batch) < 500 and size < 4 << 20:
+            write = self._queue.popleft()
+            if write.done.cancelled():
+                continue
+            if write.key in self._busy:
+                later.append(write)
+                continue
+            try:
+                self._check(write)
+            except Conflict as e:
+                write.fail(e)
+                continue
+            write.sequence = write.expected or self._tombs.get(write.key, 0)
+            if self._sealing is not None and self._sealing.covers(write.key):
+                write.stored = self._sealing.seal(write.key, write.value)
+            self._busy.add(write.key)
+            batch.append(write)
+            size += len(write.value)
+        self._queue.extendleft(reversed(later))
+        return batch
+
+    async def _write_loop(self) -> None:
+        while True:
+            await self._wake.wait()
+            if not self._queue:
+                if self._closing:
+                    return
+                self._wake.clear()
+                continue
+            async with self._committing:
+                batch = self._collect()
+                if batch:
+                    try:
+                        if self._lost:
+                            raise StoreUnavailable(self._lost)
+                        await self._commit(batch)
+                    except Exception as e:  # noqa: BLE001 - the writers are told, the loop goes on
+                        log.error("store write failed", stream=self._name, error=str(e), writes=len(batch))
+                        for write in batch:
+                            write.fail(StoreUnavailable(str(e)))
+            self._busy.clear()
+            if len(self._tombs) > self._tombstone_limit and not self._queue and not self._lost:
+                try:
+                    await self._trim(self._tombstone_limit)
+                except Exception as e:  # noqa: BLE001 - tried again after the next write
+                    log.warning("trimming deletions failed; will try again", stream=self._name, error=str(e))
+
+    async def _commit(self, batch: Writes) -> None:
+        """Append writes by whichever way is quicker: an atomic batch costs some milliseconds whatever its size."""
+        if len(batch) > max(8, int(_BATCH_SECONDS / self._single_seconds)):
+            await self._commit_batch(batch)
+            return
+        if len(batch) == 1:
+            await self._commit_batch(batch)
+            return
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        ids = [f"{self._boot}-{next(self._ids)}" for _ in batch]
+        acks = await asyncio.gather(*(self._append([w], i) for w, i in zip(batch, ids, strict=True)))
+        self._single_seconds += 0.1 * ((loop.time() - started) / len(batch) - self._single_seconds)
+        sent = list(zip(batch, ids, acks, strict=True))
+        if None in acks:
+            # A disk that fails can take a message, say that it is safe, and lose it: silence makes the answers beside
+            # it doubtful, too.
+            await self._resolve([([w], i) for w, i, ack in sent if ack is None or "error" not in ack])
+        else:
+            answered = [(ack["seq"], w) for w, _, ack in sent if ack is not None and "error" not in ack]
+            for sequence, write in sorted(answered, key=lambda item: item[0]):
+                await self._acknowledged([write], sequence)
+        for write, _, ack in sent:
+            if ack is not None and "error" in ack:
+                await self._refused([write], ack["error"])
+
+    async def _commit_batch(self, batch: Writes) -> None:
+        """Append an atomic batch, or one write as a plain message; a refused batch is halved until one is alone."""
+        write_id = f"{self._boot}-{next(self._ids)}"
+        ack = await self._append(batch, write_id)
+        if ack is None:
+            await self._resolve([(batch, write_id)])
+            return
+        if "error" in ack:
+            await self._refused(batch, ack["error"])
+        else:
+            await self._acknowledged(batch, ack["seq"])
+
+    async def _refused(self, batch: Writes, error: dict[str, Any]) -> None:
+        if error.get("err_code") not in _REFUSED:
+            for write in batch:
+                write.fail(StoreUnavailable(str(error.get("description"))))
+            return
+        await self._catch_up()
+        if len(batch) > 1:
+            half = len(batch) // 2
+            for part in (batch[:half], batch[half:]):
+                await self._commit_batch(part)
+            return
+        write = batch[0]
+        current = self._state.get(write.key)
+        write.fail(Conflict(write.key, write.expected, 0 if current is None else current.revision))
+
+    async def _append(self, batch: Writes, write_id: str) -> dict[str, Any] | None:
+        """Send a batch; None when no answer came."""
+        nc = self._stream.nc
+        last = len(batch)
+        try:
+            for number, write in enumerate(batch, 1):
+                headers = {EXPECTED: str(write.sequence), PREV: str(write.sequence), WRITE: write_id}
+                if write.deleted:
+                    headers[DELETED] = "1"
+                if last > 1:
+                    headers["Nats-Batch-Id"] = write_id
+                    headers["Nats-Batch-Sequence"] = str(number)
+                subject = self._subject(write.key)
+                if number < last:
+                    await nc.publish(subject, write.stored, headers=headers)
+                    continue
+                if last > 1:
+                    headers["Nats-Batch-Commit"] = "1"
+                return await self._stream.request(subject, write.stored, headers)
+        except Exception as e:  # noqa: BLE001 - whatever it was, the outcome is unknown and gets resolved
+            log.warning("no answer to a write", stream=self._name, error=type(e).__name__, writes=last)
+        return None
+
+    async def _acknowledged(self, batch: Writes, last_sequence: int) -> None:
+        first = last_sequence - len(batch) + 1
+        if last_sequence <= self._state.revision:
+            # Catching up met these messages before their answer was found.
+            for number, write in enumerate(batch):
+                if self._last(write.key) < first + number:
+                    self._lose(f"stream {self._name} lost what it had confirmed; restart to rebuild")
+                    write.fail(StoreUnavailable(self._lost))
+                    continue
+                known = self._state.get(write.key)
+                if known is None or known.revision != first + number:
+                    known = Entry(write.key, write.value, first + number, write.obj)
+                if not write.done.done():
+                    write.done.set_result(known)
+            return
+        if first != self._state.revision + 1:
+            await self._catch_up(first - 1)
+        for number, write in enumerate(batch):
+            entry = Entry(write.key, write.value, first + number, write.obj)
+            self._take(entry, deleted=write.deleted)
+            if not write.done.done():
+                write.done.set_result(entry)
+
+    async def _resolve(self, unsure: list[tuple[Writes, str]]) -> None:
+        """Find out what became of batches that were not confirmed, or not so that one can rely on it; up to 30 seconds.
+
+        What the stream shows of them counts once the server confirmed a later message.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + 30
+        move_at = loop.time() + _MOVE_AFTER
+        while not self._lost:
+            try:
+                # Its answer comes behind all that was sent before. The client's flush would not do: where the server
+                # answers it after its time-out, the client reads no more.
+                if await self._same() is None:
+                    break
+                until = await self._barrier() if await self._places(unsure) else None
+                for sequence, batch in await self._places(unsure) if until else ():
+                    await self._acknowledged(batch, sequence)
+                await self._catch_up(until)
+                break
+            except Exception as e:  # noqa: BLE001 - the client's errors share no base class
+                log.warning("the log does not answer", stream=self._name, error=type(e).__name__)
+            if loop.time() > deadline:
+                break
+            if loop.time() > move_at and len(self._stream.nc.servers) > 1:
+                move_at = deadline
+                log.warning("trying another server of the log", stream=self._name)
+                await self._stream.nc.force_reconnect()
+            await asyncio.sleep(0.25)
+        for batch, _ in unsure:
+            for write in batch:
+                write.fail(StoreUnavailable(self._lost or "the log did not confirm the write"))
+
+    async def _places(self, unsure: list[tuple[Writes, str]]) -> list[tuple[int, Writes]]:
+        """Batches that the stream shows, by the sequence of their last message; raises StoreUnavailable."""
+        places: list[tuple[int, Writes]] = []
+        for batch, write_id in unsure:
+            found = await self._stream.api("STREAM.MSG.GET", {"last_by_subj": self._subject(batch[-1].key)})
+            message = found.get("message")
+            if message is None and found.get("error", {}).get("err_code") != NO_MESSAGE:
+                raise StoreUnavailable(f"the log does not tell what it holds: {found.get('error')}")
+            if message is not None and headers_of(message).get(WRITE) == write_id:
+                places.append((int(message["seq"]), batch))
+        return sorted(places, key=lambda place: place[0])

@@ -1,0 +1,232 @@
+"""The in-memory state of a store: present objects sorted per namespace, recent history, and wake-ups of its readers."""
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from services.apiserver.store.store_port import Compacted, Entry, Event, Key
+
+HISTORY_BYTES: Final = 16 << 20
+"""Bytes of objects in the history of one resource; what is larger shortens it."""
+STARTING_BYTES: Final = 1 << 20
+"""The same after a start: nobody is far behind then, and those who come back were told of nearly everything."""
+
+
+class _Names:
+    """The objects of one namespace by name, with their names in byte order."""
+
+    __slots__ = ("by_name", "ordered")
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Entry] = {}
+        self.ordered: list[str] = []
+
+
+class Bucket:
+    """Present state and recent history of one resource."""
+
+    def __init__(self, history: int, floor: int) -> None:
+        self.namespaces: dict[str, _Names] = {}
+        self.count = 0
+        self.events: list[Event] = []
+        self.first = 0  # absolute number of events[0]
+        self.floor = floor
+        self.capacity = history
+        self._bytes = 0
+        self.waiters: set[asyncio.Future[None]] = set()
+
+    def get(self, namespace: str, name: str) -> Entry | None:
+        names = self.namespaces.get(namespace)
+        return None if names is None else names.by_name.get(name)
+
+    def set(self, entry: Entry) -> Entry | None:
+        """Make an entry the present state; returns the previous one."""
+        names = self.namespaces.get(entry.key.namespace)
+        if names is None:
+            names = self.namespaces[entry.key.namespace] = _Names()
+        name = entry.key.name
+        prev = names.by_name.get(name)
+        if prev is None:
+            insort(names.ordered, name)
+            self.count += 1
+        names.by_name[name] = entry
+        return prev
+
+    def remove(self, key: Key) -> Entry | None:
+        """Take an entry out of the present state; returns it."""
+        names = self.namespaces.get(key.namespace)
+        prev = None if names is None else names.by_name.pop(key.name, None)
+        if names is None or prev is None:
+            return None
+        del names.ordered[bisect_left(names.ordered, key.name)]
+        self.count -= 1
+        if not names.by_name:
+            del self.namespaces[key.namespace]
+        return prev
+
+    def record(self, event: Event) -> None:
+        """Append to history, forgetting the oldest tenth when it is full, and wake every reader."""
+        self.events.append(event)
+        self._bytes += len(event.entry.raw)
+        if len(self.events) > self.capacity or self._bytes > HISTORY_BYTES:
+            self._drop(max(1, len(self.events) // 10))
+        if self.waiters:
+            waiters, self.waiters = self.waiters, set()
+            for waiter in waiters:
+                _finish(waiter)
+
+    def _drop(self, many: int) -> None:
+        """Forget the oldest events; whoever watches from before them has to read again."""
+        if not many:
+            return
+        self._bytes -= sum(len(event.entry.raw) for event in self.events[:many])
+        self.floor = max(self.floor, self.events[many - 1].revision)
+        del self.events[:many]
+        self.first += many
+
+    def forget_before(self, revision: int) -> None:
+        """Raise the floor."""
+        self._drop(bisect_left(self.events, revision + 1, key=lambda e: e.revision))
+        self.floor = max(self.floor, revision)
+
+    def shorten(self, limit: int) -> None:
+        """Forget the oldest history beyond that many bytes of objects."""
+        left, many = self._bytes, 0
+        while left > limit:
+            left -= len(self.events[many].entry.raw)
+            many += 1
+        self._drop(many)
+
+    def entries(self, namespace: str) -> Iterator[Entry]:
+        """Present entries by the bytes of namespace/name."""
+        if namespace:
+            names = self.namespaces.get(namespace)
+            if names is not None:
+                by_name = names.by_name
+                for name in names.ordered:
+                    yield by_name[name]
+            return
+        for ns in sorted(self.namespaces, key=lambda n: n + "/"):
+            names = self.namespaces[ns]
+            by_name = names.by_name
+            for name in names.ordered:
+                yield by_name[name]
+
+    def entries_at(self, namespace: str, revision: int) -> list[Entry]:
+        """Entries as of a revision, found by undoing newer history."""
+        if revision < self.floor:
+            raise Compacted(revision, self.floor)
+        undo: dict[tuple[str, str], Entry | None] = {}
+        for event in reversed(self.events):
+            if event.revision <= revision:
+                break
+            key = event.entry.key
+            if not namespace or key.namespace == namespace:
+                undo[key.namespace, key.name] = event.prev
+        if not undo:
+            return list(self.entries(namespace))
+        kept = [e for e in self.entries(namespace) if (e.key.namespace, e.key.name) not in undo]
+        kept += [e for e in undo.values() if e is not None]
+        kept.sort(key=lambda e: (e.key.namespace + "/" if e.key.namespace else "", e.key.name))
+        return kept
+
+
+class Projection:
+    """All resources of a store; both stores feed it and answer every read from it."""
+
+    def __init__(self, history: int = 8192) -> None:
+        self.buckets: dict[tuple[str, str], Bucket] = {}
+        self.revision = 0
+        self.start_floor = 0
+        self.listeners: list[Callable[[Event], None]] = []
+        self._history = history
+
+    def bucket(self, group: str, resource: str) -> Bucket:
+        found = self.buckets.get((group, resource))
+        if found is None:
+            found = self.buckets[group, resource] = Bucket(self._history, self.start_floor)
+        return found
+
+    def apply_put(self, entry: Entry) -> None:
+        """A write became durable."""
+        bucket = self.bucket(entry.key.group, entry.key.resource)
+        self.revision = entry.revision
+        event = Event(entry, bucket.set(entry), deleted=False)
+        bucket.record(event)
+        for listener in self.listeners:
+            listener(event)
+
+    def apply_delete(self, entry: Entry) -> None:
+        """A deletion became durable; `entry` is the last state under the deletion's revision."""
+        bucket = self.bucket(entry.key.group, entry.key.resource)
+        self.revision = entry.revision
+        event = Event(entry, bucket.remove(entry.key), deleted=True)
+        bucket.record(event)
+        for listener in self.listeners:
+            listener(event)
+
+    def get(self, key: Key) -> Entry | None:
+        bucket = self.buckets.get((key.group, key.resource))
+        return None if bucket is None else bucket.get(key.namespace, key.name)
+
+    def watch(self, group: str, resource: str, revision: int) -> "Cursor":
+        bucket = self.bucket(group, resource)
+        if revision < bucket.floor:
+            raise Compacted(revision, bucket.floor)
+        return Cursor(self, bucket, revision)
+
+
+class Cursor:
+    """A reader's place in the history of one resource; holds no queue, so a slow reader costs nothing."""
+
+    __slots__ = ("_bucket", "_next", "_projection", "_revision", "_skip_to")
+
+    def __init__(self, projection: Projection, bucket: Bucket, revision: int) -> None:
+        self._projection = projection
+        self._bucket = bucket
+        self._revision = revision
+        self._skip_to = revision
+        self._next = bucket.first + bisect_left(bucket.events, revision + 1, key=lambda e: e.revision)
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    async def next(self, timeout: float | None) -> list[Event]:
+        """See the store port."""
+        bucket = self._bucket
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        while True:
+            if self._next < bucket.first:
+                raise Compacted(self._revision, bucket.floor)
+            found = bucket.events[self._next - bucket.first :]
+            self._next += len(found)
+            if found and found[0].revision <= self._skip_to:
+                found = [e for e in found if e.revision > self._skip_to]
+            if found:
+                self._revision = max(self._revision, found[-1].revision)
+                return found
+            self._revision = max(self._revision, self._projection.revision)
+            remaining = None if deadline is None else deadline - loop.time()
+            if remaining is not None and remaining <= 0:
+                return []
+            await self._news(loop, remaining)
+
+    async def _news(self, loop: asyncio.AbstractEventLoop, seconds: float | None) -> None:
+        """Wait until something is recorded, or that long."""
+        waiter = loop.create_future()
+        self._bucket.waiters.add(waiter)
+        timer = None if seconds is None else loop.call_later(seconds, _finish, waiter)
+        try:
+            await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._bucket.waiters.discard(waiter)
+
+
+def _finish(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,221 @@
+"""Makes clusters members; one that cannot be reached is named and does not hold up the others."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from services._kit.base.private_files import private_text
+from services._kit.credentials.access import open_member
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services.cli.attachments.attachment_checks import Unusable, Usable, examine
+from services.cli.common.control_plane import read_kubeconfig
+from services.cli.common.running import JoinRefused, NotReady
+from services.cli.common.waiting import answers, until
+from services.cli.members.join import Traits, access_of_kubeconfig, cluster_id, join, kubeconfig_of, member_identity
+
+Manifest = dict[str, Any]
+
+READY_SECONDS: Final = 60.0
+ATTACHED_READY_SECONDS: Final = 20.0
+"""How long a start waits for a cluster that is not ours."""
+
+
+class Joined(Struct, frozen=True, kw_only=True):
+    """What became of a start's members: why some are not usable, by name."""
+
+    members: tuple[str, ...]
+    troubles: dict[str, str]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} (not usable)" if name in self.troubles else name for name in self.members)
+
+
+async def register_members(control: Path, members: Mapping[str, Path], agents: Mapping[str, Path]) -> str:
+    """Enter pull members and write their agents' kubeconfigs; what is there already is kept."""
+    client = await KubeClient.from_kubeconfig(control)
+    try:
+        known = await known_clusters(client)
+        await asyncio.gather(
+            *(_join_one(client, name, members[name], known.get(name), path) for name, path in agents.items())
+        )
+    finally:
+        await client.close()
+    return ", ".join(agents)
+
+
+async def join_members(
+    control: Path,
+    members: Mapping[str, Path],
+    agents: Mapping[str, Path] | None = None,
+    attached: Mapping[str, Path] | None = None,
+) -> Joined:
+    """Make every cluster a member and wait until it is Ready; members that are joined already are kept.
+
+    Those with an agent's kubeconfig become pull members. `attached` are kubeconfigs of clusters that are not ours: what
+    is wrong with one of them is found within seconds, said, and not waited for.
+    """
+    client = await KubeClient.from_kubeconfig(control)
+    try:
+        known = await known_clusters(client)
+        ours = [
+            _join_one(client, name, path, known.get(name), (agents or {}).get(name)) for name, path in members.items()
+        ]
+        theirs = [attach(client, name, path, known.get(name)) for name, path in (attached or {}).items()]
+        names = (*members, *(attached or {}))
+        found = dict(zip(names, await asyncio.gather(*ours, *theirs), strict=True))
+        usable = [name for name, trouble in found.items() if not trouble]
+        slow = await asyncio.gather(*(_settled(client, name, own=name in members) for name in usable))
+        found.update(zip(usable, slow, strict=True))
+    finally:
+        await client.close()
+    return Joined(members=names, troubles={name: trouble for name, trouble in found.items() if trouble})
+
+
+async def known_clusters(control: KubeClient) -> dict[str, Manifest]:
+    """The Cluster objects by name."""
+    present = await control.get(resource_path("cluster.karmada.io", "v1alpha1", "clusters"))
+    return {item["metadata"]["name"]: item for item in present.get("items") or ()}
+
+
+async def attach(control: KubeClient, name: str, path: Path, known: Manifest | None) -> str:
+    """Join a cluster that is not ours, or see whether it is joined well; why its kubeconfig cannot be used."""
+    try:
+        usable = await examine(path)
+    except Unusable as error:
+        return f"{error}{_kept(known)}"
+    spec = known["spec"] if known is not None else {}
+    if await _is_control(control, usable.identity):
+        return (
+            f"{usable.source}: this is the control plane itself, whose templates cannot be delivered into it; "
+            f"give the kubeconfig of the cluster that is to join{_kept(known)}"
+        )
+    if spec.get("id") and usable.identity and spec["id"] != usable.identity:
+        return (
+            f"{usable.source}: this is another cluster (uid of kube-system {usable.identity}) than the one that joined "
+            f"as {name} ({spec['id']}); join it under another name, or `karmadactl unjoin {name}` first{_kept(known)}"
+        )
+    if spec.get("syncMode") == "Pull":
+        return ""
+    if spec.get("apiEndpoint") == usable.access.endpoint and await _stored_credentials_work(control, spec):
+        return ""
+    try:
+        await _enter(control, name, usable)
+    except JoinRefused as error:
+        return f"{usable.source}: {error}"
+    except (ApiError, Unreachable, OSError, ValueError, KeyError) as error:
+        return f"{usable.source}: it answers but cannot be joined: {error}"
+    return ""
+
+
+async def _enter(control: KubeClient, name: str, usable: Usable) -> None:
+    member = await KubeClient.from_kubeconfig(usable.kubeconfig)
+    try:
+        ours = await member_identity(member, name, usable.access)
+    finally:
+        await member.close()
+    if not ours.token and not ours.client_cert:
+        raise JoinRefused(
+            "the cluster issues no tokens and the kubeconfig holds neither token nor client certificate; "
+            "use a kubeconfig with one of them"
+        )
+    await join(control, name, ours, usable.identity, Traits(), reuse=True)
+
+
+def _kept(known: Manifest | None) -> str:
+    """What goes on although the kubeconfig of a member cannot be used."""
+    if known is None:
+        return ""
+    spec = known["spec"]
+    if spec.get("syncMode") == "Pull":
+        return "; the member is joined already, and its agent goes on"
+    return (
+        "; the member is joined already, and the credentials stored at that time stay in use "
+        f"for {spec.get('apiEndpoint')}"
+    )
+
+
+async def _is_control(control: KubeClient, identity: str) -> bool:
+    if not identity:
+        return False
+    try:
+        return identity == await cluster_id(control)
+    except ApiError:
+        return False
+
+
+async def _stored_credentials_work(control: KubeClient, spec: Manifest) -> bool:
+    """Whether the cluster lets in who comes with what is stored about it."""
+    try:
+        member = await open_member(control, spec)
+    except (ApiError, Unreachable, ValueError, KeyError, ssl.SSLError):
+        return False
+    try:
+        await cluster_id(member)
+    except ApiError as error:
+        return error.status not in (401, 403)
+    except Unreachable:
+        return False
+    finally:
+        await member.close()
+    return True
+
+
+async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest | None, agent: Path | None) -> str:
+    """Join a simulated member unless it is one already; why it does not answer, where that may be."""
+    access = access_of_kubeconfig(read_kubeconfig(path))
+    spec = known["spec"] if known is not None else {}
+    pull = spec.get("syncMode") == "Pull"
+    joined = pull or spec.get("apiEndpoint") == access.endpoint
+    served = not pull or agent is None or _there(agent)
+    member = await KubeClient.from_kubeconfig(path)
+    try:
+        silence = await answers(member)
+        if joined and (silence or served):
+            return silence
+        if silence:
+            await until(f"member {name}", lambda: answers(member), READY_SECONDS)
+        identity = await cluster_id(member)
+        ours = await member_identity(member, name, access)
+    finally:
+        await member.close()
+    if agent is not None:
+        private_text(agent, msgspec.json.encode(kubeconfig_of(ours, name)).decode())
+    if not joined:
+        await join(control, name, ours, identity, Traits(), mode="Pull" if agent else "Push", reuse=True)
+    return ""
+
+
+def _there(path: Path) -> bool:
+    return path.exists()
+
+
+async def _settled(control: KubeClient, name: str, *, own: bool) -> str:
+    """Wait until a member is Ready; raises NotReady for one of ours, says why another one is not."""
+    try:
+        await until_ready(control, name, READY_SECONDS if own else ATTACHED_READY_SECONDS)
+    except NotReady as error:
+        if own:
+            raise
+        return f"it is joined but does not become Ready: {error}"
+    return ""
+
+
+async def until_ready(control: KubeClient, name: str, seconds: float) -> None:
+    """Wait until the control plane calls a member Ready; raises NotReady."""
+    path = resource_path("cluster.karmada.io", "v1alpha1", "clusters", "", name)
+
+    async def look() -> str:
+        cluster = await control.get(path)
+        for condition in (cluster.get("status") or {}).get("conditions") or ():
+            if condition["type"] == "Ready":
+                return "" if condition["status"] == "True" else str(condition.get("message"))
+        return "its condition is not known yet"
+
+    await until(f"member {name}", look, seconds)

@@ -1,0 +1,181 @@
+"""The command `fleetlog restore backup`: fills an empty log, and an empty directory, from a backup."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from schemas.topology import KEYS, OBJECTS, STREAMS
+from services._kit.log import streams as topology
+from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import NewMessage
+from services.apiserver.store.subject_names import DELETED, PREV, floor_subject
+from services.cli.backup.installation_files import write
+from services.cli.backup.take_backup import KEY_FILE, STORE
+from services.cli.common.layout import Installation, Layout
+from services.cli.common.logbook import LogAccess, log_access, open_log
+from services.cli.common.running import Failed, complain, patience
+from services.cli.common.stream_topology import asked_sizes
+from services.cli.log.archive import Header, Line, Record, StoredFile, StreamSetup, inspect, read
+from services.cli.log.restore_archive import Taker, Unordered, fill, refuse_used
+from services.cli.nats.server_identities import server_config
+from services.cli.supervision.child import nats_server_binary
+
+AHEAD: Final = 1_000_000
+"""Revisions that are skipped: what clients saw of the lost control plane after the backup must not come again."""
+_STOP_SECONDS: Final = 30.0
+
+
+class Objects:
+    """Writes the present objects of the embedded API server behind every revision that the lost one can have given.
+
+    Clients that watch from an earlier revision are told that it is gone, and list again.
+    """
+
+    def __init__(self, connection: Connection, present: dict[str, int]) -> None:
+        self._log = JetStreamLog(connection, OBJECTS.name)
+        self._present = present
+        self._prefix = OBJECTS.subjects[0].partition(".")[0]
+        self._rest = Unordered(self._log)
+        self._began = False
+
+    async def take(self, item: Record) -> None:
+        """Store the last state of an object, unless it is deleted."""
+        if not self._began:
+            await self._begin()
+        if self._present.get(item.subject) != item.seq or DELETED in item.headers:
+            return
+        if item.subject == floor_subject(self._prefix):
+            return
+        headers = {name: value for name, value in item.headers.items() if name != PREV}
+        await self._rest.take(msgspec.structs.replace(item, headers=headers))
+
+    async def finish(self) -> None:
+        """Store what is left."""
+        await self._rest.finish()
+
+    async def _begin(self) -> None:
+        self._began = True
+        first = max(self._present.values(), default=0) + AHEAD
+        await self._log.purge(">", first - 1)
+        kinds = {tuple(subject.split(".")[1:3]) for subject in self._present if subject.count(".") == 4}
+        floors = {f"{'' if group == '_' else group}/{resource}": first for group, resource in sorted(kinds)}
+        await self._log.append([NewMessage(floor_subject(self._prefix), msgspec.json.encode(floors), {})])
+
+
+async def restore(path: Path, passphrase: bytes, directory: Path, nats: str, key_file: Path | None) -> int:
+    """Fill the log at `nats`, or a new installation in `directory`, from a backup; raises Failed.
+
+    Nothing is written before the whole backup was read.
+    """
+    header, end = await asyncio.to_thread(inspect, path, passphrase)
+    if nats:
+        await _into_log(path, passphrase, header, log_access(directory, nats))
+        if key_file is not None:
+            _write_keys(path, passphrase, key_file)
+    else:
+        layout = Layout(directory)
+        _refuse_existing(layout)
+        held = list(_files(read(path, passphrase)))
+        if not any(item.path == layout.state.name for item in held):
+            raise Failed(f"{path} holds no installation, only a log: give --nats URL of the server to restore it to")
+        for item in held:
+            write(layout.directory, item)
+        installation = layout.load()
+        assert installation is not None
+        layout.save(installation)
+        async with _server(layout, installation):
+            access = LogAccess(installation.log_access, creds=installation.nats_creds)
+            await _into_log(path, passphrase, header, access)
+    told = ", ".join(f"{count:,} of {name}" for name, count in end.messages.items()) or "no messages"
+    complain(f"{path}: {told}, as of its backup")
+    where = f"at {nats}" if nats else f"with `fleetlog up --dir {directory}`"
+    complain(f"start the services {where}: they deliver once everything is compared with the control plane")
+    return 0
+
+
+async def _into_log(path: Path, passphrase: bytes, header: Header, access: LogAccess) -> None:
+    setups, present = await asyncio.to_thread(_overview, path, passphrase)
+    async with patience("restoring"), open_log(access) as connection:
+        await topology.apply(connection, sizes=asked_sizes())
+        await refuse_used(connection, [*(stream.name for stream in STREAMS), *STORE])
+        more: dict[str, Taker] = {KEYS.name: Unordered(JetStreamLog(connection, KEYS.name), at_once=1)}
+        for setup in setups:
+            await _create(connection, setup)
+            if setup.stream == OBJECTS.name:
+                more[setup.stream] = Objects(connection, present)
+            else:
+                more[setup.stream] = Unordered(JetStreamLog(connection, setup.stream), at_once=1)
+        await fill(connection, path, header, read(path, passphrase), more)
+
+
+def _overview(path: Path, passphrase: bytes) -> tuple[list[StreamSetup], dict[str, int]]:
+    """The further streams of a backup, and the last position of each object of the control plane."""
+    setups: list[StreamSetup] = []
+    present: dict[str, int] = {}
+    for line in read(path, passphrase):
+        match line:
+            case StreamSetup():
+                setups.append(line)
+            case Record() if line.stream == OBJECTS.name:
+                present[line.subject] = line.seq
+            case _:
+                pass
+    return setups, present
+
+
+async def _create(connection: Connection, setup: StreamSetup) -> None:
+    if setup.stream not in STORE:
+        raise Failed(f"the backup holds stream {setup.stream!r}; a newer version wrote it")
+    body = msgspec.json.encode({**setup.config, "name": setup.stream})
+    answer = await connection.request(f"$JS.API.STREAM.CREATE.{setup.stream}", body, timeout=10.0)
+    error: dict[str, Any] = msgspec.json.decode(answer.data).get("error") or {}
+    if error:
+        raise Failed(f"stream {setup.stream} cannot be made: {error.get('description')}")
+
+
+def _refuse_existing(layout: Layout) -> None:
+    if layout.state.exists() or (layout.directory / "data").exists():
+        raise Failed(f"{layout.directory} holds an installation; restore into a new directory: --dir DIRECTORY")
+
+
+def _write_keys(path: Path, passphrase: bytes, place: Path) -> None:
+    found = [line.data for line in _files(read(path, passphrase)) if line.path == KEY_FILE]
+    if not found:
+        raise Failed(f"{path} holds no master keys")
+    write(place.parent, StoredFile(path=place.name, data=found[0]))
+
+
+def _files(lines: Iterator[Line]) -> Iterator[StoredFile]:
+    return (line for line in lines if isinstance(line, StoredFile))
+
+
+@asynccontextmanager
+async def _server(layout: Layout, installation: Installation) -> AsyncIterator[None]:
+    """The log's server of an installation for as long as the block lasts, unless it has one elsewhere."""
+    if installation.nats_url:
+        yield
+        return
+    layout.data("nats").mkdir(parents=True, exist_ok=True)
+    config = server_config(layout, installation)
+    with layout.log("nats").open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            nats_server_binary(), "-c", str(config), stdout=output, stderr=output
+        )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,38 @@
+"""Reads and writes moments: RFC 3339 times, and how long ago something was."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from services.cli.common.duration_options import seconds_of
+from services.cli.common.running import Failed
+
+_AGO: Final = re.compile(r"-?\d+(?:\.\d+)?(?:ms|s|m|h|d)")
+
+
+def moment(text: str, option: str, now: float) -> float:
+    """Seconds since 1970 of a time (`2026-11-21T12:00:00Z`, without a zone: local) or of how long ago (`10m`, `2d`).
+
+    Raises Failed, naming the option, for anything else.
+    """
+    if _AGO.match(text):
+        days, _, rest = text.lstrip("-").rpartition("d") if "d" in text else ("0", "", text.lstrip("-"))
+        try:
+            return now - float(days) * 86400.0 - (seconds_of(rest, option) if rest else 0.0)
+        except (ValueError, Failed):
+            raise _no_moment(text, option) from None
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        raise _no_moment(text, option) from None
+
+
+def _no_moment(text: str, option: str) -> Failed:
+    return Failed(f"{option} {text!r} is no time; write for example 2026-11-21T12:00:00Z, or how long ago: 10m, 2h, 1d")
+
+
+def stamp(seconds: float) -> str:
+    """A moment as RFC 3339 with milliseconds, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,106 @@
+"""Runs the work of a command: errors become one sentence and an exit code, long waits say what they wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, NoReturn
+
+from services._kit.concurrency.tasks import child
+
+SILENT_SECONDS: Final = 2.0
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+
+
+class Failed(Exception):
+    """The command cannot do what was asked; the message says why and what to do."""
+
+
+class JoinRefused(Exception):
+    """The cluster cannot be joined; the message says why and what to do."""
+
+
+class NotReady(Exception):
+    """Something did not become ready in time; the message names it and where its log is."""
+
+
+def say(text: str) -> None:
+    """Write to stderr as it is; a terminal that is gone does not matter."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def complain(message: str) -> None:
+    """Write one line to stderr."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Say what went wrong and end the process."""
+    complain(f"error: {message}")
+    raise SystemExit(code)
+
+
+def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
+    """Run a command's coroutine and end the process with its code.
+
+    An error ends it with 1, Ctrl-C with 130, being told to end with 143.
+    """
+    try:
+        code = asyncio.run(work)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+    except asyncio.CancelledError:
+        raise SystemExit(TERMINATED) from None
+    except BrokenPipeError:
+        # The reader of our output has left (head, less): nothing more to say, not even while closing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise SystemExit(0) from None
+    except Exception as error:  # the border of the process: known errors become a sentence
+        message = explain(error)
+        if message is None:
+            raise
+        complain(message)
+        raise SystemExit(1) from None
+    raise SystemExit(code or 0)
+
+
+def explain(error: BaseException) -> str | None:
+    """An error as kubectl would say it; None for one that nobody foresaw."""
+    from services._kit.base.log_errors import LogError
+    from services._kit.kube.client import ApiError, Unreachable
+
+    if isinstance(error, ApiError):
+        return f"Error from server ({error.reason or error.status}): {error.message or error}"
+    if isinstance(error, Unreachable):
+        return f"Unable to connect to the server: {error}"
+    if isinstance(error, Failed | JoinRefused | NotReady | LogError | OSError | ValueError):
+        return f"error: {error}"
+    return None
+
+
+@asynccontextmanager
+async def patience(what: str) -> AsyncIterator[None]:
+    """Say on stderr what is going on when it takes more than two seconds."""
+
+    async def tell() -> None:
+        waited = 0
+        pause = SILENT_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            waited += int(pause)
+            complain(f"{what} … ({waited} s)")
+            pause = min(pause * 2, 10.0)
+
+    task = child(tell())
+    try:
+        yield
+    finally:
+        task.cancel()

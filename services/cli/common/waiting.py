@@ -1,0 +1,38 @@
+"""Waits until something is so, and knows what it waits for, so that a long wait can say it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services.cli.common.running import NotReady
+
+waiting: Final[dict[str, str]] = {}
+"""What this process waits for, and the last complaint of each."""
+
+
+async def until(what: str, look: Callable[[], Awaitable[str]], seconds: float) -> None:
+    """Look again and again until there is no complaint left; raises NotReady with the last one."""
+    deadline = time.monotonic() + seconds
+    pause = 0.02
+    while True:
+        complaint = waiting[what] = await look()
+        if not complaint:
+            waiting.pop(what, None)
+            return
+        if time.monotonic() > deadline:
+            raise NotReady(f"{what}: {complaint}")
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 0.25)
+
+
+async def answers(member: KubeClient) -> str:
+    """Nothing when an API server is there, else what is wrong."""
+    try:
+        await member.request("GET", "/readyz", accept="*/*", timeout=5.0)
+    except (ApiError, Unreachable) as error:
+        return str(error)
+    return ""

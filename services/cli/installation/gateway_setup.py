@@ -1,0 +1,139 @@
+"""Gives the gateway of a laptop installation its certificate, and makes the control plane send it its kinds."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any, Final
+
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._rules.constants import NAMESPACE_SYSTEM
+from services.cli.attachments import outside_control_plane as outside
+from services.cli.common.layout import CONTROL, Installation, Layout
+from services.cli.common.waiting import until
+from services.cli.members.join import ensure
+
+GATEWAY_SERVICE: Final = "fleetlog-gateway"
+_GROUP: Final = "work.karmada.io"
+_API_SERVICES: Final = resource_path("apiregistration.k8s.io", "v1", "apiservices")
+# The preferred version first: clients pick what they find first.
+VERSIONS: Final = (("v1alpha2", 20), ("v1alpha1", 10))
+
+
+def environment(layout: Layout, installation: Installation) -> dict[str, str]:
+    """Settings of the gateway: where it listens, its certificate, and whom it believes."""
+    from services.apiserver.auth.certificate_authority import Authority
+
+    authority = Authority(layout.data("gateway"), "fleetlog-gateway-ca")
+    authority.load()
+    cert, key = authority.server((f"{GATEWAY_SERVICE}.{NAMESPACE_SYSTEM}.svc", "localhost", "127.0.0.1"))
+    tokens = layout.data("gateway") / "tokens"
+    tokens.touch(mode=0o600)
+    tokens.write_text(f'{installation.token},admin,admin,"system:masters"\n')
+    settings = {
+        "FLEETLOG_API_PORT": str(installation.port("gateway_api")),
+        "FLEETLOG_SERVING_CERT": str(cert),
+        "FLEETLOG_SERVING_KEY": str(key),
+        "FLEETLOG_TOKEN_FILE": str(tokens),
+    }
+    proxy = layout.data(CONTROL) / "front-proxy" / "ca.crt"
+    if installation.control_kubeconfig:
+        ca = (layout.data("gateway") / "ca.crt").read_bytes()
+        settings.update(outside.prepare(layout, installation, ca))
+    else:
+        settings["FLEETLOG_FRONT_PROXY_CA"] = str(proxy)
+        settings["FLEETLOG_FRONT_PROXY_NAMES"] = "front-proxy-client"
+    return settings
+
+
+async def register(control: Path, ca_pem: bytes, port: int) -> None:
+    """Make the control plane answer for bindings and works through the gateway with this authority."""
+    client = await KubeClient.from_kubeconfig(control)
+    try:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_SYSTEM}}
+        await ensure(client, resource_path("", "v1", "namespaces"), namespace)
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": GATEWAY_SERVICE, "namespace": NAMESPACE_SYSTEM},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        }
+        await ensure(client, resource_path("", "v1", "services", NAMESPACE_SYSTEM), service)
+        for version, priority in VERSIONS:
+            await _register(client, version, priority, base64.b64encode(ca_pem).decode(), port)
+    finally:
+        await client.close()
+
+
+def api_service(version: str, priority: int, bundle: str, port: int) -> dict[str, Any]:
+    """The object that makes a control plane send one version to the gateway; `bundle` is its authority in base64."""
+    spec = {
+        "group": _GROUP,
+        "version": version,
+        "groupPriorityMinimum": 1000,
+        "versionPriority": priority,
+        "caBundle": bundle,
+        "service": {"namespace": NAMESPACE_SYSTEM, "name": GATEWAY_SERVICE, "port": port},
+    }
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"{version}.{_GROUP}"},
+        "spec": spec,
+    }
+
+
+async def _register(client: KubeClient, version: str, priority: int, bundle: str, port: int) -> None:
+    manifest = api_service(version, priority, bundle, port)
+    name, spec = manifest["metadata"]["name"], manifest["spec"]
+    try:
+        await client.create(_API_SERVICES, manifest)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        await client.patch(f"{_API_SERVICES}/{name}", {"spec": spec})
+
+
+async def available(control: Path) -> str:
+    """Wait until the control plane answers for bindings and works: clients remember what was not served."""
+    client = await KubeClient.from_kubeconfig(control)
+
+    async def look() -> str:
+        for version, _ in VERSIONS:
+            service = await client.get(f"{_API_SERVICES}/{version}.{_GROUP}")
+            for condition in (service.get("status") or {}).get("conditions") or ():
+                if condition["type"] == "Available" and condition["status"] != "True":
+                    return str(condition.get("message") or "not available yet")
+        listed = await client.get(f"/apis/{_GROUP}/{VERSIONS[0][0]}")
+        return "" if listed.get("resources") else "nothing is served yet"
+
+    async def patient() -> str:
+        try:
+            return await look()
+        except (ApiError, Unreachable) as error:
+            return str(error)
+
+    try:
+        await until("bindings and works", patient, 60.0)
+    finally:
+        await client.close()
+    return "bindings and works"
+
+
+async def reached(kubeconfig: Path) -> str:
+    """Wait until the gateway answers for bindings, works and, by the control plane, for everything else."""
+    client = await KubeClient.from_kubeconfig(kubeconfig)
+
+    async def look() -> str:
+        try:
+            served = {group.get("name") for group in (await client.get("/apis")).get("groups") or ()}
+        except (ApiError, Unreachable) as error:
+            return str(error)
+        missing = {_GROUP, "cluster.karmada.io"} - served
+        return f"not served yet: {', '.join(sorted(missing))}" if missing else ""
+
+    try:
+        await until("the gateway", look, 60.0)
+    finally:
+        await client.close()
+    return f"all kinds at {client.server}"

@@ -1,0 +1,1 @@
+"""The commands `fleetlog log`: verify, repair, export, import."""

@@ -1,0 +1,1 @@
+"""Commands about members: join, unjoin, register, taint, tokens, and signed accounts of agents."""

@@ -1,0 +1,127 @@
+"""The command `karmadactl join` for push members, and what joining is for every mode (reference 04 §1.7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._rules.constants import NAMESPACE_CLUSTER, NAMESPACE_SYSTEM
+from services.cli.common.control_plane import Target, client_of, open_control, read_kubeconfig
+from services.cli.common.running import Failed, complain, patience
+from services.cli.members.clusters import clusters
+from services.cli.members.join import MemberAccess, Traits, access_of_kubeconfig, cluster_id, join, member_identity
+
+Manifest = dict[str, Any]
+
+LONGEST_NAME: Final = 48
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+class MemberFile(Struct, frozen=True):
+    """Kubeconfig of a member and the context to use of it; an empty context is the current one."""
+
+    path: str = ""
+    context: str = ""
+
+
+def check_name(name: str) -> None:
+    """Raises Failed for what cannot be a cluster's name."""
+    if len(name) > LONGEST_NAME or not _LABEL.fullmatch(name):
+        raise Failed(
+            f"{name!r} cannot be a cluster's name: at most {LONGEST_NAME} lower-case letters, digits and '-', "
+            "beginning and ending with a letter or digit"
+        )
+
+
+async def check_new(control: KubeClient, name: str, identity: str) -> None:
+    """Raises Failed when a cluster of this name is a member already, this very cluster under another name, or when
+    the cluster is the control plane itself.
+    """
+    for item in await clusters(control):
+        other = item["metadata"]["name"]
+        if other == name:
+            raise Failed(f"cluster {name} is registered already; unjoin it first or choose another name")
+        if identity and item["spec"].get("id") == identity:
+            raise Failed(f"this cluster is registered already, under the name {other}")
+    if identity and identity == await _own_id(control):
+        raise Failed(
+            f"{name} would be the control plane itself, whose templates cannot be delivered into it; "
+            "give the kubeconfig of the cluster that is to join with --cluster-kubeconfig"
+        )
+
+
+async def _own_id(control: KubeClient) -> str:
+    """Identity of the control plane, compared as those of members; empty where it has none."""
+    try:
+        return await cluster_id(control)
+    except ApiError:
+        return ""
+
+
+async def member_id(member: KubeClient, file: MemberFile) -> str:
+    """Identity of the member that a kubeconfig names; raises Failed, which tells it from the control plane."""
+    try:
+        return await cluster_id(member)
+    except ApiError as error:
+        raise Failed(
+            f"the cluster of {file.path} ({member.server}) refuses these credentials: {error.message or error}"
+        ) from None
+    except Unreachable as error:
+        raise Failed(f"the cluster of {file.path} does not answer: {error}") from None
+
+
+@asynccontextmanager
+async def open_member_file(file: MemberFile) -> AsyncIterator[tuple[KubeClient, MemberAccess]]:
+    """A client of the cluster that a kubeconfig names, and what the file says of it; raises Failed, JoinRefused."""
+    kubeconfig = read_kubeconfig(Path(file.path))
+    try:
+        access = access_of_kubeconfig(kubeconfig, file.context)
+    except (KeyError, TypeError) as error:
+        raise Failed(f"kubeconfig {file.path}: {error} is missing or malformed") from None
+    except ValueError as error:
+        raise Failed(f"kubeconfig {file.path}: certificate, key or authority cannot be read: {error}") from None
+    member = await client_of(Path(file.path), kubeconfig, file.context)
+    try:
+        yield member, access
+    finally:
+        await member.close()
+
+
+async def join_member(
+    target: Target,
+    name: str,
+    file: MemberFile,
+    traits: Traits,
+    *,
+    namespace: str = NAMESPACE_CLUSTER,
+    dry_run: bool = False,
+) -> int:
+    """Join a cluster and say so; raises Failed and JoinRefused before anything is written where it cannot be."""
+    check_name(name)
+    if namespace == NAMESPACE_SYSTEM:
+        complain(f"warning: {namespace} holds the control plane itself; another --cluster-namespace is better")
+    async with (
+        patience(f"joining {name}"),
+        open_control(target) as control,
+        open_member_file(file) as (member, access),
+    ):
+        identity = await member_id(member, file)
+        await check_new(control.client, name, identity)
+        if dry_run:
+            print(f"cluster({name}) would be joined (dry run)")
+            return 0
+        ours = await member_identity(member, name, access, namespace)
+        if not ours.token and not ours.client_cert:
+            raise Failed(
+                f"the cluster issues no tokens and {file.path} holds neither token nor certificate; "
+                "use a kubeconfig with one of them"
+            )
+        await join(control.client, name, ours, identity, traits, namespace=namespace)
+    print(f"cluster({name}) is joined successfully")
+    return 0

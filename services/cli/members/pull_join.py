@@ -1,0 +1,216 @@
+"""The command `karmadactl join --mode pull`: a member with an agent of its own (reference 03 §6.8, 04 §2).
+
+Where the log's server belongs to an installation beside the control plane's kubeconfig, the agent's identity is made
+there and the server takes it over. Where there are keys of an operator (`fleetlog nats init`), its account is signed
+with them and handed to the running servers. Elsewhere the person who runs the server is told what to put where.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from services._kit.base.private_files import private_text
+from services._rules.constants import NAMESPACE_CLUSTER
+from services._rules.identity.accounts import AgentIdentity, accounts_config
+from services.cli.common.control_plane import Target, kubeconfig_path, open_control
+from services.cli.common.layout import CONTROL, Installation, Layout
+from services.cli.common.running import Failed, patience
+from services.cli.members.join import Traits, join, kubeconfig_of, member_identity
+from services.cli.members.membership import MemberFile, check_name, check_new, member_id, open_member_file
+from services.cli.nats.account_claims import admit_here, expel, reachable
+from services.cli.nats.authority import DIRECTORY, Authority
+from services.cli.nats.nkeys import new_seed, public_key
+from services.cli.nats.server_identities import admit, changed, server_pid, withdraw
+
+Manifest = dict[str, Any]
+
+REPORTS: Final = ("KubeCredentials", "None")
+CREDS: Final = "agent.creds"
+"""File with the identity of an agent whose account was signed."""
+_PASSWORD: Final = "the password of the services"
+
+
+class Signing(Struct, frozen=True):
+    """Where the operator's keys are and which servers they are for; empty texts mean the usual place."""
+
+    directory: str = ""
+    url: str = ""
+
+
+class PullOptions(Struct, frozen=True, kw_only=True):
+    """What a pull member needs besides a push member's options.
+
+    `report_secrets` says whether the control plane gets credentials of the member, for commands that look into it;
+    `agent_dir` is where the agent's files are written when no installation has a place for them; `signing` says who
+    signs the agent's account.
+    """
+
+    report_secrets: str = REPORTS[0]
+    agent_dir: str = ""
+    signing: Signing = Signing()
+
+
+def installation_of(target: Target) -> Layout | None:
+    """The installation that a control plane's kubeconfig belongs to, if any."""
+    layout = Layout(kubeconfig_path(target.kubeconfig).parent)
+    if not layout.state.is_file() or not layout.kubeconfig(CONTROL).samefile(kubeconfig_path(target.kubeconfig)):
+        return None
+    return layout
+
+
+def authority_of(target: Target, signing: Signing) -> tuple[Authority, str] | None:
+    """The operator's keys that a command is to use, and the servers' URLs; None without any. Raises Failed.
+
+    They are where the option says, else in the installation beside the control plane's kubeconfig.
+    """
+    if signing.directory:
+        authority = Authority(Path(signing.directory).expanduser().resolve())
+    else:
+        layout = installation_of(target)
+        if layout is None or not (layout.directory / DIRECTORY).is_dir():
+            return None
+        authority = Authority(layout.directory / DIRECTORY)
+    return authority, signing.url or authority.book().url
+
+
+async def join_pull_member(
+    target: Target,
+    name: str,
+    file: MemberFile,
+    traits: Traits,
+    options: PullOptions,
+    *,
+    namespace: str = NAMESPACE_CLUSTER,
+    dry_run: bool = False,
+) -> int:
+    """Enter a pull member, give its agent an identity and say how to start it; raises Failed and JoinRefused."""
+    check_name(name)
+    if options.report_secrets not in REPORTS:
+        raise Failed(f"--report-secrets is {' or '.join(REPORTS)}, not {options.report_secrets!r}")
+    layout = installation_of(target)
+    signed = authority_of(target, options.signing)
+    ours = layout is not None and signed is None and not _installation(layout).nats_url
+    place = layout.agent(name) if layout is not None and ours else _place(options.agent_dir or f"{name}-agent")
+    async with patience(f"joining {name}"), open_control(target) as control:
+        access, identity = None, ""
+        if signed is not None:
+            await reachable(*signed)
+        if file.path:
+            async with open_member_file(file) as (member, given):
+                identity = await member_id(member, file)
+                await check_new(control.client, name, identity)
+                if not dry_run:
+                    access = await member_identity(member, name, given, namespace)
+        else:
+            await check_new(control.client, name, "")
+        if dry_run:
+            print(f"cluster({name}) would be joined (dry run)")
+            return 0
+        if access is not None:
+            private_text(place / "member.kubeconfig", msgspec.json.encode(kubeconfig_of(access, name)).decode())
+        reported = access if options.report_secrets == REPORTS[0] else None
+        await join(control.client, name, reported, identity, traits, mode="Pull", namespace=namespace)
+        if signed is not None:
+            authority, url = signed
+            await admit_here(authority, url, name, place / CREDS)
+            told = start_agent(name, place, url)
+        elif layout is not None and ours:
+            await admit(layout, name)
+            told = _of_installation(layout, name)
+        else:
+            private_text(place / "nkey.seed", new_seed("user"))
+            told = _elsewhere(layout, name, place)
+    print(f"cluster({name}) is joined successfully")
+    print(told, end="")
+    return 0
+
+
+def _place(directory: str) -> Path:
+    return Path(directory).resolve()
+
+
+def _installation(layout: Layout) -> Installation:
+    installation = layout.load()
+    if installation is None:
+        raise Failed(f"no installation in {layout.directory}")
+    return installation
+
+
+def _of_installation(layout: Layout, name: str) -> str:
+    """What is left to do where the log's server is ours."""
+    installation = _installation(layout)
+    if any(member.name == name for member in installation.pull_members):
+        return f"Its agent is run by the installation in {layout.directory}.\n"
+    running = (
+        "" if server_pid(layout) else f"The installation does not run; start it: fleetlog up --dir {layout.directory}\n"
+    )
+    return running + start_agent(name, layout.agent(name), installation.log_url)
+
+
+def _elsewhere(layout: Layout | None, name: str, place: Path) -> str:
+    """What is left to do where somebody else runs the log's server, which was not changed."""
+    key = public_key((place / "nkey.seed").read_text(encoding="utf-8"))
+    agents, url = {name: key}, "nats://HOST:4222"
+    if layout is not None:
+        with changed(layout) as installation:
+            installation.agents[name] = key
+            agents, url = installation.agents, installation.log_url
+    block = accounts_config("hub", _PASSWORD, [AgentIdentity(*item) for item in agents.items()])
+    return (
+        "The log's server has to let its agent in; nothing was changed there. Its configuration needs these accounts\n"
+        "(or keys that sign them, so that this command does the rest: fleetlog nats init, docs/joining.md), and two\n"
+        "reloads after the change (nats-server --signal reload):\n\n"
+        f"{block}\n{start_agent(name, place, url)}"
+    )
+
+
+def start_agent(name: str, place: Path, url: str) -> str:
+    """How to start an agent whose files are in a directory."""
+    kubeconfig = place / "member.kubeconfig"
+    settings = {
+        "FLEETLOG_NATS_URL": url,
+        **_identity(place),
+        "FLEETLOG_AGENT_CLUSTER": name,
+        "FLEETLOG_AGENT_KUBECONFIG": str(kubeconfig) if kubeconfig.exists() else "KUBECONFIG-OF-THE-MEMBER",
+        "FLEETLOG_AGENT_DATA_DIR": str(place / "known"),
+    }
+    lines = [f"  {key}={shlex.quote(value)} \\" for key, value in settings.items()]
+    return "Start its agent beside the member (the two files may be moved there):\n" + "\n".join(
+        [*lines, "  python -m services.agent", ""]
+    )
+
+
+def _identity(place: Path) -> dict[str, str]:
+    """The setting that names the agent's identity."""
+    if (place / CREDS).exists():
+        return {"FLEETLOG_NATS_CREDS": str(place / CREDS)}
+    return {"FLEETLOG_NATS_NKEY_FILE": str(place / "nkey.seed")}
+
+
+async def dismiss_agent(target: Target, name: str, signing: Signing) -> str:
+    """Withdraw the identity of a member that is gone; what is left to do, empty when the server has done it."""
+    signed = authority_of(target, signing)
+    if signed is not None:
+        authority, url = signed
+        try:
+            if await expel(authority, url, name):
+                return ""
+        except Failed as error:
+            again = f"fleetlog nats revoke {name} --out {shlex.quote(str(authority.directory))}"
+            raise Failed(
+                f"cluster {name} is unjoined, but its agent still has its identity: {error}; {again}"
+            ) from None
+    layout = installation_of(target)
+    if layout is None:
+        return f"Remove the account of {name}'s agent from the configuration of the log's server, and reload it.\n"
+    if not _installation(layout).nats_url:
+        await withdraw(layout, name)
+        return ""
+    with changed(layout) as installation:
+        installation.agents.pop(name, None)
+    return f"Remove the account of {name}'s agent from the configuration of the log's server, and reload it.\n"

@@ -1,0 +1,247 @@
+"""The command `karmadactl register`: a cluster becomes a pull member with a bootstrap token (reference 04 §2.3, §2.4).
+
+It runs where the member's kubeconfig is and needs no kubeconfig of the control plane: the token finds the right one
+(cluster-info, which it signs) and lets it ask for the identity of the member's agent. The agent's key is made here and
+stays here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from services._kit.base.private_files import private_text
+from services._rules.constants import NAMESPACE_CLUSTER
+from services._rules.identity import bootstrap_tokens as rules
+from services._rules.identity.account_tokens import creds_text
+from services.cli.common.control_plane import kubeconfig_path, read_kubeconfig
+from services.cli.common.duration_options import seconds_of
+from services.cli.common.running import Failed, patience
+from services.cli.members.join import Traits, kubeconfig_of, member_identity
+from services.cli.members.membership import MemberFile, check_name, member_id, open_member_file
+from services.cli.members.pull_join import CREDS, start_agent
+from services.cli.members.signing import REQUESTS, TRAIT_PREFIX
+from services.cli.members.token import ca_hashes
+from services.cli.nats.nkeys import key_of, new_seed
+
+Manifest = dict[str, Any]
+
+_INFO: Final = f"/api/v1/namespaces/{rules.INFO_NAMESPACE}/configmaps/{rules.INFO_NAME}"
+_PAUSE: Final = 1.0
+_TIMEOUT: Final = 10.0
+
+
+class RegisterOptions(Struct, frozen=True, kw_only=True):
+    """What `register` was told; `hashes` pin the control plane's authority, `skip_ca` goes without."""
+
+    endpoint: str
+    token: str
+    hashes: tuple[str, ...] = ()
+    skip_ca: bool = False
+    discovery_timeout: str = "5m"
+    name: str = ""
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = NAMESPACE_CLUSTER
+    traits: Traits = Traits()
+    agent_dir: str = ""
+    dry_run: bool = False
+
+
+class _Plane(Struct, frozen=True):
+    """The control plane as the token vouches for it."""
+
+    url: str
+    ca_pem: str
+
+    def call(self, method: str, path: str, token: str = "", body: Manifest | None = None) -> Manifest:
+        """One request; raises Failed with the server's words."""
+        return _call(self.url, method, path, _context(self.ca_pem), token, body)
+
+
+async def register(options: RegisterOptions) -> int:
+    """Register the cluster of a kubeconfig; raises Failed and JoinRefused, and then nothing was changed."""
+    token = rules.parse(options.token)
+    if token is None:
+        raise Failed(f"--token {options.token!r} is no token: six and sixteen letters, with a point between them")
+    if not options.hashes and not options.skip_ca:
+        raise Failed(
+            "say which authority is the right one with --discovery-token-ca-cert-hash (karmadactl token create "
+            "--print-register-command prints it), or trust the token: --discovery-token-unsafe-skip-ca-verification"
+        )
+    for one in options.hashes:
+        if not one.lower().startswith("sha256:") or len(one) != len("sha256:") + 64:
+            raise Failed(f"--discovery-token-ca-cert-hash {one!r} is no hash: sha256: and 64 digits")
+    seconds = seconds_of(options.discovery_timeout, "--discovery-timeout")
+    path, name, place = _member(options)
+    if (place / CREDS).exists():
+        raise Failed(f"{place / CREDS} exists: an agent has an identity there; unregister it, or use --agent-dir")
+    file = MemberFile(str(path), options.context)
+    async with patience(f"registering {name}"), open_member_file(file) as opened:
+        member, given = opened
+        identity = await member_id(member, file)
+        plane = await discover(options, token, seconds)
+        if options.dry_run:
+            print(f"cluster({name}) would be registered (dry run)")
+            return 0
+        seed = new_seed("user")
+        user_token, url = await _ask(plane, options, name, identity, seed, seconds)
+        private_text(place / CREDS, creds_text(user_token, seed))
+        access = await member_identity(member, name, given, options.namespace)
+        private_text(place / "member.kubeconfig", msgspec.json.encode(kubeconfig_of(access, name)).decode())
+    print(f"cluster({name}) is joined successfully")
+    print(start_agent(name, place, url), end="")
+    return 0
+
+
+async def discover(options: RegisterOptions, token: tuple[str, str], seconds: float) -> _Plane:
+    """Find the control plane and make sure that it is the one that the token and the hashes mean; raises Failed."""
+    url = f"https://{options.endpoint.removeprefix('https://').rstrip('/')}"
+    deadline = time.monotonic() + seconds
+    signature = rules.SIGNATURE_PREFIX + token[0]
+    while True:
+        try:
+            data = (await asyncio.to_thread(_call, url, "GET", _INFO, _context("", verify=False)))["data"]
+            if signature in data:
+                break
+            why = f"{url} knows no token with id {token[0]}; it is wrong, deleted or expired"
+        except Failed as error:
+            why = str(error)
+        if time.monotonic() + _PAUSE > deadline:
+            raise Failed(f"the control plane was not found within {options.discovery_timeout}: {why}")
+        await asyncio.sleep(_PAUSE)
+    kubeconfig = data[rules.INFO_KEY]
+    if not rules.vouches(data[signature], kubeconfig, *token):
+        raise Failed(f"the token does not vouch for {url}: its secret is another one, or this is not its control plane")
+    cluster = msgspec.yaml.decode(kubeconfig.encode())["clusters"][0]["cluster"]
+    ca_pem = base64.b64decode(cluster.get("certificate-authority-data", "")).decode()
+    if options.skip_ca and not options.hashes:
+        return _Plane(url, ca_pem)
+    pinned = {one.lower() for one in options.hashes}
+    found = ca_hashes(ca_pem)
+    if pinned.isdisjoint(found):
+        raise Failed(f"the authority of {url} is none of those given; it is {', '.join(found) or 'none at all'}")
+    plane = _Plane(url, ca_pem)
+    if (await asyncio.to_thread(plane.call, "GET", _INFO))["data"][rules.INFO_KEY] != kubeconfig:
+        raise Failed(f"{url} says something else about itself when it is asked securely; somebody is in between")
+    return plane
+
+
+async def _ask(
+    plane: _Plane, options: RegisterOptions, name: str, identity: str, seed: str, seconds: float
+) -> tuple[str, str]:
+    """The token of the agent's user and the URL of the log's servers; raises Failed when the request is denied."""
+    said = {"id": identity, "provider": options.traits.provider, "region": options.traits.region}
+    said["zones"] = ",".join(options.traits.zones)
+    body = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {
+            "generateName": f"{name}-",
+            "annotations": {f"{TRAIT_PREFIX}{field}": value for field, value in said.items() if value},
+        },
+        "spec": {
+            "signerName": rules.AGENT_SIGNER,
+            "usages": ["digital signature", "client auth"],
+            "request": base64.b64encode(request_of(seed, name)).decode(),
+        },
+    }
+    asked = await asyncio.to_thread(plane.call, "POST", REQUESTS, options.token, body)
+    path = f"{REQUESTS}/{asked['metadata']['name']}"
+    deadline = time.monotonic() + seconds
+    while True:
+        live = await asyncio.to_thread(plane.call, "GET", path, options.token)
+        for condition in (live.get("status") or {}).get("conditions") or ():
+            if condition["type"] == "Denied":
+                raise Failed(f"the control plane does not let {name} in: {condition.get('message')}")
+        found = live["metadata"].get("annotations") or {}
+        if rules.TOKEN_ANNOTATION in found:
+            return found[rules.TOKEN_ANNOTATION], found.get(rules.URL_ANNOTATION, "")
+        if time.monotonic() + _PAUSE > deadline:
+            raise Failed(
+                f"nobody answers the request {asked['metadata']['name']}; where the operator's keys are, run: "
+                "fleetlog nats sign"
+            )
+        await asyncio.sleep(_PAUSE)
+
+
+def _member(options: RegisterOptions) -> tuple[Path, str, Path]:
+    """The member's kubeconfig, its name, and where the agent's files go."""
+    path = kubeconfig_path(options.kubeconfig)
+    name = options.name or _cluster_of(read_kubeconfig(path), options.context)
+    check_name(name)
+    return path, name, Path(options.agent_dir or f"{name}-agent").resolve()
+
+
+def request_of(seed: str, name: str) -> bytes:
+    """A certificate signing request in PEM, for the agent of a cluster, by the key of a NATS user."""
+    import nkeys
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from cryptography.x509.oid import NameOID
+
+    assert key_of(seed) is not None
+    _, raw = nkeys.decode_seed(bytearray(seed.encode()))
+    key = Ed25519PrivateKey.from_private_bytes(bytes(raw))
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, rules.AGENTS_GROUP),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"{rules.AGENT_PREFIX}{name}"),
+        ]
+    )
+    return x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, None).public_bytes(Encoding.PEM)
+
+
+def _cluster_of(kubeconfig: Manifest, context: str) -> str:
+    """The name that the kubeconfig gives its cluster; raises Failed for a context that is not there."""
+    chosen = context or kubeconfig.get("current-context") or ""
+    for entry in kubeconfig.get("contexts") or ():
+        if entry.get("name") == chosen:
+            return str((entry.get("context") or {}).get("cluster") or "")
+    raise Failed(f"the kubeconfig has no context {chosen!r}; say --cluster-name and --context")
+
+
+def _context(ca_pem: str, *, verify: bool = True) -> ssl.SSLContext:
+    if verify and ca_pem:
+        return ssl.create_default_context(cadata=ca_pem)
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _call(
+    url: str, method: str, path: str, context: ssl.SSLContext, token: str = "", body: Manifest | None = None
+) -> Manifest:
+    data = None if body is None else msgspec.json.encode(body)
+    request = urllib.request.Request(f"{url}{path}", data=data, method=method)
+    request.add_header("Content-Type", "application/json")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT, context=context) as response:
+            found: Manifest = msgspec.json.decode(response.read(), type=dict[str, Any])
+            return found
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read()
+        if error.code == 401:
+            raise Failed(f"{url} does not know the token; it is wrong, deleted or expired") from None
+        try:
+            why = msgspec.json.decode(text, type=dict[str, Any]).get("message") or ""
+        except msgspec.MsgspecError:
+            why = ""
+        raise Failed(f"{url} refuses {method} {path}: {why or error.code}") from None
+    except (urllib.error.URLError, OSError, msgspec.MsgspecError) as error:
+        raise Failed(f"{url} does not answer: {getattr(error, 'reason', None) or error}") from None

@@ -1,0 +1,131 @@
+"""The commands `karmadactl unjoin` and `unregister`: remove a member (reference 04 §1.8, §1.9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._rules.constants import CLUSTER_FINALIZER, EXECUTION_NAMESPACE_PREFIX, NAMESPACE_CLUSTER
+from services.cli.common.control_plane import Target, open_control, read_kubeconfig
+from services.cli.common.duration_options import seconds_of
+from services.cli.common.running import Failed, NotReady, complain, patience
+from services.cli.common.waiting import until
+from services.cli.members.clusters import CLUSTERS, cluster
+from services.cli.members.membership import MemberFile, open_member_file
+from services.cli.members.pull_join import Signing, dismiss_agent
+
+Manifest = dict[str, Any]
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+async def unjoin_member(
+    target: Target,
+    name: str,
+    file: MemberFile,
+    *,
+    namespace: str = NAMESPACE_CLUSTER,
+    wait: str = "60s",
+    force: bool = False,
+    dry_run: bool = False,
+    pull_only: bool = False,
+    signing: Signing | None = None,
+) -> int:
+    """Remove a member and say so; raises Failed when it is none, or is not empty in time and `force` is not given.
+
+    A pull member's agent empties it first, and is cut off from the log afterwards.
+    """
+    seconds = seconds_of(wait, "--wait")
+    if seconds <= 0:
+        raise Failed("--wait must be longer than nothing")
+    async with open_control(target) as control:
+        client = control.client
+        item = await cluster(client, name)
+        pull = item["spec"].get("syncMode") == "Pull"
+        if pull_only and not pull:
+            raise Failed(f"cluster {name} joined in push mode; use `karmadactl unjoin {name}`")
+        if dry_run:
+            print(f"cluster({name}) would be unjoined (dry run)")
+            return 0
+        async with patience(f"waiting until {name} has let go of everything"):
+            await delete(client, f"{CLUSTERS}/{name}")
+            try:
+                await until(f"cluster {name}", lambda: _present(client, name), seconds)
+            except NotReady:
+                if not force:
+                    raise Failed(
+                        f"cluster {name} still holds copies after {wait}; it is being removed and goes away once they "
+                        "are gone. Wait longer (--wait), or let go of them with --force"
+                    ) from None
+                await _let_go(client, name)
+                await until(f"cluster {name}", lambda: _present(client, name), seconds)
+        reference = item["spec"].get("secretRef") or {}
+        for secret in {reference.get("name") or name, f"{name}-impersonator"}:
+            await delete(client, resource_path("", "v1", "secrets", reference.get("namespace") or namespace, secret))
+    left = await dismiss_agent(target, name, signing or Signing()) if pull else ""
+    if file.path:
+        await _clean_member(name, file, namespace, force=force)
+    print(f"cluster({name}) is unjoined successfully")
+    print(left, end="")
+    return 0
+
+
+async def _present(client: KubeClient, name: str) -> str:
+    try:
+        await client.get(f"{CLUSTERS}/{name}")
+    except ApiError as error:
+        if error.status == 404:
+            return ""
+        raise
+    return "it is still there"
+
+
+async def delete(client: KubeClient, path: str) -> None:
+    """Delete an object; one that is gone already is fine."""
+    try:
+        await client.delete(path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+async def _let_go(client: KubeClient, name: str) -> None:
+    """Give up what is left of a member: the namespace of its works, and the finalizer of its entry."""
+    complain(f"cluster {name} is let go although copies may be left in it")
+    path = resource_path("", "v1", "namespaces", "", f"{EXECUTION_NAMESPACE_PREFIX}{name}")
+    try:
+        namespace = await client.get(path)
+        if namespace["metadata"].get("deletionTimestamp"):
+            await client.update(f"{path}/finalize", {**namespace, "spec": {"finalizers": []}})
+    except ApiError as error:
+        if error.status != 404:
+            raise
+    try:
+        live = await client.get(f"{CLUSTERS}/{name}")
+        kept = [item for item in live["metadata"].get("finalizers", ()) if item != CLUSTER_FINALIZER]
+        await client.patch(f"{CLUSTERS}/{name}", {"metadata": {"finalizers": kept}})
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+async def _clean_member(name: str, file: MemberFile, namespace: str, *, force: bool) -> None:
+    """Remove our identity from the member; raises Failed unless `force`, which only warns."""
+    contexts = [entry.get("name") for entry in read_kubeconfig(Path(file.path)).get("contexts") or ()]
+    chosen = file if file.context or name not in contexts else MemberFile(file.path, name)
+    role = f"karmada-controller-manager:karmada-{name}"
+    async with open_member_file(chosen) as (member, _):
+        for path in (
+            resource_path(_RBAC, "v1", "clusterrolebindings", "", role),
+            resource_path(_RBAC, "v1", "clusterroles", "", role),
+            resource_path("", "v1", "serviceaccounts", namespace, f"karmada-{name}"),
+            resource_path("", "v1", "serviceaccounts", namespace, "karmada-impersonator"),
+            resource_path("", "v1", "namespaces", "", namespace),
+        ):
+            try:
+                await delete(member, path)
+            except (ApiError, Unreachable) as error:
+                if not force:
+                    raise Failed(f"cluster {name} is unjoined, but its {path} could not be removed: {error}") from None
+                complain(f"warning: {path} of the member could not be removed: {error}")

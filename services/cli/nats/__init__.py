@@ -1,0 +1,1 @@
+"""Keys, accounts and configuration of the server of the log."""

@@ -1,0 +1,1 @@
+"""Commands about objects of the control plane and of members: get, apply, interpret."""

@@ -1,0 +1,113 @@
+"""Finds the kind that a word means: plural, singular, short name or Kind, with or without group, by discovery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from services._kit.kube.client import ApiError, ApiResource, KubeClient
+from services.cli.common.running import Failed
+
+
+class _Resources(Struct, rename="camel"):
+    resources: tuple[ApiResource, ...] | None = ()
+
+
+class _Version(Struct, rename="camel"):
+    version: str
+
+
+class _Group(Struct, rename="camel"):
+    name: str
+    versions: tuple[_Version, ...] = ()
+    preferred_version: _Version | None = None
+
+
+class _Groups(Struct):
+    groups: tuple[_Group, ...] = ()
+
+
+_groups = msgspec.json.Decoder(_Groups)
+_resources = msgspec.json.Decoder(_Resources)
+
+
+async def discover(client: KubeClient) -> list[ApiResource]:
+    """Every kind an endpoint serves, in the order of its groups, preferred versions before others.
+
+    A group whose server does not answer is left out.
+    """
+    listed = _groups.decode(await client.request("GET", "/apis")).groups
+    places = [("", "v1")]
+    others = []
+    for group in listed:
+        preferred = group.preferred_version or (group.versions[0] if group.versions else None)
+        if preferred is not None:
+            places.append((group.name, preferred.version))
+            others += [(group.name, item.version) for item in group.versions if item.version != preferred.version]
+    found = await asyncio.gather(*(_served(client, *place) for place in (*places, *others)))
+    return [resource for resources in found for resource in resources]
+
+
+async def _served(client: KubeClient, group: str, version: str) -> list[ApiResource]:
+    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    try:
+        listed = _resources.decode(await client.request("GET", path))
+    except ApiError:
+        return []
+    return [
+        msgspec.structs.replace(resource, group=group, version=version)
+        for resource in listed.resources or ()
+        if "/" not in resource.name
+    ]
+
+
+def find(resources: Sequence[ApiResource], word: str) -> ApiResource:
+    """The kind of `deploy`, `Deployment`, `deployments.apps` or `deployments.v1.apps`; raises Failed if none is."""
+    name, _, rest = word.lower().partition(".")
+    for resource in resources:
+        names = (resource.name, resource.kind.lower(), *resource.short_names)
+        if name in names and _in_group(resource, rest) and "list" in resource.verbs:
+            return resource
+    raise Failed(f"the server doesn't have a resource type {word!r}; see `kubectl api-resources`")
+
+
+def _in_group(resource: ApiResource, rest: str) -> bool:
+    if not rest or resource.group == rest or resource.group.startswith(f"{rest}."):
+        return True
+    version, _, group = rest.partition(".")
+    return version == resource.version and group == resource.group
+
+
+def split_target(words: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Kinds with their names: of `deploy`, `deploy,svc`, `deploy nginx`, `deploy/nginx svc/web`.
+
+    Raises Failed for mixtures and for nothing at all.
+    """
+    if not words:
+        raise Failed("say which kind: for example `deployments`, `pods` or `deploy/nginx`")
+    if any("/" in word for word in words):
+        named: dict[str, tuple[str, ...]] = {}
+        for word in words:
+            kind, _, name = word.partition("/")
+            if not kind or not name or "/" in name:
+                raise Failed("with KIND/NAME every argument has that form: for example `deploy/nginx svc/nginx`")
+            named[kind] = (*named.get(kind, ()), name)
+        return list(named.items())
+    kinds = [kind for kind in words[0].split(",") if kind]
+    if not kinds:
+        raise Failed("say which kind: for example `deployments`")
+    if len(kinds) > 1 and len(words) > 1:
+        raise Failed("names can only be given with one kind")
+    return [(kind, tuple(words[1:])) for kind in kinds]
+
+
+def one_object(words: Sequence[str]) -> tuple[str, str]:
+    """Kind and name of `deploy nginx` or `deploy/nginx`; raises Failed for anything else."""
+    pairs = split_target(words)
+    if len(pairs) != 1 or len(pairs[0][1]) != 1:
+        raise Failed("name one object: `deployment nginx` or `deployment/nginx`")
+    kind, names = pairs[0]
+    return kind, names[0]

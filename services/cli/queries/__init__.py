@@ -1,0 +1,1 @@
+"""Commands that ask the log about objects: events, history, explain, simulate, replay."""

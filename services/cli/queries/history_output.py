@@ -1,0 +1,47 @@
+"""Prints the history of one object: aligned lines for people, or one JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from schemas.keys import ObjectKey
+from services._rules.history.timeline import Entry, because, line, offset
+from services.cli.common.printing import aligned
+
+_BROADEST: Final = 80
+
+
+def clock_time(seconds: float) -> str:
+    """`12:00:00.123` of the local day."""
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%H:%M:%S.%f")[:-3]
+
+
+def shown(entries: Sequence[Entry], *, wide: bool = False) -> str:
+    """A story as aligned lines: time since its first step, subject, position, event, meaning, cause.
+
+    Wide lines also tell the time of day, and how much of the log the deciding service had seen.
+    """
+    lines = []
+    for entry in entries:
+        cells = [offset(entry.offset_ms), entry.subject, f"#{entry.position}", entry.event, entry.summary]
+        if wide:
+            cells.insert(0, clock_time(entry.time))
+            cells.append(f"saw #{entry.as_of}" if entry.as_of else "")
+        lines.append([*cells, because(entry)])
+    return aligned(lines, broadest=_BROADEST)
+
+
+def document(key: ObjectKey, entries: Sequence[Entry]) -> dict[str, Any]:
+    """A story as the JSON document that the gateway serves, too."""
+    began = datetime.fromtimestamp(entries[0].time, UTC).isoformat(timespec="milliseconds")
+    return {
+        "kind": "History",
+        "apiVersion": "fleetlog/v1",
+        "object": {"resource": key.group_resource, "namespace": key.namespace, "name": key.name},
+        "began": began.replace("+00:00", "Z"),
+        "entries": [{**msgspec.to_builtins(entry), "line": line(entry)} for entry in entries],
+    }

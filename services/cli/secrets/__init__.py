@@ -1,0 +1,1 @@
+"""The commands `fleetlog secrets`: keys that Secrets are encrypted with."""

@@ -1,0 +1,79 @@
+"""Writes to the control plane: Cluster objects, what belongs to them, and Kubernetes Events."""
+
+from __future__ import annotations
+
+from services._kit.kube.api import PASSING
+from services._kit.kube.client import MERGE_PATCH, ApiError, KubeClient, Unreachable, resource_path
+from services._rules.kubernetes.event_objects import Note, event_of
+from services._rules.names import execution_namespace
+from services.cluster_monitor.decide import (
+    FINALIZER,
+    AddFinalizer,
+    DropFinalizer,
+    WriteIdentity,
+    WriteSpec,
+    WriteStatus,
+    Written,
+)
+
+GROUP, VERSION, RESOURCE = "cluster.karmada.io", "v1alpha1", "clusters"
+
+
+def path_of(name: str = "", subresource: str = "") -> str:
+    """URL path of Cluster objects."""
+    return resource_path(GROUP, VERSION, RESOURCE, "", name, subresource)
+
+
+async def carry_out(client: KubeClient, effect: Written) -> None:
+    """Make one write; raises ApiError and Unreachable."""
+    match effect:
+        case WriteSpec():
+            # Only if nobody changed the taints meanwhile.
+            body = {"metadata": {"resourceVersion": effect.resource_version}, "spec": {"taints": effect.taints}}
+            await client.patch(path_of(effect.name), body)
+        case WriteIdentity():
+            said = {"metadata": {"resourceVersion": effect.resource_version}, "spec": {"id": effect.identity}}
+            await client.patch(path_of(effect.name), said)
+        case WriteStatus():
+            await client.patch(path_of(effect.name, "status"), {"status": effect.patch}, MERGE_PATCH)
+        case AddFinalizer():
+            await _take_into_care(client, effect.name)
+        case DropFinalizer():
+            live = await client.get(path_of(effect.name))
+            kept = [name for name in live["metadata"].get("finalizers", ()) if name != FINALIZER]
+            namespace = execution_namespace(effect.name)
+            try:
+                await client.delete(resource_path("", "v1", "namespaces", "", namespace))
+            except ApiError as error:
+                if error.status not in (404, 409):
+                    raise
+            version = live["metadata"].get("resourceVersion", "")
+            await client.patch(path_of(effect.name), {"metadata": {"resourceVersion": version, "finalizers": kept}})
+
+
+async def _take_into_care(client: KubeClient, name: str) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": execution_namespace(name)}}
+    try:
+        await client.create(resource_path("", "v1", "namespaces"), namespace)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+    live = await client.get(path_of(name))
+    metadata = live["metadata"]
+    if FINALIZER in metadata.get("finalizers", ()) or "deletionTimestamp" in metadata:
+        return
+    finalizers = [*metadata.get("finalizers", ()), FINALIZER]
+    version = metadata.get("resourceVersion", "")
+    await client.patch(path_of(name), {"metadata": {"resourceVersion": version, "finalizers": finalizers}})
+
+
+async def tell(client: KubeClient, note: Note, at: str) -> bool:
+    """Write a Kubernetes Event with a time in RFC 3339; False when it is worth another try. What was said stands."""
+    try:
+        event = event_of(note, first=at, last=at, count=1)
+        await client.create(resource_path("", "v1", "events", note.key.namespace or "default"), event)
+    except Unreachable:
+        return False
+    except ApiError as error:
+        return error.status not in PASSING
+    return True

@@ -1,0 +1,73 @@
+"""Follows ClusterTaintPolicies, where the gate Failover is on: what they say counts for every cluster (03 §7.2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from services._kit.concurrency.supervision import supervise
+from services._kit.kube.client import KubeClient, resource_path
+from services._kit.kube.list_watch import Decoded, Gatekeeper, Reflector
+
+Manifest = dict[str, Any]
+
+_GROUP: Final = "policy.karmada.io"
+_VERSION: Final = "v1alpha1"
+_RESOURCE: Final = "clustertaintpolicies"
+_KIND: Final = "ClusterTaintPolicy"
+_LATER: Final = 1.0  # seconds until the definition is looked for again
+
+
+class TaintPolicies:
+    """Keeps `policies` (by name) as the control plane has them, and calls `changed_to` whenever one changed."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        policies: dict[str, Manifest],
+        changed_to: Callable[[], None],
+        gate: Gatekeeper[Manifest] | None = None,
+    ) -> None:
+        self._policies = policies
+        self._tell = changed_to
+        self._reflector = Reflector(
+            client,
+            resource_path(_GROUP, _VERSION, _RESOURCE),
+            self,
+            Decoded(),
+            api_version=f"{_GROUP}/{_VERSION}",
+            kind=_KIND,
+            gate=gate,
+        )
+        self._task = supervise("watch:clustertaintpolicies", self._run)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is heard of the policies; empty while they are followed."""
+        return self._reflector.outage.trouble
+
+    async def _run(self) -> None:
+        """A reflector ends when the kind is not served: look again until it is."""
+        while True:
+            await self._reflector.run()
+            await asyncio.sleep(_LATER)
+
+    def listed(self, objects: list[Manifest]) -> None:
+        """A complete list."""
+        self._policies.clear()
+        self._policies.update((manifest["metadata"]["name"], manifest) for manifest in objects)
+        self._tell()
+
+    def changed(self, kind: str, manifest: Manifest) -> None:
+        """One change."""
+        name = manifest["metadata"]["name"]
+        if kind == "DELETED":
+            self._policies.pop(name, None)
+        else:
+            self._policies[name] = manifest
+        self._tell()
+
+    async def close(self) -> None:
+        """Stop following."""
+        await self._task.close()

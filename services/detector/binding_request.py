@@ -1,0 +1,145 @@
+"""Builds what a binding asks for from a template and its policy (reference 01 §2.8, §2.9, 02 §4.8, §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
+
+from services._rules.interpreter import (
+    INTERPRET_COMPONENT,
+    INTERPRET_REPLICA,
+    Interpreter,
+    InterpretError,
+    NativeInterpreter,
+    interpret_chain,
+)
+from services._rules.interpreter.native.replicas import wrong_count
+
+Manifest = dict[str, Any]
+PriorityOf = Callable[[str], int | None]
+"""Value of a PriorityClass by its name; None where there is none."""
+
+NATIVE: Final[Interpreter] = interpret_chain((NativeInterpreter(),))
+"""What is understood without any customization."""
+_COPIED: Final = ("propagateDeps", "placement", "failover", "preserveResourcesOnDeletion", "suspension")
+_CLASS_SOURCE: Final = "KubePriorityClass"
+
+
+class Options(Struct, frozen=True):
+    """What feature gates add to a binding."""
+
+    components: bool = False
+    """MultiplePodTemplatesScheduling: workloads of several pod templates are described template by template."""
+    priorities: bool = False
+    """PriorityBasedScheduling: the policy's priority class becomes a number."""
+    affinities: bool = False
+    """WorkloadAffinity: the groups that an object belongs to are named."""
+    quotas: bool = False
+    """ResourceQuotaEstimate: requirements name the namespace and the priority class of pods."""
+
+
+class Unresolved(ValueError):
+    """What a policy asks for cannot be found out now; the message tells a person what to do."""
+
+
+class Asked(Struct, frozen=True):
+    """Spec of a ResourceBinding, its replicas, and whether they are divided."""
+
+    spec: Manifest
+    replicas: int = 0
+    workload: bool = False
+
+
+def binding_spec(
+    manifest: Manifest,
+    policy: Manifest | None,
+    options: Options,
+    priority_of: PriorityOf,
+    interpreter: Interpreter = NATIVE,
+) -> Asked:
+    """What the binding of an object asks for; `policy` is the claiming policy's spec, None for what goes everywhere.
+
+    Raises InterpretError when the template does not have the shape of its kind, Unresolved for a class that is missing.
+    """
+    metadata = manifest["metadata"]
+    api_version, kind = manifest["apiVersion"], manifest["kind"]
+    resource = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": metadata["name"],
+        "uid": metadata.get("uid", ""),
+    }
+    if metadata.get("namespace"):
+        resource["namespace"] = metadata["namespace"]
+    spec: Manifest = {"resource": resource}
+    if policy is None:
+        return Asked(spec)
+    replicas, workload = _size(spec, manifest, options, interpreter)
+    for name in _COPIED:
+        value = policy.get(name)
+        if value is not None:
+            spec[name] = value
+    spec.setdefault("placement", {})
+    spec["schedulerName"] = policy.get("schedulerName") or "default-scheduler"
+    spec["conflictResolution"] = policy.get("conflictResolution") or "Abort"
+    if options.priorities and policy.get("schedulePriority") is not None:
+        spec["schedulePriority"] = {"priority": _priority(policy["schedulePriority"], priority_of)}
+    if options.affinities and metadata.get("namespace"):
+        groups = affinity_groups(policy, metadata.get("labels") or {})
+        if groups:
+            spec["workloadAffinityGroups"] = groups
+    return Asked(spec, replicas, workload)
+
+
+def _size(spec: Manifest, manifest: Manifest, options: Options, interpreter: Interpreter) -> tuple[int, bool]:
+    """Enter how large the workload is; its replicas, and whether they are divided."""
+    api_version, kind = manifest["apiVersion"], manifest["kind"]
+    if options.components and interpreter.hook_enabled(api_version, kind, INTERPRET_COMPONENT):
+        # A set of components is placed whole: there are no replicas to divide.
+        components = interpreter.get_components(manifest)
+        if components:
+            spec["components"] = components
+        return 0, False
+    if not interpreter.hook_enabled(api_version, kind, INTERPRET_REPLICA):
+        return 0, False
+    replicas, requirements = interpreter.get_replicas(manifest, quota=options.quotas)
+    why = wrong_count(replicas)
+    if why:
+        raise InterpretError(why, "spec.replicas")
+    if replicas:
+        spec["replicas"] = replicas
+    if requirements is not None:
+        spec["replicaRequirements"] = requirements
+    return replicas, replicas > 0 or requirements is not None
+
+
+def priority_class(policy: Manifest | None) -> str:
+    """Name of the PriorityClass that a policy's spec refers to; empty when it refers to none."""
+    asked = (policy or {}).get("schedulePriority")
+    return str(asked.get("priorityClassName") or "") if isinstance(asked, dict) else ""
+
+
+def _priority(asked: Manifest, priority_of: PriorityOf) -> int:
+    source = asked.get("priorityClassSource")
+    if source != _CLASS_SOURCE:
+        raise Unresolved(f"schedulePriority.priorityClassSource {source!r} is not supported yet; use {_CLASS_SOURCE}")
+    name = str(asked.get("priorityClassName") or "")
+    found = priority_of(name)
+    if found is None:
+        raise Unresolved(
+            f"schedulePriority.priorityClassName {name!r}: the control plane has no such PriorityClass; create it"
+        )
+    return found
+
+
+def affinity_groups(policy: Manifest, labels: dict[str, str]) -> dict[str, str]:
+    """The groups of an object with these labels: `<key>=<value>` where it has the label, if with an empty value."""
+    affinity = (policy.get("placement") or {}).get("workloadAffinity") or {}
+    groups: dict[str, str] = {}
+    for part, name in (("affinity", "affinityGroup"), ("antiAffinity", "antiAffinityGroup")):
+        label = (affinity.get(part) or {}).get("groupByLabelKey")
+        if label and label in labels:
+            groups[name] = f"{label}={labels[label]}"
+    return groups

@@ -1,0 +1,51 @@
+"""Words for what keeps a policy from being applied to an object: the Events that a person reads (reference 01 §9)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from schemas.keys import ObjectKey, PolicyKey
+from services._rules.constants import POLICY_API
+from services._rules.interpreter import INTERPRET_COMPONENT
+from services._rules.kubernetes.event_objects import Note
+from services._rules.policies.unsupported import not_acted_on
+from services.detector.binding_request import priority_class
+from services.detector.policy_view import PolicyView
+from services.detector.state import PRIORITY_CLASSES, DetectorState, Manifest
+
+LONGEST: Final = 1024
+
+
+def unresolved(
+    state: DetectorState, key: ObjectKey, manifest: Manifest, view: PolicyView | None, why: str
+) -> Note | None:
+    """What is told of a policy that cannot be applied; None while nobody can know yet."""
+    if view is None or (priority_class(view.spec) and PRIORITY_CLASSES not in state.listed):
+        return None
+    policy = f"{view.key.namespace}/{view.key.name}" if view.key.namespace else view.key.name
+    return _note(key, manifest, "ApplyPolicyFailed", f"Apply policy({policy}) failed: {why}")
+
+
+def not_interpreted(state: DetectorState, key: ObjectKey, manifest: Manifest, why: str) -> Note:
+    """What is told of an object whose size nobody could say; what was asked for before stands."""
+    api_version, kind = manifest["apiVersion"], manifest["kind"]
+    components = state.options.components and state.interpreter.hook_enabled(api_version, kind, INTERPRET_COMPONENT)
+    reason, what = ("GetComponentsFailed", "components") if components else ("GetReplicasFailed", "replicas")
+    return _note(key, manifest, reason, f"The object's {what} are not known, and it stays as it is in clusters: {why}")
+
+
+def unused(key: PolicyKey, uid: str, manifest: Manifest) -> Note | None:
+    """What is told of a policy's fields that have no effect yet."""
+    found = not_acted_on(key.kind, manifest)
+    if not found:
+        return None
+    plural = "clusterpropagationpolicies" if key.kind == "ClusterPropagationPolicy" else "propagationpolicies"
+    named = ObjectKey("policy.karmada.io", plural, key.namespace, key.name)
+    return Note(named, uid, POLICY_API, key.kind, "FieldNotActedOn", "; ".join(found), "resource-detector", True)
+
+
+def _note(key: ObjectKey, manifest: Manifest, reason: str, message: str) -> Note:
+    uid = str(manifest["metadata"].get("uid", ""))
+    return Note(
+        key, uid, manifest["apiVersion"], manifest["kind"], reason, message[:LONGEST], "resource-detector", True
+    )

@@ -1,0 +1,81 @@
+"""Writes Kubernetes Events about what keeps policies from being applied: no fact says so, nothing follows from it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from schemas.keys import ObjectKey
+from services._kit.concurrency.keyed_work import Background
+from services._kit.kube.api import PASSING
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._rules.kubernetes.event_objects import Note, event_name, event_of
+
+AT_ONCE: Final = 4
+_REMEMBERED: Final = 10_000
+
+
+class Complaints:
+    """Events on their way; what was the last thing said of an object is not said again."""
+
+    def __init__(self) -> None:
+        self._writes: Background[ObjectKey] = self._background()
+        self._said: dict[ObjectKey, str] = {}
+
+    @staticmethod
+    def _background() -> Background[ObjectKey]:
+        return Background(concurrency=AT_ONCE, retry=(Unreachable, _Again))
+
+    def tell(self, client: KubeClient, note: Note, now: float) -> None:
+        """Write an Event unless it is what was said of the object last; `now` in seconds since 1970."""
+        name = event_name(note)
+        if self._said.get(note.key) == name:
+            return
+        self._said[note.key] = name
+        while len(self._said) > _REMEMBERED:
+            del self._said[next(iter(self._said))]
+        self._writes.submit(note.key, partial(_write, client, note, now))
+
+    def settled(self, key: ObjectKey) -> None:
+        """Nothing is wrong with an object: what is wrong next is told, even if it was told before."""
+        self._said.pop(key, None)
+
+    async def drained(self) -> None:
+        """Return once nothing is on its way."""
+        await self._writes.drained()
+
+    async def close(self) -> None:
+        """Drop what is on its way: another instance finds the same, and says it."""
+        writes, self._writes = self._writes, self._background()
+        self._said.clear()
+        await writes.close()
+
+
+class _Again(Exception):
+    """The control plane is too busy for an Event."""
+
+
+async def _write(client: KubeClient, note: Note, now: float) -> None:
+    at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    path = resource_path("", "v1", "events", note.key.namespace or "default")
+    try:
+        await client.request("POST", path, body=event_of(note, first=at, last=at, count=1))
+    except ApiError as error:
+        if error.status in PASSING:
+            raise _Again(str(error)) from error
+        if error.status == 409:
+            await _renew(client, f"{path}/{event_name(note)}", at)
+        elif error.status not in (403, 404):
+            raise
+
+
+async def _renew(client: KubeClient, path: str, at: str) -> None:
+    """The same was said before, by an instance that is gone: it still holds."""
+    try:
+        await client.patch(path, {"lastTimestamp": at})
+    except ApiError as error:
+        if error.status in PASSING:
+            raise _Again(str(error)) from error
+        if error.status not in (403, 404):
+            raise

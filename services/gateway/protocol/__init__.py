@@ -1,0 +1,1 @@
+"""What the gateway says over HTTP: documents, Status errors, selectors, rendered objects, identities."""

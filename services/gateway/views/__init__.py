@@ -1,0 +1,1 @@
+"""ResourceBindings and Works as they are shown, built from facts."""

@@ -1,0 +1,294 @@
+"""Builds ResourceBinding and ClusterResourceBinding from the facets of one object (reference 01 §1.4, §2.8; 02 §1.10).
+
+Everything here is a function of one snapshot: the same facts give the same object on every gateway.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from schemas.events.binding import BindingRequested
+from schemas.events.eviction import EvictionTask
+from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
+from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
+from schemas.keys import ObjectKey
+from services._rules import constants as const
+from services._rules.delivery.work_status import FAILED_SUMMARY, FULLY_APPLIED, NOT_COUNTED, NOT_FULLY_APPLIED, NOT_YET
+from services._rules.effective import effective, tasks_of
+from services._rules.identities import binding_id, binding_uid
+from services._rules.kubernetes.quantity import QuantityError
+from services._rules.names import binding_name
+from services._rules.scheduling.decoding import binding_view
+from services._rules.scheduling.reschedule_triggers import answered
+from services._rules.scheduling.scheduling_views import Status
+from services.gateway.state import Bound
+from services.gateway.views.view_shapes import Manifest, condition, fields_of, time_text
+
+SCHEDULED_MESSAGE: Final = "Binding has been scheduled successfully."
+_TOLD: Final = 3
+"""Refusing clusters that the condition names; all are in the aggregated status."""
+_LONGEST: Final = 300
+
+
+def asked(bound: Bound) -> BindingRequested:
+    """The request behind a snapshot that is shown; raises ValueError for one that is not."""
+    if bound.binding is None:
+        raise ValueError("nothing asks for this object: it has no binding to show")
+    return bound.binding
+
+
+def name_of(bound: Bound) -> str:
+    """Name of the binding."""
+    binding = asked(bound)
+    return binding_name(binding.kind, binding.key.name)
+
+
+def labels_of(bound: Bound) -> dict[str, str]:
+    """Labels of the binding: its permanent id, and the claim of its policy."""
+    binding = asked(bound)
+    namespaced = bool(binding.key.namespace)
+    own = const.RESOURCE_BINDING_ID_LABEL if namespaced else const.CLUSTER_RESOURCE_BINDING_ID_LABEL
+    labels = {**binding.labels, own: binding_id(binding.key, binding.uid)}
+    policy = binding.policy
+    if policy is not None and policy.id:
+        cluster_wide = policy.key.kind == "ClusterPropagationPolicy"
+        claim = const.CLUSTER_PROPAGATION_POLICY_ID_LABEL if cluster_wide else const.PROPAGATION_POLICY_ID_LABEL
+        labels[claim] = policy.id
+    return labels
+
+
+def _annotations(bound: Bound) -> dict[str, str]:
+    binding = asked(bound)
+    annotations = dict(binding.annotations)
+    policy = binding.policy
+    if policy is not None and policy.key.kind == "ClusterPropagationPolicy":
+        annotations[const.CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION] = policy.key.name
+    elif policy is not None:
+        annotations[const.PROPAGATION_POLICY_NAMESPACE_ANNOTATION] = policy.key.namespace
+        annotations[const.PROPAGATION_POLICY_NAME_ANNOTATION] = policy.key.name
+    placement = _placement(bound)
+    if placement is not None and isinstance(placement.placement, Raw):
+        annotations[const.APPLIED_PLACEMENT_ANNOTATION] = bytes(placement.placement).decode()
+    return annotations
+
+
+def metadata_of(bound: Bound, version: str) -> Manifest:
+    """metadata of the binding; `version` is its resourceVersion."""
+    binding = asked(bound)
+    key = binding.key
+    metadata: Manifest = {"name": name_of(bound)}
+    if key.namespace:
+        metadata["namespace"] = key.namespace
+    metadata |= {
+        "uid": binding_uid(key, binding.uid),
+        "resourceVersion": version,
+        "generation": binding.generation,
+        "creationTimestamp": time_text(binding.created_at),
+        "labels": labels_of(bound),
+        "annotations": _annotations(bound),
+        "ownerReferences": [owner(binding.api_version, binding.kind, key, binding.uid)],
+        "finalizers": [const.RESOURCE_BINDING_FINALIZER if key.namespace else const.CLUSTER_RESOURCE_BINDING_FINALIZER],
+    }
+    return metadata
+
+
+def owner(api_version: str, kind: str, key: ObjectKey, uid: str) -> Manifest:
+    """The controlling owner reference to a template."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": key.name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def build(bound: Bound, version: str, api_version: str = const.BINDING_API) -> Manifest:
+    """The whole binding; parts of its facts stay JSON as they are. v1alpha1 has the older shape (01 §1.14)."""
+    binding = asked(bound)
+    spec = _spec(bound)
+    status = _status(bound)
+    if api_version == const.WORK_API:
+        spec, status = _older_spec(spec), _older_status(status)
+    return {
+        "apiVersion": api_version,
+        "kind": "ResourceBinding" if binding.key.namespace else "ClusterResourceBinding",
+        "metadata": metadata_of(bound, version),
+        "spec": spec,
+        "status": status,
+    }
+
+
+def _placement(bound: Bound) -> PlacementDecided | PlacementFailed | None:
+    """The placement of this very object; one of another uid counts as absent."""
+    placement = bound.placement
+    return placement if placement is not None and placement.uid == asked(bound).uid else None
+
+
+def _rollup(bound: Bound) -> StatusRolledUp | None:
+    rollup = bound.rollup
+    return rollup if rollup is not None and rollup.uid == asked(bound).uid else None
+
+
+def _spec(bound: Bound) -> Manifest:
+    binding = asked(bound)
+    spec: Manifest = fields_of(binding.spec)
+    spec.pop("clusters", None)
+    spec.pop("gracefulEvictionTasks", None)
+    targets = targets_of(bound)
+    if targets:
+        spec["clusters"] = [_target(target) for target in targets]
+    tasks = tasks_of(bound.eviction, binding.uid)
+    if tasks:
+        spec["gracefulEvictionTasks"] = [_task(task) for task in tasks]
+    return spec
+
+
+def targets_of(bound: Bound) -> tuple[TargetCluster, ...]:
+    """Clusters in spec.clusters: those decided upon, without those the object is leaving, less what was taken back."""
+    placement = _placement(bound)
+    if placement is None:
+        return ()
+    # Whether a cluster is still a member is for works to say: here the decision is shown as it stands.
+    named = [target.name for target in placement.clusters]
+    where = effective(
+        asked(bound),
+        placement,
+        bound.eviction,
+        eviction_seq=bound.eviction_seq,
+        descheduling=bound.descheduling,
+        placement_seq=bound.placement_seq,
+        clusters=named,
+    )
+    return where.targets
+
+
+def _target(target: TargetCluster) -> Manifest:
+    return {"name": target.name, "replicas": target.replicas} if target.replicas else {"name": target.name}
+
+
+def _task(task: EvictionTask) -> Manifest:
+    entry: Manifest = {"fromCluster": task.from_cluster, "reason": task.reason, "producer": task.producer}
+    optional: dict[str, Any] = {
+        "purgeMode": task.purge_mode or None,
+        "message": task.message or None,
+        "replicas": task.replicas or None,
+        "gracePeriodSeconds": task.grace_period_seconds,
+        "suppressDeletion": task.suppress_deletion,
+        "creationTimestamp": time_text(task.created_at) if task.created_at else None,
+        "preservedLabelState": task.preserved_state or None,
+        "clustersBeforeFailover": list(task.clusters_before) or None,
+    }
+    return entry | {name: value for name, value in optional.items() if value is not None}
+
+
+def cells(bound: Bound) -> list[str]:
+    """Values of the columns SCHEDULED and FULLYAPPLIED; empty where there is no such condition yet."""
+    scheduled = bound.scheduled if _placement(bound) is not None else None
+    applied = bound.applied if _rollup(bound) is not None else None
+    return ["" if since is None else str(since.status) for since in (scheduled, applied)]
+
+
+def _status(bound: Bound) -> Manifest:
+    status: Manifest = {}
+    conditions: list[Manifest] = []
+    placement, rollup = _placement(bound), _rollup(bound)
+    if placement is not None and bound.scheduled is not None:
+        if bound.observed_generation:
+            status["schedulerObservedGeneration"] = _observed_generation(bound, placement)
+        if placement.affinity_name:
+            status["schedulerObservingAffinityName"] = placement.affinity_name
+        if placement.scheduled_at:
+            status["lastScheduledTime"] = time_text(placement.scheduled_at)
+        reason, message = "Success", SCHEDULED_MESSAGE
+        if isinstance(placement, PlacementFailed):
+            reason, message = placement.reason, placement.message
+        conditions.append(condition("Scheduled", bound.scheduled, reason, message))
+    if rollup is not None and bound.applied is not None:
+        words = FULLY_APPLIED if rollup.fully_applied else NOT_FULLY_APPLIED
+        message = f"{words.message}{_failures(rollup)}"
+        conditions.append(condition("FullyApplied", bound.applied, words.reason, message))
+        if rollup.items:
+            status["aggregatedStatus"] = [_item(item) for item in rollup.items]
+    if conditions:
+        status["conditions"] = conditions
+    return status
+
+
+def _failures(rollup: StatusRolledUp) -> str:
+    """The first clusters that refused the object, each with its reason and what helps, and those still to report."""
+    silent = [item.cluster for item in rollup.items if not item.applied and item.message in ("", NOT_YET)]
+    failed = [item for item in rollup.items if item.message not in ("", NOT_YET)]
+    told = [f"{item.cluster}: {_reason(item)}" for item in failed[:_TOLD]]
+    if len(failed) > _TOLD:
+        told.append(f"and {len(failed) - _TOLD} more clusters")
+    if silent:
+        more = f" and {len(silent) - _TOLD} more clusters" if len(silent) > _TOLD else ""
+        names = ", ".join(silent[:_TOLD])
+        told.append(f"waiting for {names}{more} to report (`kubectl get clusters` shows which are ready)")
+    return f": {'; '.join(told)}" if told else ""
+
+
+def _reason(item: ClusterStatusItem) -> str:
+    return item.message.removeprefix(FAILED_SUMMARY).removeprefix(f"cluster {item.cluster}: ")[:_LONGEST]
+
+
+def _observed_generation(bound: Bound, placement: PlacementDecided | PlacementFailed) -> int:
+    """Generation for which scheduling is up to date: the present one where it asks for nothing new (02 §1.4).
+
+    The scheduler writes nothing about a change that leaves its decision as it is.
+    """
+    binding, decided = asked(bound), bound.observed_generation
+    if decided >= binding.generation or isinstance(placement, PlacementFailed):
+        return decided
+    spec = _spec(bound)
+    if fields_of(spec.get("suspension") or Raw(b"{}")).get("scheduling") or not isinstance(placement.placement, Raw):
+        return decided
+    last = time_text(placement.scheduled_at) if placement.scheduled_at else None
+    try:
+        view = binding_view(msgspec.json.decode(msgspec.json.encode(spec)))
+        same = answered(view, Status(placement.affinity_name, last), bytes(placement.placement).decode())
+    except (msgspec.ValidationError, QuantityError, ValueError):
+        return decided
+    return binding.generation if same else decided
+
+
+def _item(item: ClusterStatusItem) -> Manifest:
+    entry: Manifest = {"clusterName": item.cluster}
+    if item.status is not UNSET:
+        entry["status"] = item.status
+    # The type says so to every client: an empty bool is left out by Karmada too.
+    if item.applied:
+        entry["applied"] = True
+    message = item.message or (f"{NOT_COUNTED}{item.problem}" if item.problem else "")
+    if message:
+        entry["appliedMessage"] = message
+    entry["health"] = item.health
+    return entry
+
+
+def _older_spec(spec: Manifest) -> Manifest:
+    resource: Manifest = fields_of(spec["resource"])
+    resource.pop("uid", None)
+    if "replicas" in spec:
+        resource["replicas"] = spec["replicas"]
+    requirements = fields_of(spec["replicaRequirements"]) if "replicaRequirements" in spec else {}
+    if "resourceRequest" in requirements:
+        resource["resourcePerReplicas"] = requirements["resourceRequest"]
+    older: Manifest = {"resource": resource}
+    if "clusters" in spec:
+        older["clusters"] = spec["clusters"]
+    return older
+
+
+def _older_status(status: Manifest) -> Manifest:
+    older: Manifest = {name: status[name] for name in ("conditions", "aggregatedStatus") if name in status}
+    if "aggregatedStatus" in older:
+        older["aggregatedStatus"] = [
+            {name: value for name, value in item.items() if name != "health"} for item in older["aggregatedStatus"]
+        ]
+    return older

@@ -1,0 +1,211 @@
+"""Builds Work objects from what a cluster shall hold and what was seen there (reference 03 §1.6, §1.12, §3.2, §4.2)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from schemas.events.work import AppliedOverride, WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey
+from services._rules import constants as const
+from services._rules.delivery.work_labels import with_marks
+from services._rules.identities import binding_id, work_id, work_uid
+from services._rules.names import binding_name, execution_namespace, work_name
+from services._rules.secrets.secret_objects import is_secret as secrecy
+from services.gateway.state import Copy, Since, manifest_of
+from services.gateway.views.binding_views import owner
+from services.gateway.views.view_shapes import Manifest, condition, encode, time_text
+
+REDACTED_ANNOTATION: Final = "gateway.fleetlog.io/redacted"
+"""On a Work: why its manifest is shown without content."""
+SECRET_REDACTED: Final = "the content of a Secret is not shown"
+BYTES_MISSING: Final = "the bytes of the manifest cannot be read from stream BLOBS"
+
+
+def fact_of(copy: Copy) -> WorkRendered | WorkWithdrawn:
+    """The fact behind a snapshot that is shown; raises ValueError for one that is not."""
+    if copy.work is None:
+        raise ValueError("no work was rendered: there is nothing to show")
+    return copy.work
+
+
+def namespace_of(copy: Copy) -> str:
+    """Namespace of the work."""
+    return execution_namespace(fact_of(copy).cluster)
+
+
+def name_of(copy: Copy) -> str:
+    """Name of the work."""
+    work = fact_of(copy)
+    return work_name(work.kind, work.key.name, work.key.namespace)
+
+
+def _everywhere(key: ObjectKey) -> bool:
+    """Whether the object is in every cluster without a binding: namespaces are."""
+    return key.group == "" and key.resource == "namespaces"
+
+
+def labels_of(copy: Copy) -> dict[str, str]:
+    """Labels of the work: its own permanent id and that of its binding."""
+    work = fact_of(copy)
+    key, uid = work.key, work.uid
+    labels = {const.WORK_ID_LABEL: work_id(work.cluster, key, uid)}
+    if not _everywhere(key):
+        label = const.RESOURCE_BINDING_ID_LABEL if key.namespace else const.CLUSTER_RESOURCE_BINDING_ID_LABEL
+        labels[label] = binding_id(key, uid)
+    return labels
+
+
+def _annotations(copy: Copy, redacted: str) -> dict[str, str]:
+    work = fact_of(copy)
+    key = work.key
+    annotations: dict[str, str] = {}
+    if not _everywhere(key):
+        name = binding_name(work.kind, key.name)
+        if key.namespace:
+            annotations[const.RESOURCE_BINDING_NAMESPACE_ANNOTATION] = key.namespace
+            annotations[const.RESOURCE_BINDING_NAME_ANNOTATION] = name
+        else:
+            annotations[const.CLUSTER_RESOURCE_BINDING_NAME_ANNOTATION] = name
+    rendered = copy.rendered
+    if rendered is not None:
+        if not _everywhere(key):
+            annotations[const.CONFLICT_RESOLUTION_ANNOTATION] = rendered.conflict_resolution.lower()
+        if rendered.cluster_overrides:
+            annotations[const.APPLIED_CLUSTER_OVERRIDES_ANNOTATION] = _overrides(rendered.cluster_overrides)
+        if rendered.overrides:
+            annotations[const.APPLIED_OVERRIDES_ANNOTATION] = _overrides(rendered.overrides)
+    if redacted:
+        annotations[REDACTED_ANNOTATION] = redacted
+    return annotations
+
+
+def _overrides(applied: tuple[AppliedOverride, ...]) -> str:
+    return encode([{"policyName": item.policy, "overriders": item.overriders} for item in applied]).decode()
+
+
+def metadata_of(copy: Copy, version: str, created: float, redacted: str = "") -> Manifest:
+    """metadata of the work; `version` is its resourceVersion, `created` its age in seconds since 1970."""
+    work = fact_of(copy)
+    key = work.key
+    metadata: Manifest = {
+        "name": name_of(copy),
+        "namespace": namespace_of(copy),
+        "uid": work_uid(work.cluster, key, work.uid),
+        "resourceVersion": version,
+        "generation": copy.rendered.binding_generation if copy.rendered is not None else 1,
+        "creationTimestamp": time_text(created),
+        "labels": labels_of(copy),
+        "annotations": _annotations(copy, redacted),
+        "finalizers": [const.WORK_FINALIZER],
+    }
+    if _everywhere(key):
+        metadata["ownerReferences"] = [owner(work.api_version, work.kind, key, work.uid)]
+    if copy.withdrawn:
+        metadata["deletionTimestamp"] = time_text(copy.withdrawn)
+        metadata["deletionGracePeriodSeconds"] = 0
+    return metadata
+
+
+def is_secret(copy: Copy) -> bool:
+    """Whether the work carries a Secret, whose content nobody is shown."""
+    work = fact_of(copy)
+    return secrecy(work.api_version, work.kind)
+
+
+def needed_blob(copy: Copy) -> str:
+    """Digest of the manifest that showing this work needs and its fact does not carry; empty for none."""
+    rendered = copy.rendered
+    if rendered is None or is_secret(copy) or manifest_of(rendered) is not None:
+        return ""
+    return rendered.digest
+
+
+def build(copy: Copy, version: str, created: float, blob: bytes | None = None) -> Manifest:
+    """The whole work; `blob` are the manifest's bytes where `needed_blob` names some, None when they are not there."""
+    work, rendered = fact_of(copy), copy.rendered
+    redacted = SECRET_REDACTED if is_secret(copy) else ""
+    manifests: list[Any] = []
+    if rendered is not None and (rendered.digest or manifest_of(rendered) is not None):
+        data = None if redacted else manifest_of(rendered) or blob
+        if data is None:
+            redacted = redacted or BYTES_MISSING
+            manifests.append(_outline(work))
+        else:
+            manifests.append(_marked(rendered, data) if rendered.shared else msgspec.Raw(data))
+    spec: Manifest = {"workload": {"manifests": manifests}}
+    if rendered is not None:
+        spec["suspendDispatching"] = rendered.suspended
+        spec["preserveResourcesOnDeletion"] = rendered.preserve_on_deletion
+    return {
+        "apiVersion": const.WORK_API,
+        "kind": "Work",
+        "metadata": metadata_of(copy, version, created, redacted),
+        "spec": spec,
+        "status": _status(copy),
+    }
+
+
+def _marked(work: WorkRendered, data: bytes) -> Manifest:
+    """The manifest as this cluster gets it, of the bytes that it shares with others."""
+    return with_marks(msgspec.json.decode(data), work.cluster, work.key, work.uid)
+
+
+def _outline(work: WorkRendered | WorkWithdrawn) -> Manifest:
+    metadata = {"name": work.key.name}
+    if work.key.namespace:
+        metadata["namespace"] = work.key.namespace
+    return {"apiVersion": work.api_version, "kind": work.kind, "metadata": metadata}
+
+
+def cells(copy: Copy) -> list[str]:
+    """Values of the columns WORKLOAD-KIND and APPLIED."""
+    applied = _applied(copy)
+    return [fact_of(copy).kind, "" if applied is None else str(applied.status)]
+
+
+def _applied(copy: Copy) -> Since | None:
+    """The Applied condition; None before the cluster reported on this very object."""
+    seen = copy.observed
+    if seen is None or seen.uid != fact_of(copy).uid or (seen.absent and not seen.message):
+        return None
+    return copy.applied
+
+
+def _status(copy: Copy) -> Manifest:
+    work = fact_of(copy)
+    status: Manifest = {}
+    conditions: list[Manifest] = []
+    applied, seen = _applied(copy), copy.observed
+    if applied is not None and seen is not None:
+        if applied.status:
+            words = ("AppliedSuccessful", "Manifest has been successfully applied")
+        else:
+            words = ("AppliedFailed", seen.message or "Failed to apply all manifests (0/1)")
+        conditions.append(condition("Applied", applied, *words))
+    if copy.dispatching is not None:
+        if copy.dispatching.status:
+            words = ("Dispatching", "Work is being dispatched to member clusters.")
+        else:
+            words = ("SuspendDispatching", "Work dispatching is in a suspended state.")
+        conditions.append(condition("Dispatching", copy.dispatching, *words))
+    if copy.rendered is not None and copy.rendered.problem:
+        conditions.append(condition("Degraded", Since(True, copy.since), "RenderFailed", copy.rendered.problem))
+    if conditions:
+        status["conditions"] = conditions
+    if seen is not None and applied is not None and applied.status:
+        group, _, api_version = work.api_version.rpartition("/")
+        identifier: Manifest = {"ordinal": 0, "version": api_version, "kind": work.kind, "resource": ""}
+        if group:
+            identifier["group"] = group
+        if work.key.namespace:
+            identifier["namespace"] = work.key.namespace
+        identifier["name"] = work.key.name
+        entry: Manifest = {"identifier": identifier, "health": seen.health}
+        if seen.status is not UNSET:
+            # A Secret has no status; whatever else reports one is shown as the member gave it.
+            entry["status"] = seen.status
+        status["manifestStatuses"] = [entry]
+    return status

@@ -1,0 +1,1 @@
+"""The controllers of a simulated cluster: one pure decision per kind of object."""

@@ -1,0 +1,1 @@
+"""Bindings that could not be scheduled: when each is tried again, and what has to change first."""

@@ -1,0 +1,89 @@
+"""Says what of the clusters an object depends on: whether it follows them, or what it lacked when it was tried last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from schemas.events.binding import BindingRequested
+from schemas.events.placement import PlacementFailed
+from services._rules.capacity.general_estimate import NO_DEMAND
+from services._rules.effective import spec_now
+from services._rules.kubernetes.quantity import QuantityError
+from services._rules.scheduling.compiled_placement import CompiledPlacement
+from services._rules.scheduling.decoding import binding_view
+from services._rules.scheduling.scheduling_views import BindingView
+from services.scheduler.queue.unschedulable_queue import Interest
+
+if TYPE_CHECKING:
+    from services.scheduler.state import Scheduled
+
+Manifest = dict[str, Any]
+NO_ROOM: Final = "Unschedulable"
+NO_CLUSTER: Final = "NoClusterFit"
+
+
+def interest_of(scheduled: Scheduled) -> Interest | None:
+    """What a change of a cluster may mean to an object; None where only facts of its own can move it.
+
+    A division of replicas that stands is not moved by clusters, unless they leave (reference 02 §1.4).
+    """
+    binding, spec, compiled = scheduled.binding, scheduled.spec, scheduled.compiled
+    if not isinstance(binding, BindingRequested) or binding.everywhere or spec is None or compiled is None:
+        return None
+    placed = scheduled.placed
+    if isinstance(placed, PlacementFailed):
+        return _lacks(scheduled, spec, compiled, placed)
+    # What was never placed is on its way to be.
+    terms = compiled.affinity_names or ("",)
+    if placed is not None:
+        if not compiled.duplicated and _is_workload(spec):
+            return None
+        terms = (_in_force(compiled, placed.affinity_name),)
+    return Interest(_outline(spec, compiled), terms)
+
+
+def _lacks(
+    scheduled: Scheduled, spec: Manifest, compiled: CompiledPlacement, placed: PlacementFailed
+) -> Interest | None:
+    targets = scheduled.targets
+    try:
+        view = binding_view(spec_now(spec, targets, scheduled.tasks))
+    except (msgspec.ValidationError, QuantityError, ValueError):
+        # Nothing that a cluster does makes it readable.
+        return None
+    names = compiled.affinity_names
+    terms = names[names.index(_in_force(compiled, placed.affinity_name)) :] if names else ("",)
+    # A selection may fail for want of room, too; of several groups only the first failure is on record.
+    room = placed.reason == NO_ROOM or (placed.reason != NO_CLUSTER and not compiled.duplicated) or len(terms) > 1
+    wanted = max(0, view.replicas - sum(target.replicas or 0 for target in targets))
+    return Interest(view, terms, True, room, wanted, scheduled.by_room)
+
+
+def _in_force(compiled: CompiledPlacement, observed: str) -> str:
+    """The affinity term in force; the first where none or an unknown one was noted (reference 02 §1.3)."""
+    names = compiled.affinity_names
+    if not names:
+        return ""
+    return observed if observed in names else names[0]
+
+
+def _is_workload(spec: Manifest) -> bool:
+    return bool(spec.get("replicas") or spec.get("replicaRequirements") or spec.get("components"))
+
+
+def _outline(spec: Manifest, compiled: CompiledPlacement) -> BindingView:
+    """As much of a binding as decides which clusters it looks at."""
+    resource = spec.get("resource") or {}
+    return BindingView(
+        api=(resource.get("apiVersion", ""), resource.get("kind", "")),
+        uid="",
+        replicas=0,
+        demand=NO_DEMAND if _is_workload(spec) else None,
+        components=(),
+        placement=compiled,
+        clusters=(),
+        evicting=frozenset(),
+        reschedule_triggered_at=None,
+    )
