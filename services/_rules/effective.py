@@ -62,12 +62,12 @@ def effective(
     targets: dict[str, TargetCluster] = {}
     placed_as_of = 0
     if isinstance(placement, PlacementDecided | PlacementFailed) and placement.uid == binding.uid:
-        targets = {target.name: target for target in lowered(placement, placement_seq, descheduling)}
+        targets = {target.name: target for target in with_descheduling(placement, placement_seq, descheduling)}
         placed_as_of = placement.provenance.as_of
     kept: set[str] = set()
     if eviction is not None and eviction.uid == binding.uid:
         if placed_as_of < eviction_seq:
-            gone = leaving(eviction)
+            gone = evicted_clusters(eviction)
             targets = {name: target for name, target in targets.items() if name not in gone}
         kept = {name for name in _holding_on(eviction) if name not in targets}
     for target in required_by:
@@ -78,7 +78,7 @@ def effective(
     )
 
 
-def standing(
+def current_targets(
     placement: PlacementDecided | PlacementFailed | None,
     eviction: EvictionEvent | None,
     eviction_seq: int,
@@ -91,14 +91,14 @@ def standing(
     """
     if placement is None:
         return ()
-    targets = lowered(placement, placement_seq, descheduling)
+    targets = with_descheduling(placement, placement_seq, descheduling)
     if eviction is None or eviction.uid != placement.uid or placement.provenance.as_of >= eviction_seq:
         return targets
-    gone = leaving(eviction)
+    gone = evicted_clusters(eviction)
     return tuple(target for target in targets if target.name not in gone)
 
 
-def lowered(
+def with_descheduling(
     placement: PlacementDecided | PlacementFailed, placement_seq: int, descheduling: DeschedulingEvent | None
 ) -> tuple[TargetCluster, ...]:
     """The clusters of the placement at a position, with the replicas that a descheduling of it left them."""
@@ -123,7 +123,7 @@ def tasks_of(eviction: EvictionEvent | None, uid: str) -> tuple[EvictionTask, ..
     return eviction.tasks if isinstance(eviction, EvictionRequested) and eviction.uid == uid else ()
 
 
-def spec_now(spec: Manifest, targets: Iterable[TargetCluster], tasks: tuple[EvictionTask, ...]) -> Manifest:
+def spec_with_targets(spec: Manifest, targets: Iterable[TargetCluster], tasks: tuple[EvictionTask, ...]) -> Manifest:
     """A binding's spec with the clusters that run the object and those it is leaving."""
     now = {**spec, "clusters": [{"name": target.name, "replicas": target.replicas or 0} for target in targets]}
     if tasks:
@@ -131,7 +131,7 @@ def spec_now(spec: Manifest, targets: Iterable[TargetCluster], tasks: tuple[Evic
     return now
 
 
-def leaving(eviction: EvictionEvent) -> frozenset[str]:
+def evicted_clusters(eviction: EvictionEvent) -> frozenset[str]:
     """Clusters that the object has left or has to leave, as far as no placement has seen it."""
     tasks = eviction.tasks if isinstance(eviction, EvictionRequested) else ()
     return frozenset((*(task.from_cluster for task in tasks), *eviction.left, *eviction.unseen))

@@ -24,22 +24,22 @@ from services._kit.delivery.interpretation_levels import Interpretation
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.lane_parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Reports
-from services._kit.delivery.write_metrics import Written
+from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.client import KubeClient
-from services.agent.estimate_answers import Estimating
-from services.agent.heartbeat_sender import Greeter
+from services.agent.estimate_answers import EstimateAnswers
+from services.agent.heartbeat_sender import HeartbeatSender
 from services.agent.hub_connection import Hub
-from services.agent.manifest_cache import Manifests
+from services.agent.manifest_cache import ManifestCache
 from services.agent.report_sender import HubPublisher
 from services.agent.settings import AgentSettings
-from services.agent.state_storage import Storage
-from services.agent.work_consumer import Follower
+from services.agent.state_storage import StateStorage
+from services.agent.work_consumer import WorkConsumer
 
 NEWS_SECONDS: Final = 5.0
 """How long what was saved is not acted on while the hub may say what is new."""
 
 
-class Term:
+class AgentSession:
     """Everything that acts; made when this agent's turn comes, closed when it ends."""
 
     def __init__(
@@ -51,15 +51,15 @@ class Term:
         open_member: Callable[[], Awaitable[KubeClient]],
         clock: Clock,
         may_ask: Callable[[], bool],
-        written: Written,
+        written: WriteMetrics,
     ) -> None:
         cluster, directory = settings.agent_cluster, Path(settings.agent_data_dir)
-        self.storage = Storage(directory, cluster, self._saved)
+        self.storage = StateStorage(directory, cluster, self._saved)
         self.state = self.storage.state
-        self.manifests = Manifests(hub, cluster, directory / "manifests", lambda: self.state.position)
+        self.manifests = ManifestCache(hub, cluster, directory / "manifests", lambda: self.state.position)
         self.publisher = HubPublisher(hub, cluster, self._stored, lambda: self.greeter.session, self._superseded)
         self.reports = Reports(self.publisher)
-        self.greeter = Greeter(
+        self.greeter = HeartbeatSender(
             hub,
             self.state,
             instance,
@@ -71,13 +71,13 @@ class Term:
             partial(kubeconfig_expiry, settings.agent_kubeconfig),
         )
         greet = self.greeter.for_consumer
-        self.follower = Follower(hub, self.state, greet, self._touched, self._configured, may_ask)
+        self.follower = WorkConsumer(hub, self.state, greet, self._touched, self._configured, may_ask)
         self.interpretation = Interpretation()
         for event, _ in self.state.configured.values():
             self.interpretation.take(event)
         lane = LaneSettings(concurrency=settings.cluster_concurrency, longest_backoff=settings.longest_backoff)
         self.lane = Lane(cluster, open_member, self._source(clock), lane, self.interpretation, written)
-        self.estimating = Estimating(hub, cluster, open_member, clock, lambda: self.greeter.session)
+        self.estimating = EstimateAnswers(hub, cluster, open_member, clock, lambda: self.greeter.session)
 
     async def run(self) -> None:
         """Act until cancelled; what was known before is kept true, whether the hub answers or not."""

@@ -17,12 +17,12 @@ from services._kit.base.settings import SettingsError
 from services._kit.concurrency.supervision import Supervisor, supervise
 from services._kit.concurrency.tasks import end, first_of
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.delivery.write_metrics import Written
+from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.client import KubeClient
 from services._kit.log.ids import default_instance
-from services.agent.agent_session import Term
-from services.agent.hub_connection import Link
-from services.agent.leader_lease import Holding
+from services.agent.agent_session import AgentSession
+from services.agent.hub_connection import HubConnection
+from services.agent.leader_lease import LeaderLease
 from services.agent.metrics import register
 from services.agent.settings import AgentSettings
 
@@ -36,9 +36,9 @@ class Agent:
         self.settings = settings
         self.instance = settings.instance or default_instance(f"{NAME}-{settings.agent_cluster}")
         self.health = Health()
-        self.term: Term | None = None
+        self.term: AgentSession | None = None
         """What acts right now; None while it is not this agent's turn."""
-        self.link = Link(settings, f"{NAME}/{self.instance}")
+        self.link = HubConnection(settings, f"{NAME}/{self.instance}")
         self._clock = SystemClock()
         self._logger: Any = logs.get(service=NAME, instance=self.instance, cluster=settings.agent_cluster)
         if not Path(settings.agent_kubeconfig).is_file():
@@ -55,7 +55,7 @@ class Agent:
     async def _live(self, metrics: KitMetrics) -> None:
         server: HealthServer | None = None
         client = await self._open_member()
-        holding = Holding(
+        holding = LeaderLease(
             client,
             self.settings.agent_lease_namespace,
             self.instance,
@@ -84,11 +84,11 @@ class Agent:
                 await server.stop()
             await client.close()
 
-    async def _terms(self, holding: Holding, client: KubeClient, metrics: KitMetrics) -> None:
-        written = Written(metrics.reads)
+    async def _terms(self, holding: LeaderLease, client: KubeClient, metrics: KitMetrics) -> None:
+        written = WriteMetrics(metrics.reads)
         while True:
             await holding.held.wait()
-            self.term = Term(
+            self.term = AgentSession(
                 self.link,
                 self.settings,
                 self.instance,
@@ -109,7 +109,7 @@ class Agent:
     def _checks(self) -> None:
         """Readiness: it works on while the hub is away, but says so."""
 
-        def of(trouble: Callable[[Term], str]) -> Callable[[], str]:
+        def of(trouble: Callable[[AgentSession], str]) -> Callable[[], str]:
             return lambda: trouble(self.term) if self.term is not None else ""
 
         self.health.check("hub", lambda: self.link.trouble)
@@ -122,7 +122,7 @@ class Agent:
     def _open_member(self) -> Awaitable[KubeClient]:
         return open_kubeconfig(self.settings.agent_kubeconfig)
 
-    async def _open_guarded(self, holding: Holding) -> KubeClient:
+    async def _open_guarded(self, holding: LeaderLease) -> KubeClient:
         member = await self._open_member()
         if self.settings.agent_lease:
             member.guard = holding

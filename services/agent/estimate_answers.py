@@ -18,7 +18,7 @@ from services._kit.members.node_informer import MemberView
 from services._kit.members.unschedulable import NotCounted, unschedulable_replicas
 from services._rules.capacity.general_estimate import demand_of
 from services._rules.capacity.replica_estimate import Answers, Picture, read_requirements
-from services._rules.capacity.reserved import Want
+from services._rules.capacity.reserved import PodClass
 from services._rules.identity.accounts import reports_subject
 from services._rules.kubernetes.quantity import QuantityError
 from services.agent.hub_connection import Hub
@@ -35,7 +35,7 @@ LISTED_SECONDS: Final = 1.0
 """How long a question waits for the first lists of the member."""
 
 
-class Estimating:
+class EstimateAnswers:
     """The picture of the member and the way of questions to it."""
 
     def __init__(
@@ -144,6 +144,6 @@ def _without_quotas(picture: Picture) -> Picture:
     return other
 
 
-def _want(item: TakenPods) -> Want:
+def _want(item: TakenPods) -> PodClass:
     claim = msgspec.json.encode(item.claim, order="deterministic") if item.claim else b""
-    return Want(item.namespace, demand_of(item.requests), claim, item.priority_class)
+    return PodClass(item.namespace, demand_of(item.requests), claim, item.priority_class)

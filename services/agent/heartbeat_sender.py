@@ -15,10 +15,10 @@ from schemas.events.policy import PolicyDeleted
 from schemas.keys import ObjectKey
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import LogError
-from services._kit.concurrency.debounce import Restless
+from services._kit.concurrency.debounce import Debouncer
 from services._kit.kube.client import KubeClient
 from services._kit.log.ids import random_id
-from services._kit.members.member_probe import Served, look
+from services._kit.members.member_probe import DiscoveryCache, probe_cluster
 from services._rules.identity.accounts import hello_subject
 from services.agent.hub_connection import Hub
 from services.agent.state import AgentState, not_configured, take_answer
@@ -30,7 +30,7 @@ PATIENCE: Final = 3.0
 _DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
-class Greeter:
+class HeartbeatSender:
     """The one who says hello; `on_other_log` is called when the hub's log or the membership is another one.
 
     `on_gone` is called with the end of what no longer says how to interpret objects, where the log tells nothing of it,
@@ -68,9 +68,9 @@ class Greeter:
         self._interval = HEARTBEAT_SECONDS
         self._models: tuple[dict[str, object], ...] = ()
         self._sample: Sample | None = None
-        self._served = Served()
+        self._served = DiscoveryCache()
         self._early = asyncio.Event()
-        self._restless = Restless(self._early.set)
+        self._restless = Debouncer(self._early.set)
 
     async def for_consumer(self) -> HelloAnswer:
         """Ask for a consumer behind what was read; raises LogError or a msgspec error."""
@@ -133,7 +133,7 @@ class Greeter:
     async def _look(self) -> None:
         now = self._clock.now()
         self._served.grow_old(asyncio.get_running_loop().time(), self._interval)
-        sample = await look(self._member, self._state.cluster, list(self._models), now, self._served)
+        sample = await probe_cluster(self._member, self._state.cluster, list(self._models), now, self._served)
         self._sample = replace(sample, expiry=self._expiry())
 
     async def _say(self, session: str = "") -> HelloAnswer:

@@ -44,7 +44,7 @@ class Hub(Protocol):
         """Call a function whenever the connection is lost."""
 
 
-class Link:
+class HubConnection:
     """The connection to the hub, whatever becomes of it."""
 
     def __init__(self, settings: Settings, name: str) -> None:

@@ -25,7 +25,7 @@ _HELD: Final = 0.8
 Manifest = dict[str, Any]
 
 
-class Holding:
+class LeaderLease:
     """The place of the one acting agent; the same instance, started again, takes its own place at once."""
 
     def __init__(self, client: KubeClient, namespace: str, instance: str, seconds: float, clock: Clock) -> None:

@@ -26,7 +26,7 @@ SILENCE: Final = 10.0
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class Manifests:
+class ManifestCache:
     """The bytes behind digests; `position` tells up to where works were read."""
 
     def __init__(self, hub: Hub, cluster: str, directory: Path, position: Callable[[], int]) -> None:

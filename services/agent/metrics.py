@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from services._kit.base.metrics import ReadCollector
-from services.agent.agent_session import Term
+from services.agent.agent_session import AgentSession
 
 
-def register(reads: ReadCollector, term: Term) -> None:
+def register(reads: ReadCollector, term: AgentSession) -> None:
     """Offer what the agent reads, delivers and reports."""
     cluster, lane, works = term.state.cluster, term.lane, "Works read from the hub"
     follow, manifests, publisher = term.follower.stats, term.manifests, term.publisher

@@ -49,7 +49,7 @@ class _Line(Struct, kw_only=True):
     applied: list[WorkRendered]
 
 
-class NotOurs(ValueError):
+class ForeignState(ValueError):
     """Saved bytes of another cluster or of a version this one cannot read."""
 
 
@@ -99,9 +99,9 @@ def load(cluster: str, data: bytes, changes: bytes = b"") -> AgentState:
     try:
         saved = _decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise NotOurs(f"it cannot be read: {error}") from None
+        raise ForeignState(f"it cannot be read: {error}") from None
     if saved.format != FORMAT or saved.cluster != cluster:
-        raise NotOurs(f"it was written for cluster {saved.cluster} in format {saved.format}")
+        raise ForeignState(f"it was written for cluster {saved.cluster} in format {saved.format}")
     works = ClusterWorks(
         works={work.key: (work, seq) for seq, work in saved.works},
         observed={event.key: event for event in saved.observed},

@@ -19,7 +19,7 @@ import structlog
 from schemas.keys import ObjectKey
 from services._kit.log.ids import random_id
 from services.agent.state import AgentState, Changes
-from services.agent.state_file import NotOurs, load, save, save_changes
+from services.agent.state_file import ForeignState, load, save, save_changes
 
 log = structlog.get_logger("agent.storage")
 
@@ -43,7 +43,7 @@ def stored(directory: Path, cluster: str) -> AgentState:
     return load(cluster, whole, changes.read_bytes() if changes.exists() else b"")
 
 
-class Storage:
+class StateStorage:
     """The files of one agent; `after_save` is called with the objects of which changes are on disk now."""
 
     def __init__(self, directory: Path, cluster: str, after_save: Callable[[Collection[ObjectKey]], None]) -> None:
@@ -71,7 +71,7 @@ class Storage:
             return stored(self._path.parent, cluster)
         except FileNotFoundError:
             return AgentState(cluster=cluster)
-        except NotOurs as error:
+        except ForeignState as error:
             aside = self._path.with_suffix(".unusable")
             log.warning("state_set_aside", file=str(aside), reason=str(error))
             self._path.replace(aside)

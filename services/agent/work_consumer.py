@@ -50,7 +50,7 @@ class FollowStats(Struct):
     unreadable: int = 0
 
 
-class Follower:
+class WorkConsumer:
     """The reader; `greet` asks for a consumer and takes the answer in, `take` is called with every object touched.
 
     `configure` is called with every fact about interpretation. Objects wait for the facts that the hub names: written

@@ -85,7 +85,7 @@ def up(
     ] = None,
 ) -> None:
     """Start everything on this machine; prints `ready` and runs until Ctrl-C. The data stays for the next start."""
-    from services.cli.installation.installation_plan import Options, Refused
+    from services.cli.installation.installation_plan import InstallationOptions, Refused
     from services.cli.installation.up import up as start
 
     attached = {}
@@ -94,7 +94,7 @@ def up(
         if not separator:
             _fail(f"--member {item}: use name=kubeconfig")
         attached[name] = path
-    options = Options(
+    options = InstallationOptions(
         directory=directory,
         members=members,
         nodes=nodes,

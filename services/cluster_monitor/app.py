@@ -45,7 +45,7 @@ from services.cluster_monitor.decide import (
 )
 from services.cluster_monitor.drain_watch import Emptying
 from services.cluster_monitor.heartbeat_timeout import Graces
-from services.cluster_monitor.heartbeats import Malformed, Pace, heard
+from services.cluster_monitor.heartbeats import HeartbeatRate, Malformed, heard
 from services.cluster_monitor.member_identity import fold_absence, is_another
 from services.cluster_monitor.metrics import register
 from services.cluster_monitor.push_probe import Prober
@@ -82,7 +82,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         self._client: KubeClient | None = None
         self._members: Members | None = None
         self._probers: dict[str, Prober] = {}
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, HeartbeatRate] = {}
         self._emptying: dict[str, Emptying] = {}
         self._writes: Background[tuple[str, str]] = Background(concurrency=8, retry=(Retry,))
         self._watch: Supervised | None = None
@@ -181,7 +181,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         if cluster is None or cluster.manifest is None or cluster.manifest["spec"].get("syncMode") != "Pull":
             return
         now = self._context.clock.now()
-        if not self._paces.setdefault(cluster.name, Pace()).allows(now):
+        if not self._paces.setdefault(cluster.name, HeartbeatRate()).allows(now):
             return
         try:
             sample = heard(message.data, now)

@@ -85,7 +85,7 @@ Written = WriteIdentity | WriteSpec | WriteStatus | AddFinalizer | DropFinalizer
 Effect = Announce | Written
 
 
-class Verdict(Struct, frozen=True):
+class ClusterDecision(Struct, frozen=True):
     """Events to append, effects on the control plane, and when to decide again."""
 
     events: tuple[ClusterEvent | AbsenceEvent, ...] = ()
@@ -104,16 +104,16 @@ class Thresholds(Struct, frozen=True):
 DEFAULTS: Final = Thresholds()
 
 
-def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = DEFAULTS) -> Verdict:
+def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = DEFAULTS) -> ClusterDecision:
     """What shall be said of one cluster, given its object, the latest probe and the last fact."""
     cluster = state.of(name)
     manifest = cluster.manifest
     if manifest is None:
         if cluster.fact is None or not state.listed or state.guard.holds(KIND, name):
-            return Verdict()
+            return ClusterDecision()
         why = absence.why_gone(state.guard, name, cluster.told)
         ended = (AbsenceReleased(scope=scope_of(name), reason=why),) if cluster.held is not None else ()
-        return Verdict(events=(ClusterRemoved(name=name, uid=cluster.fact.uid, reason=why), *ended))
+        return ClusterDecision(events=(ClusterRemoved(name=name, uid=cluster.fact.uid, reason=why), *ended))
     effects: list[Effect] = []
     wake_at: float | None = None
     metadata = manifest["metadata"]
@@ -148,16 +148,16 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     if deleting and FINALIZER in metadata.get("finalizers", ()) and (cluster.empty or ready_status != "True"):
         effects.append(DropFinalizer(name))
     facts = _facts(cluster, metadata, spec, status, deleting, identity)
-    return Verdict(events=(*facts, *due), effects=tuple(effects), wake_at=wake_at)
+    return ClusterDecision(events=(*facts, *due), effects=tuple(effects), wake_at=wake_at)
 
 
-def decide_all(state: MonitorState, now: float) -> Verdict:
+def decide_all(state: MonitorState, now: float) -> ClusterDecision:
     """What shall be said of Cluster objects that are missing."""
     kinds = {KIND} if any(cluster.fact is not None for cluster in state.clusters.values()) else set()
     due = absence.decide(state.guard, kinds, now)
     # Nothing is written to a control plane that is not ours.
     notes = [Announce(note_of_all(event, state.guard.uid)) for event in due] if state.guard.trusted else []
-    return Verdict(events=due, effects=tuple(notes))
+    return ClusterDecision(events=due, effects=tuple(notes))
 
 
 def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, identity: Identity) -> Manifest:

@@ -105,7 +105,7 @@ def _known(summary: dict[str, Any] | None) -> dict[str, Any] | None:
     return known
 
 
-class Pace(Struct):
+class HeartbeatRate(Struct):
     """Counts the greetings of one cluster in the current second."""
 
     second: int = 0

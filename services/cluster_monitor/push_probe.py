@@ -10,11 +10,11 @@ import structlog
 from msgspec.structs import replace
 
 from services._kit.base.clock import Clock
-from services._kit.concurrency.debounce import Restless
+from services._kit.concurrency.debounce import Debouncer
 from services._kit.concurrency.supervision import spawn, supervise
 from services._kit.credentials.access import Members
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
-from services._kit.members.member_probe import Served, look
+from services._kit.members.member_probe import DiscoveryCache, probe_cluster
 from services.cluster_monitor.state import Probe
 
 log = structlog.get_logger("cluster_monitor.probing")
@@ -54,9 +54,9 @@ class Prober:
         self._interval = interval
         self._clock = clock
         self._client: KubeClient | None = None
-        self._served = Served()
+        self._served = DiscoveryCache()
         self._early = asyncio.Event()
-        self._restless = Restless(self._early.set)
+        self._restless = Debouncer(self._early.set)
         self._member = members.member(spec, self._early.set)
         self._missing = missing
         self._overdue = self._expect()
@@ -118,7 +118,9 @@ class Prober:
             async with asyncio.timeout(PROBE_SECONDS):
                 client = await self._open()
                 self._served.grow_old(asyncio.get_running_loop().time(), self._interval)
-                probe = await look(client, self._name, self._spec.get("resourceModels") or [], now, self._served)
+                probe = await probe_cluster(
+                    client, self._name, self._spec.get("resourceModels") or [], now, self._served
+                )
         except (ApiError, Unreachable, ValueError, OSError) as error:
             # A probe that took too long is an OSError, too.
             reason = str(error) or f"the probe did not end within {PROBE_SECONDS:g} s"

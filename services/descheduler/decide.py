@@ -25,7 +25,7 @@ class Question(Struct, frozen=True):
     seen: tuple[int, ...]
 
 
-class Verdict(Struct, frozen=True):
+class DescheduleDecision(Struct, frozen=True):
     """A fact to append, or a question; `turn` is when to look again (seconds since 1970), None: when there is news."""
 
     event: ReplicasDescheduled | None = None
@@ -33,7 +33,7 @@ class Verdict(Struct, frozen=True):
     turn: float | None = None
 
 
-NOTHING: Final = Verdict()
+NOTHING: Final = DescheduleDecision()
 
 
 def next_turn(now: float, interval: float) -> float:
@@ -44,7 +44,7 @@ def next_turn(now: float, interval: float) -> float:
 
 def decide(
     state: DeschedulerState, key: ObjectKey, now: float, interval: float, turn: float | None, answers: Answers | None
-) -> Verdict:
+) -> DescheduleDecision:
     """What becomes of one Deployment.
 
     `turn` is when it was to be looked at, None when it lacks nothing so far: then the next turn is waited for, because
@@ -70,8 +70,8 @@ def decide(
                 clusters=joined(given.standing, fresh),
                 provenance=Provenance(own={name: seq for name, seq in own.items() if seq}),
             )
-            return Verdict(event=event, turn=due)
+            return DescheduleDecision(event=event, turn=due)
     if now < due:
-        return Verdict(turn=due)
+        return DescheduleDecision(turn=due)
     clusters = tuple(share.cluster for share in found if share.short)
-    return Verdict(question=Question(key, clusters, given.seen), turn=coming)
+    return DescheduleDecision(question=Question(key, clusters, given.seen), turn=coming)

@@ -15,8 +15,8 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import descheduling as descheduling_subject
-from services._rules.effective import lowers, standing
-from services._rules.history.retention import over
+from services._rules.effective import current_targets, lowers
+from services._rules.history.retention import all_closed
 from services._rules.scheduling.descheduling import Share, follows_room, shares
 
 
@@ -69,7 +69,7 @@ class Given(Struct):
             return ()
         if not follows_room(binding.api_version, binding.kind, placed.placement):
             return ()
-        targets = standing(placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
+        targets = current_targets(placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
         rollup = self.rollup
         found = shares(targets, rollup.items if rollup is not None and rollup.uid == binding.uid else ())
         return found if any(share.short for share in found) else ()
@@ -118,7 +118,7 @@ def forget(state: DeschedulerState, purged: Purged) -> None:
     """Drop objects that are gone from the log, unless something new was said of them."""
     for key in (gone.key for gone in purged.objects):
         given = state.objects.get(key)
-        if given is not None and over(given.binding, given.placement, given.eviction, given.rollup):
+        if given is not None and all_closed(given.binding, given.placement, given.eviction, given.rollup):
             del state.objects[key]
             state.answers.pop(key, None)
             state.subjects.pop(descheduling_subject(key), None)

@@ -19,7 +19,7 @@ from services._kit.base.log_errors import LogError, Refused
 from services._kit.concurrency.keyed_work import Background
 from services._kit.credentials.kubeconfig import open_kubeconfig
 from services._kit.identity.control_plane_reader import ControlPlaneIdentity
-from services._kit.interpretation.async_interpretation import Ask, Asking
+from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.log.stream_port import Message
@@ -27,7 +27,7 @@ from services._kit.runtime.service import BaseService, Context, Decision
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
 from services._rules.absence.endpoint_identity import Judgement
-from services._rules.interpreter.result_cache import Unanswered
+from services._rules.interpreter.result_cache import ResultPending
 from services._rules.policies.skip_rules import compile_skip_rules
 from services._rules.secrets.redaction import refusal_of_secret
 from services._rules.secrets.secret_objects import is_secret_resource
@@ -90,7 +90,7 @@ class Detector(BaseService[DetectorState, Key]):
         self._again: dict[Key, float] = {}
         self._refused: dict[ObjectKey, str] = {}
         self._complaints = Complaints()
-        self._asking: Asking[Key] = Asking(self._mark)
+        self._asking: AsyncInterpretation[Key] = AsyncInterpretation(self._mark)
         self._judged: Judgement | None = None
         self._newer: set[str] = set()
         """Subjects whose last event a newer version wrote."""
@@ -159,8 +159,8 @@ class Detector(BaseService[DetectorState, Key]):
             return Decision(events=scope.events, effects=[Tell(note) for note in scope.notes])
         try:
             verdict = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
-        except Unanswered as missing:
-            return Decision(effects=(Ask(key, missing.questions),))
+        except ResultPending as missing:
+            return Decision(effects=(InterpretationRequest(key, missing.questions),))
         if verdict.blobs and not all(self._may_name(digest) for digest, _ in verdict.blobs):
             return Decision(effects=(Store(key, verdict.blobs, verdict.secret),))
         if isinstance(key, ObjectKey) and not any(isinstance(effect, Tell) for effect in verdict.effects):
@@ -238,7 +238,7 @@ class Detector(BaseService[DetectorState, Key]):
             match effect:
                 case Store():
                     await self._store(effect)
-                case Ask():
+                case InterpretationRequest():
                     self._asking.submit(effect)
                 case NeedKey():
                     await self._need_key(effect)

@@ -27,7 +27,7 @@ _COPIED: Final = ("propagateDeps", "placement", "failover", "preserveResourcesOn
 _CLASS_SOURCE: Final = "KubePriorityClass"
 
 
-class Options(Struct, frozen=True):
+class DetectorOptions(Struct, frozen=True):
     """What feature gates add to a binding."""
 
     components: bool = False
@@ -55,7 +55,7 @@ class Asked(Struct, frozen=True):
 def binding_spec(
     manifest: Manifest,
     policy: Manifest | None,
-    options: Options,
+    options: DetectorOptions,
     priority_of: PriorityOf,
     interpreter: Interpreter = NATIVE,
 ) -> Asked:
@@ -93,7 +93,7 @@ def binding_spec(
     return Asked(spec, replicas, workload)
 
 
-def _size(spec: Manifest, manifest: Manifest, options: Options, interpreter: Interpreter) -> tuple[int, bool]:
+def _size(spec: Manifest, manifest: Manifest, options: DetectorOptions, interpreter: Interpreter) -> tuple[int, bool]:
     """Enter how large the workload is; its replicas, and whether they are divided."""
     api_version, kind = manifest["apiVersion"], manifest["kind"]
     if options.components and interpreter.hook_enabled(api_version, kind, INTERPRET_COMPONENT):

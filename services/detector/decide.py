@@ -16,7 +16,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from services._rules import constants as const
 from services._rules.absence import absence_guard as absence
 from services._rules.interpreter import InterpretError
-from services._rules.interpreter.result_cache import Unanswered
+from services._rules.interpreter.result_cache import ResultPending
 from services._rules.kubernetes.event_objects import Note
 from services._rules.policies.matching import Template, best_policy, template_of
 from services._rules.policies.policy_claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
@@ -69,7 +69,7 @@ class Tell(Struct, frozen=True):
 Effect = WriteClaim | WritePolicyId | NeedKey | Tell
 
 
-class Verdict(Struct, frozen=True):
+class DetectorDecision(Struct, frozen=True):
     """Facts to append, the manifest bytes they name, and writes to the control plane that follow.
 
     `secret` tells that the bytes must not be stored but encrypted.
@@ -81,17 +81,17 @@ class Verdict(Struct, frozen=True):
     secret: bool = False
 
 
-NOTHING: Final = Verdict()
+NOTHING: Final = DetectorDecision()
 
 
-def decide_policy(state: DetectorState, key: PolicyKey) -> Verdict:
+def decide_policy(state: DetectorState, key: PolicyKey) -> DetectorDecision:
     """The fact about one policy, and its permanent id."""
     fact = state.policy_facts.get(key)
     view = state.policies.get(key)
     if view is None:
         if key.kind in state.listed and isinstance(fact, PolicyChanged) and not state.guard.holds(key.kind, key):
             why = absence.why_gone(state.guard, key, key in state.told)
-            return Verdict(events=(PolicyDeleted(key=key, uid=fact.uid, reason=why),))
+            return DetectorDecision(events=(PolicyDeleted(key=key, uid=fact.uid, reason=why),))
         return NOTHING
     effects: list[Effect] = []
     label = id_label(key)
@@ -104,15 +104,15 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> Verdict:
     changed = PolicyChanged(key=key, uid=view.uid, manifest=manifest, generation=view.generation, deleting=deleting)
     if isinstance(fact, PolicyChanged):
         if fact.uid == view.uid and fact.manifest == manifest and fact.deleting == deleting:
-            return Verdict(effects=effects)
+            return DetectorDecision(effects=effects)
         if fact.uid != view.uid:
-            return Verdict(
+            return DetectorDecision(
                 events=(PolicyDeleted(key=key, uid=fact.uid, reason=_REPLACED), changed), effects=[*effects, *told]
             )
-    return Verdict(events=(changed,), effects=[*effects, *told])
+    return DetectorDecision(events=(changed,), effects=[*effects, *told])
 
 
-def decide_template(state: DetectorState, key: ObjectKey, now: float) -> Verdict:
+def decide_template(state: DetectorState, key: ObjectKey, now: float) -> DetectorDecision:
     """The facts about one object, and the claim it shall bear; raises Unanswered when it needs an interpreter."""
     if not state.policies_listed:
         return NOTHING
@@ -132,7 +132,7 @@ def decide_template(state: DetectorState, key: ObjectKey, now: float) -> Verdict
     return _propagated(state, key, manifest, template, now)
 
 
-def _gone(state: DetectorState, key: ObjectKey, why: str) -> Verdict:
+def _gone(state: DetectorState, key: ObjectKey, why: str) -> DetectorDecision:
     """Close what is on record of an object that is proven absent; `why` tells how that is known."""
     events: list[Fact] = []
     template, binding = state.template_facts.get(key), state.binding_facts.get(key)
@@ -140,10 +140,10 @@ def _gone(state: DetectorState, key: ObjectKey, why: str) -> Verdict:
         events.append(TemplateDeleted(key=key, uid=template.uid, reason=why))
     if isinstance(binding, BindingRequested):
         events.append(BindingReleased(key=key, uid=binding.uid, reason="template deleted"))
-    return Verdict(events=events)
+    return DetectorDecision(events=events)
 
 
-def _released(state: DetectorState, key: ObjectKey, uid: str) -> Verdict:
+def _released(state: DetectorState, key: ObjectKey, uid: str) -> DetectorDecision:
     """An object of the same name replaced the recorded one and is not propagated itself."""
     template = state.template_facts.get(key)
     if isinstance(template, TemplateChanged) and template.uid != uid:
@@ -151,7 +151,7 @@ def _released(state: DetectorState, key: ObjectKey, uid: str) -> Verdict:
     return NOTHING
 
 
-def _namespace(state: DetectorState, key: ObjectKey, manifest: Manifest, now: float) -> Verdict:
+def _namespace(state: DetectorState, key: ObjectKey, manifest: Manifest, now: float) -> DetectorDecision:
     """A namespace goes to every cluster without a policy (reference 03 §8.2)."""
     metadata = manifest["metadata"]
     labels = metadata.get("labels") or {}
@@ -166,7 +166,9 @@ def _namespace(state: DetectorState, key: ObjectKey, manifest: Manifest, now: fl
     return _applied(state, key, manifest, None, now)
 
 
-def _propagated(state: DetectorState, key: ObjectKey, manifest: Manifest, template: Template, now: float) -> Verdict:
+def _propagated(
+    state: DetectorState, key: ObjectKey, manifest: Manifest, template: Template, now: float
+) -> DetectorDecision:
     policy_driven = key in state.waiting
     holder = claimed_policy(manifest)
     view = state.policies.get(holder) if holder is not None else None
@@ -193,7 +195,7 @@ def _propagated(state: DetectorState, key: ObjectKey, manifest: Manifest, templa
         claimed = _foreseen(manifest, claimed)
     try:
         verdict = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
-    except Unanswered:
+    except ResultPending:
         if policy_driven:
             # The decision is still to be made, and must know then why it is made.
             state.waiting.add(key)
@@ -239,7 +241,7 @@ def _overrides_exist(state: DetectorState, view: PolicyView) -> bool:
     return all(PolicyKey(kind, view.key.namespace, name) in state.policies for name in names)
 
 
-def _orphaned(state: DetectorState, key: ObjectKey, manifest: Manifest, cleaned: Manifest) -> Verdict:
+def _orphaned(state: DetectorState, key: ObjectKey, manifest: Manifest, cleaned: Manifest) -> DetectorDecision:
     """No policy wants the object: an existing binding keeps its content and loses its policy."""
     events: list[Fact] = []
     uid = str(manifest["metadata"].get("uid", ""))
@@ -249,7 +251,7 @@ def _orphaned(state: DetectorState, key: ObjectKey, manifest: Manifest, cleaned:
             return _gone(state, key, _REPLACED)
         if binding.policy is not None:
             events.append(_next(binding, policy=None))
-    return Verdict(events=events, effects=_claim_write(key, manifest, cleaned))
+    return DetectorDecision(events=events, effects=_claim_write(key, manifest, cleaned))
 
 
 def _next(binding: BindingRequested, **changes: Any) -> BindingRequested:
@@ -265,7 +267,7 @@ def _applied(
     now: float,
     *,
     policy_driven: bool = False,
-) -> Verdict:
+) -> DetectorDecision:
     """Template and binding facts of an object that is propagated; `view` is None for namespaces."""
     metadata = manifest["metadata"]
     uid = str(metadata.get("uid", ""))
@@ -275,7 +277,7 @@ def _applied(
     if secret:
         naming = state.digest_keys.get(key.namespace)
         if naming is None:
-            return Verdict(effects=(NeedKey(key, uid),))
+            return DetectorDecision(effects=(NeedKey(key, uid),))
         digest = naming.digest(data)
     else:
         digest = hashlib.sha256(data).hexdigest()
@@ -306,18 +308,18 @@ def _applied(
         wanted = _requested(state, key, kept, view, bound, now)
     except Unresolved as error:
         # Neither object nor request: both are said once what is missing is there.
-        return Verdict(events=events, effects=_told(unresolved(state, key, manifest, view, str(error))))
+        return DetectorDecision(events=events, effects=_told(unresolved(state, key, manifest, view, str(error))))
     except InterpretError as error:
-        return Verdict(events=events, effects=_told(not_interpreted(state, key, manifest, str(error))))
+        return DetectorDecision(events=events, effects=_told(not_interpreted(state, key, manifest, str(error))))
     if user_changed:
         events.append(changed)
         if not inline:
             blobs.append((digest, data))
     if view is not None and view.lazy and _held_back(live, bound, user_changed, policy_driven):
-        return Verdict(events=events, blobs=blobs, secret=secret)
+        return DetectorDecision(events=events, blobs=blobs, secret=secret)
     if bound is None or not _same_request(bound, wanted):
         events.append(wanted)
-    return Verdict(events=events, blobs=blobs, secret=secret)
+    return DetectorDecision(events=events, blobs=blobs, secret=secret)
 
 
 def _told(note: Note | None) -> tuple[Tell, ...]:

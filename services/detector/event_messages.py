@@ -8,7 +8,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from services._rules.constants import POLICY_API
 from services._rules.interpreter import INTERPRET_COMPONENT
 from services._rules.kubernetes.event_objects import Note
-from services._rules.policies.unsupported import not_acted_on
+from services._rules.policies.unsupported import unsupported_fields
 from services.detector.binding_request import priority_class
 from services.detector.policy_view import PolicyView
 from services.detector.state import PRIORITY_CLASSES, DetectorState, Manifest
@@ -36,7 +36,7 @@ def not_interpreted(state: DetectorState, key: ObjectKey, manifest: Manifest, wh
 
 def unused(key: PolicyKey, uid: str, manifest: Manifest) -> Note | None:
     """What is told of a policy's fields that have no effect yet."""
-    found = not_acted_on(key.kind, manifest)
+    found = unsupported_fields(key.kind, manifest)
     if not found:
         return None
     plural = "clusterpropagationpolicies" if key.kind == "ClusterPropagationPolicy" else "propagationpolicies"

@@ -6,7 +6,7 @@ from services._kit.base.settings import SettingsError
 from services._kit.content.master_keys import KeyedSettings
 from services._rules.absence.absence_guard import Limits
 from services._rules.feature_gates import FeatureGateError, feature_gates
-from services.detector.binding_request import Options
+from services.detector.binding_request import DetectorOptions
 
 
 class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,13 +37,13 @@ class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_
         except ValueError as error:
             raise SettingsError(f"FLEETLOG_HELD_SHARE, FLEETLOG_HELD_COUNT: {error}") from None
 
-    def options(self) -> Options:
+    def options(self) -> DetectorOptions:
         """What the gates add to bindings; raises SettingsError for one that does not exist."""
         try:
             gates = feature_gates(self.feature_gates)
         except FeatureGateError as error:
             raise SettingsError(f"FLEETLOG_FEATURE_GATES: {error}") from None
-        return Options(
+        return DetectorOptions(
             components=gates["MultiplePodTemplatesScheduling"],
             priorities=gates["PriorityBasedScheduling"],
             affinities=gates["WorkloadAffinity"],

@@ -20,7 +20,7 @@ from schemas.subjects import policy as policy_subject
 from schemas.subjects import template as template_subject
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
-from services._rules.history.retention import over
+from services._rules.history.retention import all_closed
 from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.interpreter.configuration import Reinterpret, concerns, unconfigured
@@ -28,7 +28,7 @@ from services._rules.policies.matching import compile_policy, template_of
 from services._rules.policies.policy_claims import read_claim
 from services._rules.policies.skip_rules import SkipRules, compile_skip_rules
 from services._rules.secrets.secret_objects import DigestKey
-from services.detector.binding_request import NATIVE, Options, priority_class
+from services.detector.binding_request import NATIVE, DetectorOptions, priority_class
 from services.detector.manifest_content import stripped, unchanged
 from services.detector.policy_view import PolicyView
 from services.detector.recorded_objects import on_its_way_out, recorded, recorded_policies
@@ -77,7 +77,7 @@ class DetectorState(Struct):
     by_kind: dict[tuple[str, str], list[PolicyView]] = field(default_factory=dict)
     digest_keys: dict[str, DigestKey] = field(default_factory=dict)
     """What names the Secrets of a namespace; filled before a decision needs it."""
-    options: Options = Options()
+    options: DetectorOptions = DetectorOptions()
     interpreter: Interpreter = NATIVE
     reinterpret: Reinterpret = unconfigured
     """Takes in what users configured for interpretation; the kinds that it touches."""
@@ -368,12 +368,12 @@ def claimed_policy(manifest: Manifest) -> PolicyKey | None:
 def forget(state: DetectorState, purged: Purged) -> None:
     """Drop facts that are gone from the log, unless something new was said of the same name."""
     for key in (gone.key for gone in purged.objects):
-        if over(state.template_facts.get(key), state.binding_facts.get(key)):
+        if all_closed(state.template_facts.get(key), state.binding_facts.get(key)):
             state.template_facts.pop(key, None)
             state.binding_facts.pop(key, None)
             state.subjects.pop(template_subject(key), None)
             state.subjects.pop(binding_subject(key), None)
     for policy in purged.policies:
-        if over(state.policy_facts.get(policy)):
+        if all_closed(state.policy_facts.get(policy)):
             state.policy_facts.pop(policy, None)
             state.subjects.pop(policy_subject(policy), None)

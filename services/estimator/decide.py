@@ -11,7 +11,7 @@ from schemas.envelope import Provenance
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.keys import ObjectKey
 from services._rules.capacity.replica_estimate import NO_OPINION, Requirements, requirements_of
-from services._rules.effective import spec_now, tasks_of
+from services._rules.effective import spec_with_targets, tasks_of
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.estimate_requests import candidates
@@ -70,7 +70,7 @@ def decide(
 
 
 def _candidates(state: EstimatorState, asked: Asked, spec: Manifest) -> list[str]:
-    spec = spec_now(spec, asked.targets, tasks_of(asked.eviction, asked.uid))
+    spec = spec_with_targets(spec, asked.targets, tasks_of(asked.eviction, asked.uid))
     return candidates(state.clusters, binding_view(spec))
 
 

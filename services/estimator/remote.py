@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from schemas.agent import MAX_QUESTIONS, RoomQuestions, TakenPods
 from schemas.keys import ObjectKey
 from services._rules.capacity.replica_estimate import NO_OPINION, Requirements
-from services._rules.capacity.reserved import Want
+from services._rules.capacity.reserved import PodClass
 
 KEPT: Final = 512
 PROBE_SECONDS: Final = 5.0
@@ -60,7 +60,9 @@ class Remote(Struct):
         """What to ask about next; nothing while a question is under way."""
         return [] if self.asked else list(self.wanted)[:MAX_QUESTIONS]
 
-    def take_question(self, digests: list[str], taken: Mapping[Want, int], number: int, quotas: bool) -> RoomQuestions:
+    def take_question(
+        self, digests: list[str], taken: Mapping[PodClass, int], number: int, quotas: bool
+    ) -> RoomQuestions:
         """The question about some of what is wanted; it is under way from now on."""
         self.asked = set(digests)
         return RoomQuestions(
@@ -85,7 +87,7 @@ class Remote(Struct):
         return concerned
 
 
-def _pods(want: Want, count: int) -> TakenPods:
+def _pods(want: PodClass, count: int) -> TakenPods:
     requests = {name: str(amount) for name, amount in want.demand.requests}
     component = want.component(count)
     return TakenPods(

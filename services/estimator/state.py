@@ -20,10 +20,10 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import estimate as estimate_subject
 from services._rules.capacity.replica_estimate import Answers
-from services._rules.capacity.reservations import Ledger
+from services._rules.capacity.reservations import ReservationLedger
 from services._rules.capacity.reserved import Needs, needs_of
 from services._rules.delivery.member_address import Access, access_of
-from services._rules.effective import lowers, standing
+from services._rules.effective import current_targets, lowers
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.decoding import cluster_view
 from services._rules.scheduling.estimate_requests import answers, asked_at, divides_by_room
@@ -55,7 +55,7 @@ class Asked(Struct):
     @property
     def targets(self) -> tuple[TargetCluster, ...]:
         """Clusters that run it, without what was evicted or taken back."""
-        return standing(self.placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
+        return current_targets(self.placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
 
     @property
     def unplaced(self) -> bool:
@@ -79,7 +79,7 @@ class EstimatorState(Struct):
     subjects: dict[str, int] = field(default_factory=dict)
     pull: set[str] = field(default_factory=set)
     """Pull members that are ready."""
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: ReservationLedger = field(default_factory=ReservationLedger)
     answers: dict[str, Answers] = field(default_factory=dict)
     remotes: dict[str, Remote] = field(default_factory=dict)
     opening: dict[str, float] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from services._kit.delivery.interpretation_levels import Interpretation
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.lane_parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Appending, Reports
-from services._kit.delivery.write_metrics import Written
+from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.client import KubeClient
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import BaseService, Context
@@ -55,7 +55,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._lanes: dict[str, tuple[Access, Lane]] = {}
         self._reports: Reports | None = None
         self._deliveries: Deliveries | None = None
-        self._written: Written | None = None
+        self._written: WriteMetrics | None = None
         self._acting = False
         self._closing: set[asyncio.Task[None]] = set()
         self._interpretation = Interpretation()
@@ -117,7 +117,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._members = Members(self._control)
         self._interpretation.reach_services(self._control)
         self._deliveries = Deliveries(context.metrics)
-        self._written = Written(context.metrics.reads)
+        self._written = WriteMetrics(context.metrics.reads)
         self._reports = Reports(Appending(context.appender, self._hint))
 
     async def _hint(self, cluster: str) -> None:

@@ -14,7 +14,7 @@ from schemas.subjects import object_key
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import BaseService, Context, Decision
 from services.failover.decide import decide
-from services.failover.eviction_rate import Pace
+from services.failover.eviction_rate import EvictionRate
 from services.failover.metrics import register
 from services.failover.settings import FailoverSettings
 from services.failover.state import FailoverState, fold, forget
@@ -30,7 +30,7 @@ class Failover(BaseService[FailoverState, ObjectKey]):
 
     def __init__(self, settings: FailoverSettings) -> None:
         self._rules = settings.rules()
-        self._pace = Pace(settings.resource_eviction_rate)
+        self._pace = EvictionRate(settings.resource_eviction_rate)
         self._problems: dict[ObjectKey, str] = {}
         self._log: Any = structlog.get_logger()
 

@@ -42,7 +42,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     gates: application.Gates = application.Gates()
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class FailoverDecision(Struct, frozen=True, kw_only=True):
     """The eviction fact to append, if any, and when to look again.
 
     `by_taint` tells that the event makes the object leave a tainted cluster. `problem` is why it should leave a
@@ -66,10 +66,10 @@ class _Draft:
         self.problem = ""
 
 
-_NOTHING: Final = Verdict()
+_NOTHING: Final = FailoverDecision()
 
 
-def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in_turn: bool = True) -> Verdict:
+def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in_turn: bool = True) -> FailoverDecision:
     """What shall be said of the evictions of one object; no event where what was said still holds.
 
     Out of turn nothing leaves a tainted cluster that is not leaving yet; what is under way goes on.
@@ -80,7 +80,7 @@ def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in
     binding, eviction = moving.binding, moving.eviction
     if not isinstance(binding, BindingRequested) or (eviction is not None and eviction.uid != binding.uid):
         if isinstance(eviction, EvictionRequested):
-            return Verdict(event=EvictionFinished(key=key, uid=eviction.uid, provenance=_seen(moving)))
+            return FailoverDecision(event=EvictionFinished(key=key, uid=eviction.uid, provenance=_seen(moving)))
         if not isinstance(binding, BindingRequested):
             return _NOTHING
     if binding.everywhere:
@@ -113,9 +113,9 @@ def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in
     wake_at = min(draft.wake, default=None)
     if draft.tasks == before:
         # Nothing ended, or what did is held back as it is.
-        return Verdict(wake_at=wake_at, problem=draft.problem)
+        return FailoverDecision(wake_at=wake_at, problem=draft.problem)
     event = _event(moving, binding, draft.tasks, ended)
-    return Verdict(event=event, wake_at=wake_at, by_taint=draft.by_taint, problem=draft.problem)
+    return FailoverDecision(event=event, wake_at=wake_at, by_taint=draft.by_taint, problem=draft.problem)
 
 
 def _held_back(

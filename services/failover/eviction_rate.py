@@ -10,7 +10,7 @@ SLOWEST: Final = 1800.0
 """Seconds between two evictions at rate 0."""
 
 
-class Pace:
+class EvictionRate:
     """Turns of objects; times in seconds since 1970. `rate` is evictions per second, None for no limit."""
 
     def __init__(self, rate: float | None) -> None:

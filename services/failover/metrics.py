@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.keys import ObjectKey
 from services._kit.base.metrics import KitMetrics, exponential
-from services.failover.eviction_rate import Pace
+from services.failover.eviction_rate import EvictionRate
 from services.failover.state import FailoverState
 
 
-def register(metrics: KitMetrics, state: FailoverState, pace: Pace, problems: Mapping[ObjectKey, str]) -> None:
+def register(metrics: KitMetrics, state: FailoverState, pace: EvictionRate, problems: Mapping[ObjectKey, str]) -> None:
     """Offer what is on the move."""
     reads, name = metrics.reads, metrics.service
     reads.gauge(

@@ -20,7 +20,7 @@ from schemas.subjects import eviction as eviction_subject
 from services._rules.effective import tasks_of
 from services._rules.failover.application_failover import UNHEALTHY
 from services._rules.failover.taint_eviction import no_execute
-from services._rules.history.retention import over
+from services._rules.history.retention import all_closed
 from services._rules.kubernetes.taints import Taint
 
 
@@ -164,6 +164,6 @@ def forget(state: FailoverState, purged: Purged) -> None:
     """Drop objects that are gone from the log, unless something new was said of them."""
     for key in (gone.key for gone in purged.objects):
         moving = state.objects.get(key)
-        if moving is not None and over(moving.binding, moving.placement, moving.eviction, moving.rollup):
+        if moving is not None and all_closed(moving.binding, moving.placement, moving.eviction, moving.rollup):
             del state.objects[key]
             state.subjects.pop(eviction_subject(key), None)

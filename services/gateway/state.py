@@ -24,7 +24,7 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
-from services._rules.history.retention import over
+from services._rules.history.retention import all_closed
 
 FILTERS: Final = (
     "binding.>",
@@ -257,14 +257,14 @@ def forget(state: GatewayState, purged: Purged) -> None:
     """Drop what is shown no more and is gone from the log, unless something new was said of it."""
     for key in (gone.key for gone in purged.objects):
         bound = state.objects.get(key)
-        if bound is not None and bound.binding is None and bound.placement is None and over(bound.rollup):
+        if bound is not None and bound.binding is None and bound.placement is None and all_closed(bound.rollup):
             del state.objects[key]
         for copies in state.copies.values():
             copy = copies.get(key)
-            if copy is not None and over(copy.work):
+            if copy is not None and all_closed(copy.work):
                 del copies[key]
     for name in purged.clusters:
-        if name in state.removed and all(over(copy.work) for copy in state.copies.get(name, {}).values()):
+        if name in state.removed and all(all_closed(copy.work) for copy in state.copies.get(name, {}).values()):
             state.copies.pop(name, None)
             state.removed.discard(name)
 

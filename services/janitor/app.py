@@ -26,7 +26,7 @@ from services._kit.log.fact_history import HISTORY, held
 from services._kit.log.stream_port import Message
 from services._kit.log.streams import fills
 from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
-from services._rules.history.retention import FACTS, OBSERVED, Purge, cut
+from services._rules.history.retention import FACTS, OBSERVED, Purge, trim_position
 from services.janitor.blob_gc import BlobCollector
 from services.janitor.decide import decide, trims
 from services.janitor.fill import StreamWatch
@@ -271,7 +271,7 @@ class Janitor(BaseService[JanitorState, Key]):
         try:
             there = [(message.seq, len(message.data)) async for message in facts.read([subject])]
             positions, sizes = [seq for seq, _ in there], [size for _, size in there]
-            up_to = cut(positions, state.tail, state.held, sizes, TAIL_BYTES)
+            up_to = trim_position(positions, state.tail, state.held, sizes, TAIL_BYTES)
             if up_to:
                 self.stats.trimmed += await facts.purge(subject, up_to)
             left = [size for seq, size in there if seq > up_to]

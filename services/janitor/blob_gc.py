@@ -18,7 +18,7 @@ from services._kit.concurrency.supervision import Periodic
 from services._kit.log.fact_history import HISTORY
 from services._kit.log.stream_port import Log
 from services._rules.history.blob_grace import NAMING, garbage, named
-from services._rules.history.delta_encoding import bound
+from services._rules.history.delta_encoding import referenced
 
 log = structlog.get_logger("janitor.blobs")
 
@@ -60,7 +60,7 @@ class BlobCollector(Periodic):
         blobs = self._logs[BLOBS]
         looked_at = self._clock.now()
         there = await blobs.counts(_ALL)
-        bases = {blob(name) for name in bound({subject.removeprefix(_PREFIX) for subject in there})}
+        bases = {blob(name) for name in referenced({subject.removeprefix(_PREFIX) for subject in there})}
         unnamed = set(there) - bases
         for stream in (FACTS, HISTORY):
             if not unnamed:

@@ -11,19 +11,19 @@ from schemas.subjects import policy as policy_subject
 from services._rules.history.retention import (
     FACTS,
     Facet,
+    LastObservation,
     Purge,
-    Sighting,
     cluster_holds,
     cluster_purges,
     highest,
+    last_activity,
     purges_of,
-    since,
     unfinished,
 )
 from services.janitor.state import TAIL_BYTES, JanitorState, Key, Tail
 
 
-class Verdict(Struct, frozen=True):
+class CleanupDecision(Struct, frozen=True):
     """Purges in their order; `waits` says why there are none.
 
     `ask_history`: the only thing missing is that HISTORY was seen to hold everything up to `needs`. At `wake_at`
@@ -37,7 +37,7 @@ class Verdict(Struct, frozen=True):
     needs: int = 0
 
 
-def decide(state: JanitorState, key: Key, now: float, retention: float) -> Verdict:
+def decide(state: JanitorState, key: Key, now: float, retention: float) -> CleanupDecision:
     """What of an object, a policy or a cluster may go; `retention` in seconds."""
     match key:
         case ObjectKey():
@@ -45,7 +45,7 @@ def decide(state: JanitorState, key: Key, now: float, retention: float) -> Verdi
         case PolicyKey():
             return _policy(state, key, now, retention)
         case Tail():
-            return Verdict(waits="a busy subject is trimmed, not purged")
+            return CleanupDecision(waits="a busy subject is trimmed, not purged")
         case _:
             return _cluster(state, key, now, retention)
 
@@ -55,31 +55,31 @@ def trims(state: JanitorState, key: Tail) -> bool:
     return state.counts.get(key.subject, 0) > state.tail or state.weights.get(key.subject, 0) > TAIL_BYTES
 
 
-def _object(state: JanitorState, key: ObjectKey, now: float, retention: float) -> Verdict:
+def _object(state: JanitorState, key: ObjectKey, now: float, retention: float) -> CleanupDecision:
     remains = state.objects.get(key)
     if remains is None:
-        return Verdict(waits="the log holds nothing of it")
+        return CleanupDecision(waits="the log holds nothing of it")
     waits = unfinished(remains, state.members, state.folded)
     if waits:
-        return Verdict(waits=waits)
-    return _when(state, purges_of(key, remains), highest(remains), since(remains) + retention, now)
+        return CleanupDecision(waits=waits)
+    return _when(state, purges_of(key, remains), highest(remains), last_activity(remains) + retention, now)
 
 
-def _policy(state: JanitorState, key: PolicyKey, now: float, retention: float) -> Verdict:
+def _policy(state: JanitorState, key: PolicyKey, now: float, retention: float) -> CleanupDecision:
     known = state.policies.get(key)
     if known is None or not known.closed:
-        return Verdict(waits="the policy is there" if known is not None else "the log holds nothing of it")
+        return CleanupDecision(waits="the policy is there" if known is not None else "the log holds nothing of it")
     return _when(state, (Purge(FACTS, policy_subject(key), known.seq),), known.seq, known.time + retention, now)
 
 
-def _cluster(state: JanitorState, name: str, now: float, retention: float) -> Verdict:
+def _cluster(state: JanitorState, name: str, now: float, retention: float) -> CleanupDecision:
     removed = state.clusters.get(name)
     if removed is None:
-        return Verdict(waits="the log holds nothing of it")
+        return CleanupDecision(waits="the log holds nothing of it")
     if not removed.closed:
-        return Verdict(waits="it is a member")
+        return CleanupDecision(waits="it is a member")
     works: dict[ObjectKey, Facet] = {}
-    observed: dict[ObjectKey, Sighting] = {}
+    observed: dict[ObjectKey, LastObservation] = {}
     for key in state.in_cluster.get(name, ()):
         remains = state.objects[key]
         if (work := remains.works.get(name)) is not None:
@@ -88,17 +88,17 @@ def _cluster(state: JanitorState, name: str, now: float, retention: float) -> Ve
             observed[key] = seen
     waits = cluster_holds(works)
     if waits:
-        return Verdict(waits=waits)
+        return CleanupDecision(waits=waits)
     needs = max((removed.seq, *(work.seq for work in works.values())))
-    said: list[Facet | Sighting] = [removed, *works.values(), *observed.values()]
+    said: list[Facet | LastObservation] = [removed, *works.values(), *observed.values()]
     last = max(item.time for item in said)
     return _when(state, cluster_purges(name, removed, works, observed), needs, last + retention, now)
 
 
-def _when(state: JanitorState, purges: Sequence[Purge], needs: int, due: float, now: float) -> Verdict:
+def _when(state: JanitorState, purges: Sequence[Purge], needs: int, due: float, now: float) -> CleanupDecision:
     """The conditions that all ends share: the retention is over, and HISTORY holds what would go."""
     if now < due:
-        return Verdict(waits="its retention is not over", wake_at=due)
+        return CleanupDecision(waits="its retention is not over", wake_at=due)
     if state.held < needs:
-        return Verdict(waits="HISTORY does not hold it yet", ask_history=True, needs=needs)
-    return Verdict(purges=tuple(purges))
+        return CleanupDecision(waits="HISTORY does not hold it yet", ask_history=True, needs=needs)
+    return CleanupDecision(purges=tuple(purges))

@@ -12,7 +12,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import cluster_of, object_key, policy_key
-from services._rules.history.retention import Facet, Remains, Sighting, closes
+from services._rules.history.retention import Facet, LastObservation, LogEntries, closes
 
 LARGE: Final = 16 << 10
 """Bytes from which on an event counts by its size as well."""
@@ -33,7 +33,7 @@ Key = ObjectKey | PolicyKey | str | Tail
 class JanitorState(Struct):
     """The projection. `held` is the last position that HISTORY was seen to hold, `folded` the last fact taken in."""
 
-    objects: dict[ObjectKey, Remains] = field(default_factory=dict)
+    objects: dict[ObjectKey, LogEntries] = field(default_factory=dict)
     policies: dict[PolicyKey, Facet] = field(default_factory=dict)
     clusters: dict[str, Facet] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
@@ -46,11 +46,11 @@ class JanitorState(Struct):
     folded: int = 0
     tail: int = 64
 
-    def of(self, key: ObjectKey) -> Remains:
+    def of(self, key: ObjectKey) -> LogEntries:
         """What is left of one object, made on first mention."""
         remains = self.objects.get(key)
         if remains is None:
-            remains = self.objects[key] = Remains()
+            remains = self.objects[key] = LogEntries()
         return remains
 
 
@@ -59,7 +59,7 @@ def fold(state: JanitorState, seq: int, time: float, subject: str, event: Known)
     aggregate = subject.partition(".")[0]
     if isinstance(event, WorkObserved):
         remains = state.of(event.key)
-        remains.observed[event.cluster] = Sighting(seq, time, event.work_seq, event.absent)
+        remains.observed[event.cluster] = LastObservation(seq, time, event.work_seq, event.absent)
         state.in_cluster.setdefault(event.cluster, set()).add(event.key)
         # What is said of a copy that nobody asked for may be all that is left of its object.
         return (event.key,) if event.absent or event.cluster not in remains.works else ()

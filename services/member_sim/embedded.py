@@ -8,7 +8,7 @@ from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.server import ApiServer
 from services.apiserver.store.store_port import Compacted, Entry
 from services.apiserver.writes.object_writes import Outcome as Stored
-from services.member_sim.member_port import Change, Expired, Outcome, Refused
+from services.member_sim.member_port import Change, Expired, Refused, WriteOutcome
 from services.member_sim.world.world_model import KINDS, ONLY_NAMED, Manifest, Write
 
 MANAGER = "member-sim"
@@ -39,29 +39,29 @@ class Embedded:
         except Compacted as e:
             raise Expired(str(e)) from e
 
-    async def perform(self, write: Write) -> Outcome:
+    async def perform(self, write: Write) -> WriteOutcome:
         """Carry out a write; raises Refused."""
         version, plural = self._where[write.key.resource]
         body = write.body or {}
         try:
             if write.op == "create":
-                return Outcome(await self._local.create(version, plural, body), gone=False)
+                return WriteOutcome(await self._local.create(version, plural, body), gone=False)
             if write.op == "update":
-                return Outcome(await self._local.update(version, plural, body), gone=False)
+                return WriteOutcome(await self._local.update(version, plural, body), gone=False)
             if write.op == "delete":
                 return await self._delete(version, plural, write)
-            return Outcome(await self._change(self._local.kind(version, plural), write, body), gone=False)
+            return WriteOutcome(await self._change(self._local.kind(version, plural), write, body), gone=False)
         except ApiError as e:
             raise Refused(e.code, e.reason, e.message) from e
 
-    async def _delete(self, version: str, plural: str, write: Write) -> Outcome:
+    async def _delete(self, version: str, plural: str, write: Write) -> WriteOutcome:
         options: Manifest = {"propagationPolicy": "Background"}
         if write.uid:
             options["preconditions"] = {"uid": write.uid}
         if write.grace is not None:
             options["gracePeriodSeconds"] = write.grace
         gone = await self._local.delete(version, plural, write.key.namespace, write.key.name, **options)
-        return Outcome(None, gone)
+        return WriteOutcome(None, gone)
 
     async def _change(self, kind: Kind, write: Write, body: Manifest) -> Manifest:
         """Write a status or a node name over whatever the object is by now, as long as it is the same object."""

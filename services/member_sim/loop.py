@@ -12,7 +12,7 @@ from services._kit.concurrency.supervision import spawn, supervise
 from services._kit.concurrency.tasks import child, end
 from services.member_sim.controllers.node import initial_nodes
 from services.member_sim.decide import decide
-from services.member_sim.member_port import Api, Expired, Outcome, Refused
+from services.member_sim.member_port import Api, Expired, Refused, WriteOutcome
 from services.member_sim.metrics import DECISIONS, REFUSALS, WRITES
 from services.member_sim.world.world_model import (
     KINDS,
@@ -235,7 +235,7 @@ class Loop:
                     self._reserved.release(write.key)
         return True
 
-    def _took(self, write: Write, outcome: Outcome) -> None:
+    def _took(self, write: Write, outcome: WriteOutcome) -> None:
         """Take the answer in at once, so that the next round need not wait for the watch."""
         key = write.key
         if outcome.gone:

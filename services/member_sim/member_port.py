@@ -25,7 +25,7 @@ class Change(NamedTuple):
     gone: bool
 
 
-class Outcome(NamedTuple):
+class WriteOutcome(NamedTuple):
     """What a write left behind: the object's new state, or that it is gone."""
 
     manifest: Manifest | None
@@ -41,5 +41,5 @@ class Api(Protocol):
     def watch(self, resource: str, revision: str) -> AsyncIterator[Change]:
         """Yield what changes after a revision; raises Expired when the history is gone."""
 
-    async def perform(self, write: Write) -> Outcome:
+    async def perform(self, write: Write) -> WriteOutcome:
         """Carry out a write; raises Refused."""

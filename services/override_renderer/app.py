@@ -16,7 +16,7 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.base.log_errors import LogError, Refused, Unavailable
-from services._kit.interpretation.async_interpretation import Ask, Asking
+from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import BaseService, Context, Decision
 from services._rules.secrets.secret_objects import is_sealed
@@ -68,7 +68,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         self._context: Context[RendererState, ObjectKey] | None = None
         self._again: dict[ObjectKey, float] = {}
         self._absent: set[ObjectKey] = set()
-        self._asking: Asking[ObjectKey] = Asking(self._mark)
+        self._asking: AsyncInterpretation[ObjectKey] = AsyncInterpretation(self._mark)
 
     def _mark(self, keys: Iterable[ObjectKey]) -> None:
         if self._context is not None:
@@ -122,7 +122,9 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
             return Decision(effects=(Fetch(key, (), inline=works.missing),))
         if works.blobs and not all(self._may_name(digest) for digest, _ in works.blobs):
             return Decision(effects=(Store(key, works.blobs, works.secret),))
-        return Decision(events=works.events, effects=(Ask(key, works.lacking),) if works.lacking else ())
+        return Decision(
+            events=works.events, effects=(InterpretationRequest(key, works.lacking),) if works.lacking else ()
+        )
 
     def _may_name(self, digest: str) -> bool:
         return self._context is not None and self._context.blobs.may_name(digest)
@@ -158,7 +160,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         context = self._context
         assert context is not None
         for effect in effects:
-            if isinstance(effect, Ask):
+            if isinstance(effect, InterpretationRequest):
                 # Scripts take their time, and other objects must not wait for them.
                 self._asking.submit(effect)
                 continue

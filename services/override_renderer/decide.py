@@ -20,7 +20,7 @@ from services._rules.delivery.cluster_works import is_cut
 from services._rules.effective import effective
 from services._rules.failover.eviction_requests import awaits_removal, carried_labels
 from services._rules.interpreter import InterpretError
-from services._rules.interpreter.result_cache import Question, Unanswered
+from services._rules.interpreter.result_cache import InterpretationQuery, ResultPending
 from services._rules.overrides import OverrideError, OverridePolicy
 from services._rules.overrides.soundness import UnsoundError
 from services._rules.scheduling.division.weights import DivisionError, divide_job_completions
@@ -42,7 +42,7 @@ class Works(Struct, frozen=True):
     events: tuple[WorkEvent, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
     secret: bool = False
-    lacking: tuple[Question, ...] = ()
+    lacking: tuple[InterpretationQuery, ...] = ()
     missing: tuple[tuple[str, int], ...] = ()
 
 
@@ -99,7 +99,7 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
         return Works()
     events: list[WorkEvent] = []
     blobs: list[tuple[str, bytes]] = []
-    lacking: list[Question] = []
+    lacking: list[InterpretationQuery] = []
     missing: list[tuple[str, int]] = []
     if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
         if not awaits_removal(bound.tasks, bound.works):
@@ -157,7 +157,7 @@ def _render_all(
     targets: Sequence[TargetCluster],
     events: list[WorkEvent],
     blobs: list[tuple[str, bytes]],
-    lacking: list[Question],
+    lacking: list[InterpretationQuery],
     missing: list[tuple[str, int]],
 ) -> None:
     if not targets:
@@ -187,7 +187,7 @@ def _render_all(
                 naming=naming,
                 interpreter=state.interpreter,
             )
-        except Unanswered as asking:
+        except ResultPending as asking:
             lacking.extend(asking.questions)
             continue
         except (InterpretError, OverrideError, UnsoundError, RenderError) as error:

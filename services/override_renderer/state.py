@@ -22,7 +22,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import work
 from services._rules.delivery.cluster_works import remembered
 from services._rules.effective import tasks_of
-from services._rules.history.retention import over
+from services._rules.history.retention import all_closed
 from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.interpreter.configuration import Reinterpret, unconfigured
@@ -221,7 +221,7 @@ def forget(state: RendererState, purged: Purged) -> None:
         if bound is None:
             continue
         works = [event for event, _ in bound.works.values()]
-        if over(bound.template, bound.binding, bound.placement, bound.eviction, *works):
+        if all_closed(bound.template, bound.binding, bound.placement, bound.eviction, *works):
             del state.objects[key]
             state.everywhere.discard(key)
             for cluster in bound.works:
@@ -229,6 +229,6 @@ def forget(state: RendererState, purged: Purged) -> None:
     for name in purged.clusters:
         if name not in state.clusters:
             for key, bound in state.objects.items():
-                if name in bound.works and over(bound.works[name][0]):
+                if name in bound.works and all_closed(bound.works[name][0]):
                     del bound.works[name]
                     state.subjects.pop(work(name, key), None)

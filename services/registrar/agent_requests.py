@@ -39,11 +39,11 @@ from services._kit.log.connection import Connection
 from services._kit.runtime.appender import KeyedEvents
 from services._kit.runtime.service import Context
 from services._rules.identity.accounts import agent_consumer
-from services.registrar.capacity_queries import Rooms
+from services.registrar.capacity_queries import CapacityQueries
 from services.registrar.decide import Turned, consumer_config, examine, is_stored, may_have, welcome
 from services.registrar.metrics import DeskStats
 from services.registrar.refusal_log import Refusals
-from services.registrar.request_queue import Line
+from services.registrar.request_queue import RequestQueue
 from services.registrar.settings import RegistrarSettings
 from services.registrar.state import RegistrarState
 
@@ -74,7 +74,7 @@ class Malformed(Exception):
     """A request that cannot be read; the message says why."""
 
 
-class Desk:
+class AgentRequests:
     """The requests of one cluster."""
 
     def __init__(
@@ -97,14 +97,14 @@ class Desk:
         self._report_bytes = Bucket(settings.report_bytes_per_second, settings.report_bytes_burst)
         self._session: str | None = None
         """The session in which reports count; None until one is known to this process."""
-        self._rooms = Rooms(cluster, context.clock.monotonic, settings.room_answer_seconds)
+        self._rooms = CapacityQueries(cluster, context.clock.monotonic, settings.room_answer_seconds)
         self._refusals = Refusals(cluster, context.clock.monotonic)
         waiting = (settings.waiting_requests, settings.waiting_bytes)
         self._garbage = Bucket(_GARBAGE_PER_SECOND, _GARBAGE_PER_SECOND)
         self._turned = Bucket(_TURNED_AWAY_PER_SECOND, _TURNED_AWAY_PER_SECOND)
-        self._requests = Line(f"desk:{cluster}", self._attend, self._turn_away, *waiting)
+        self._requests = RequestQueue(f"desk:{cluster}", self._attend, self._turn_away, *waiting)
         # What an agent says too much of must not delay what it asks for.
-        self._said = Line(f"reports:{cluster}", self._attend_reports, self._turn_away, *waiting, together=True)
+        self._said = RequestQueue(f"reports:{cluster}", self._attend_reports, self._turn_away, *waiting, together=True)
 
     async def take(self, family: str, message: Msg) -> None:
         """Put a request in line, or turn it away when too many wait; the agent asks again."""

@@ -22,7 +22,7 @@ from services._kit.log.stream_port import Message
 from services._kit.runtime.appender import KeyedEvents
 from services._kit.runtime.service import BaseService, Context
 from services._rules.interpreter.configuration import FILTERS
-from services.registrar.agent_requests import Desk
+from services.registrar.agent_requests import AgentRequests
 from services.registrar.metrics import DeskStats, register
 from services.registrar.settings import RegistrarSettings
 from services.registrar.state import RegistrarState, fold, forget
@@ -42,7 +42,7 @@ class Registrar(BaseService[RegistrarState, str]):
         self.stats = DeskStats()
         self._settings = settings
         self._context: Context[RegistrarState, str] | None = None
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, AgentRequests] = {}
         self._subscriptions: list[Any] = []
         self._background: set[asyncio.Task[None]] = set()
 
@@ -120,7 +120,7 @@ class Registrar(BaseService[RegistrarState, str]):
         assert self._context is not None
         for name, member in self._context.projection.state.members.items():
             if member.mode == "Pull":
-                desk = self._desks[name] = Desk(name, self._context, self._settings, self.stats)
+                desk = self._desks[name] = AgentRequests(name, self._context, self._settings, self.stats)
                 task = spawn(f"desk-forget:{name}", desk.forget())
                 self._background.add(task)
                 task.add_done_callback(self._background.discard)
@@ -149,5 +149,5 @@ class Registrar(BaseService[RegistrarState, str]):
             return
         desk = self._desks.get(cluster)
         if desk is None:
-            desk = self._desks[cluster] = Desk(cluster, self._context, self._settings, self.stats)
+            desk = self._desks[cluster] = AgentRequests(cluster, self._context, self._settings, self.stats)
         await desk.take(family, message)

@@ -33,7 +33,7 @@ class _Asked(Struct):
     handed: bool = False
 
 
-class Rooms:
+class CapacityQueries:
     """Questions to one agent, each answered once or not at all; times are of a clock that never goes back."""
 
     def __init__(self, cluster: str, now: Callable[[], float], patience: float) -> None:

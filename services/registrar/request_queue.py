@@ -21,7 +21,7 @@ WAIT_AT_MOST: Final = 2.0
 """Seconds: what waited longer is turned away, so that what an agent asked too much holds it up no longer."""
 
 
-class Line:
+class RequestQueue:
     """A queue and the task that works it off; `together` hands over everything that waits at once.
 
     `turn_away` is called with every request that waited too long.

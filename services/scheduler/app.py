@@ -22,7 +22,7 @@ from schemas.topology import EXPLAINED
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
 from services._rules.scheduling.outcome import outcome
-from services.scheduler.decide import decide_and_tell, handed_over_until, is_ours, waits_until
+from services.scheduler.decide import decide_with_trace, handed_over_until, is_ours, waits_until
 from services.scheduler.decision_trace import Changed, Considered
 from services.scheduler.metrics import DecisionCounts, register
 from services.scheduler.metrics_steps import StepTimes
@@ -173,7 +173,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
             later = waits_until(state, key, now, name, self._timeout, self._leading_since, self._rules)
         if later is not None:
             return Decision(wake_at=later, also=helped)
-        event, considered = decide_and_tell(state, key, now, name, rules=self._rules)
+        event, considered = decide_with_trace(state, key, now, name, rules=self._rules)
         wake = self._tries_again(key, considered, now)
         if considered is not None and considered.attempt.decision.error is not None:
             state.tried(key)

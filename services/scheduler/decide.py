@@ -21,14 +21,14 @@ from schemas.events.placement import (
 from schemas.keys import ObjectKey
 from services._rules.capacity.general_estimate import Component
 from services._rules.capacity.reserved import displaced
-from services._rules.effective import spec_now
+from services._rules.effective import spec_with_targets
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.division.usage import reschedule_requested
 from services._rules.scheduling.outcome import outcome
 from services._rules.scheduling.reschedule_triggers import trigger
 from services._rules.scheduling.schedule import GroupAttempt, Stepped, schedule_groups
-from services._rules.scheduling.scheduling_views import BindingView, Decision, Estimate, Options, Status
+from services._rules.scheduling.scheduling_views import BindingView, Decision, Estimate, SchedulingOptions, Status
 from services.scheduler.decision_trace import Considered
 from services.scheduler.state import Scheduled, SchedulerState, scheduler_of
 
@@ -43,7 +43,7 @@ class Rules(Struct, frozen=True):
     `stepped` is told the steps of the algorithm as they end; it changes nothing.
     """
 
-    options: Options = Options(several_templates=True)
+    options: SchedulingOptions = SchedulingOptions(several_templates=True)
     pull_estimates: bool = True
     stepped: Stepped | None = None
 
@@ -55,10 +55,10 @@ def decide(
     state: SchedulerState, key: ObjectKey, now: float, scheduler: str, rules: Rules = _RULES
 ) -> PlacementEvent | None:
     """The placement that should become the latest of an object, or None when the present one stands."""
-    return decide_and_tell(state, key, now, scheduler, rules=rules)[0]
+    return decide_with_trace(state, key, now, scheduler, rules=rules)[0]
 
 
-def decide_and_tell(
+def decide_with_trace(
     state: SchedulerState,
     key: ObjectKey,
     now: float,
@@ -88,7 +88,7 @@ def decide_and_tell(
     estimates: tuple[ClusterEstimate, ...] = ()
     considered, anew = None, False
     try:
-        view = binding_view(spec_now(spec, targets, scheduled.tasks))
+        view = binding_view(spec_with_targets(spec, targets, scheduled.tasks))
         why = _why(state, view, status, placed, targets, rules.options)
         if why is None:
             return None, None
@@ -136,7 +136,7 @@ def waits_until(
         return None
     targets = scheduled.targets
     try:
-        view = binding_view(spec_now(spec, targets, scheduled.tasks))
+        view = binding_view(spec_with_targets(spec, targets, scheduled.tasks))
         return deadline if _why(state, view, _status(placed), placed, targets, rules.options) is not None else None
     except (msgspec.ValidationError, QuantityError, ValueError):
         return None
@@ -177,7 +177,7 @@ def _why(
     status: Status,
     placed: PlacementDecided | PlacementFailed | None,
     targets: tuple[TargetCluster, ...],
-    options: Options,
+    options: SchedulingOptions,
 ) -> str | None:
     """Why the object is scheduled now; None when what stands is still right."""
     applied = None if placed is None or isinstance(placed.placement, UnsetType) else bytes(placed.placement).decode()

@@ -28,7 +28,7 @@ from services._rules.scheduling.decision_explanation import explain as explain_r
 from services._rules.scheduling.division.weights import ties_descend
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.schedule import GroupAttempt
-from services._rules.scheduling.scheduling_views import MAX_REPLICAS, BindingView, Options, Peers, Status
+from services._rules.scheduling.scheduling_views import MAX_REPLICAS, BindingView, Peers, SchedulingOptions, Status
 
 _TEXT: Final = 240
 # Clusters by name, names per reason, reasons, regions and terms: the first that fit into the bound count.
@@ -43,7 +43,7 @@ class Considered(Struct, frozen=True, eq=False):
     view: BindingView
     status: Status
     estimates: tuple[ClusterEstimate, ...]
-    options: Options
+    options: SchedulingOptions
     attempt: GroupAttempt
     trigger: str = ""
     peers: Peers | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from services._kit.base.settings import Settings, SettingsError
 from services._rules.feature_gates import FeatureGateError, feature_gates
 from services._rules.scheduling.plugin_set import PluginError, PluginSet
-from services._rules.scheduling.scheduling_views import Options
+from services._rules.scheduling.scheduling_views import SchedulingOptions
 from services.scheduler.decide import Rules
 from services.scheduler.plugins import load_plugins
 from services.scheduler.queue.retry_backoff import Limits
@@ -63,7 +63,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fiel
         """What gates and flags mean for decisions."""
         gates = self.gates()
         return Rules(
-            options=Options(
+            options=SchedulingOptions(
                 resource_models=gates["CustomizedClusterResourceModeling"],
                 several_templates=gates["MultiplePodTemplatesScheduling"],
                 empty_workload_propagation=self.enable_empty_workload_propagation,

@@ -20,10 +20,10 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import placement as placement_subject
-from services._rules.capacity.reservations import Ledger
+from services._rules.capacity.reservations import ReservationLedger
 from services._rules.capacity.reserved import Needs, needs_of
-from services._rules.effective import lowers, standing, tasks_of
-from services._rules.history.retention import over
+from services._rules.effective import current_targets, lowers, tasks_of
+from services._rules.history.retention import all_closed
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.compiled_placement import CompiledPlacement, compile_placement
 from services._rules.scheduling.decoding import cluster_view
@@ -32,7 +32,7 @@ from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.shared_values import shared_raw, spec_of
 from services.scheduler.peers import PeerIndex
 from services.scheduler.queue.queueing_hints import interest_of
-from services.scheduler.queue.unschedulable_queue import Watch
+from services.scheduler.queue.unschedulable_queue import UnschedulableIndex
 
 Manifest = dict[str, Any]
 SETTLE_SECONDS: Final = 15.0
@@ -83,7 +83,7 @@ class Scheduled(Struct):
     @property
     def targets(self) -> tuple[TargetCluster, ...]:
         """Clusters that run it: those placed, without what was evicted or taken back since."""
-        return standing(self.placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
+        return current_targets(self.placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
 
     def answered(self, leaving: Mapping[str, int]) -> bool:
         """Whether the latest estimate saw all that may make the object scheduled anew."""
@@ -113,11 +113,11 @@ class SchedulerState(Struct):
     left_at: dict[str, float] = field(default_factory=dict)
     has_estimator: bool = False
     """Whether an estimator ever led here: where there is none nobody waits for it."""
-    watch: Watch = field(default_factory=Watch)
+    watch: UnschedulableIndex = field(default_factory=UnschedulableIndex)
     """Who has to be looked at when clusters change."""
     peers: PeerIndex = field(default_factory=PeerIndex)
     """Where the workloads of each affinity group run."""
-    ledger: Ledger = field(default_factory=lambda: Ledger(SETTLE_SECONDS))
+    ledger: ReservationLedger = field(default_factory=lambda: ReservationLedger(SETTLE_SECONDS))
     rooms: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
     """The clusters without the room that was given away, as of the last time somebody asked."""
 
@@ -350,7 +350,7 @@ def forget(state: SchedulerState, purged: Purged) -> None:
     """Drop objects that are gone from the log, unless something new was said of them."""
     for key in (gone.key for gone in purged.objects):
         scheduled = state.objects.get(key)
-        if scheduled is not None and over(scheduled.binding, scheduled.placement, scheduled.eviction):
+        if scheduled is not None and all_closed(scheduled.binding, scheduled.placement, scheduled.eviction):
             del state.objects[key]
             state.watch.file(key, None)
             state.watch.handed.pop(key, None)

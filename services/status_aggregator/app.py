@@ -28,7 +28,7 @@ from services._kit.runtime.service import NOTHING, BaseService, Context, Decisio
 from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
 from services._rules.interpreter.configuration import FILTERS, Target
 from services._rules.kubernetes.event_objects import Note
-from services.status_aggregator.decide import Pace, decide, due_at, has_news
+from services.status_aggregator.decide import RollupPace, decide, due_at, has_news
 from services.status_aggregator.event_announcements import announce, bound, overridden
 from services.status_aggregator.event_recorder import Telling
 from services.status_aggregator.failure_events import left_out, refused, unsummed
@@ -76,7 +76,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
 
     def __init__(self, settings: AggregatorSettings) -> None:
         self._settings = settings
-        self._pace = Pace(
+        self._pace = RollupPace(
             settings.rollup_gather, settings.rollup_interval, settings.rollup_patience, settings.rollup_settle
         )
         self._context: Context[AggregatorState, ObjectKey] | None = None

@@ -25,7 +25,7 @@ LARGEST_SUM: Final = 4 << 20
 """Bytes of the statuses of all clusters in one rollup: with those of one more, it would not fit into a message."""
 
 
-class Pace(Struct, frozen=True):
+class RollupPace(Struct, frozen=True):
     """How sums are paced, in seconds: what the settings `rollup_…` of the same names say."""
 
     gather: float
@@ -50,12 +50,12 @@ def affordable_at(reported: Reported, now: float) -> float:
     return spent.at + spent.sums - AT_ONCE if spent.sums > AT_ONCE and spent.at <= now else 0.0
 
 
-def due_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> float:
+def due_at(reported: Reported, now: float, pace: RollupPace, slower: float = 1.0) -> float:
     """When a changed sum may be said: when it is gathered, and when the object may have another one."""
     return max(gathered_at(reported, now, pace, slower), affordable_at(reported, now))
 
 
-def gathered_at(reported: Reported, now: float, pace: Pace, slower: float = 1.0) -> float:
+def gathered_at(reported: Reported, now: float, pace: RollupPace, slower: float = 1.0) -> float:
     """When a changed sum is complete enough: members report in bursts, and one sum can speak for a whole burst.
 
     `slower` (1 or more) stretches the time between two sums, and how long a sum waits for what is about to be said.

@@ -22,7 +22,7 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import rollup
 from services._rules.constants import RETAIN_REPLICAS_LABEL
-from services._rules.history.retention import over
+from services._rules.history.retention import all_closed
 from services._rules.interpreter.configuration import Target, concerns
 
 SUM_BYTES: Final = 32 << 10
@@ -192,7 +192,7 @@ def forget(state: AggregatorState, purged: Purged) -> None:
         if known is None:
             continue
         facts = (known.template, known.binding, known.placement, known.eviction, known.rollup)
-        if over(*facts) and not any(copy.wanted for copy in known.works.values()):
+        if all_closed(*facts) and not any(copy.wanted for copy in known.works.values()):
             del state.objects[key]
             state.subjects.pop(rollup(key), None)
     for name in purged.clusters:

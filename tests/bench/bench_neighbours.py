@@ -30,7 +30,6 @@ import structlog
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.lane_parts import LaneSettings
 from services._kit.kube.client import KubeClient
-from services._kit.members.member_probe import look
 from services._kit.members.node_informer import MemberView
 from services._rules.capacity.replica_estimate import Picture
 from services.member_sim.app import run_member
@@ -203,7 +202,7 @@ async def main(seconds: float, modes: Sequence[str]) -> None:
 
         async def probe() -> None:
             while True:
-                await look(client, "hostile", [], 0.0)
+                await probe(client, "hostile", [], 0.0)
                 await asyncio.sleep(2.0)
 
         prober = asyncio.create_task(probe())

@@ -24,7 +24,7 @@ from services import (
 )
 from services._kit.log.stream_port import Message
 from services._rules.absence.withdrawal_causes import losses
-from services._rules.capacity.reservations import Ledger
+from services._rules.capacity.reservations import ReservationLedger
 from services.descheduler.state import DeschedulerState
 from services.descheduler.state import fold as fold_descheduler
 from services.detector.state import DetectorState
@@ -41,7 +41,7 @@ from services.override_renderer.state import RendererState
 from services.override_renderer.state import fold as fold_renderer
 from services.registrar.state import RegistrarState
 from services.registrar.state import fold as fold_registrar
-from services.scheduler.queue.unschedulable_queue import Watch
+from services.scheduler.queue.unschedulable_queue import UnschedulableIndex
 from services.scheduler.state import SchedulerState
 from services.scheduler.state import fold as fold_scheduler
 from services.status_aggregator.state import AggregatorState, Spent
@@ -215,11 +215,11 @@ def difference(first: Any, second: Any, where: str) -> str:
         return ""
     if type(first) is not type(second):
         return f"{where}: {type(first).__name__} and {type(second).__name__}"
-    if isinstance(first, Ledger):
+    if isinstance(first, ReservationLedger):
         return difference(_facts(first), _facts(second), f"{where}.facts")
     if isinstance(first, Spent):
         return ""
-    if isinstance(first, Watch):
+    if isinstance(first, UnschedulableIndex):
         return "" if first == second else f"{where}: other objects are looked after"
     if isinstance(first, dict):
         if first.keys() != second.keys():
@@ -239,7 +239,7 @@ def difference(first: Any, second: Any, where: str) -> str:
     return next((found for pair in pairs if (found := difference(*pair))), "")
 
 
-def _facts(ledger: Ledger) -> dict[str, tuple[object, ...]]:
+def _facts(ledger: ReservationLedger) -> dict[str, tuple[object, ...]]:
     return {
         str(key): (one.uid, one.needs, one.placed_uid, one.placed_at, one.targets, one.shown_uid, dict(one.shown))
         for key, one in ledger._objects.items()

@@ -6,11 +6,11 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from services._kit.base.log_errors import Ambiguous, Unavailable
-from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
 from tests.support.waiting import PATIENCE, eventually
 
-QUICK = Options(heartbeat=0.02, takeover_after=0.2, backoff=0.01, longest_backoff=0.05)
+QUICK = LoopOptions(heartbeat=0.02, takeover_after=0.2, backoff=0.01, longest_backoff=0.05)
 
 
 async def insist(ask):

@@ -11,7 +11,7 @@ import pytest
 from schemas.subjects import blob, key
 from services._kit.base.settings import SettingsError
 from services._kit.content.blobs import Blobs
-from services._kit.content.envelope_encryption import Locked, Vault, WrappedKey, fresh, unwrap, wrap
+from services._kit.content.envelope_encryption import KeyUnavailable, Vault, WrappedKey, fresh, unwrap, wrap
 from services._kit.content.master_keys import MasterKeys, load_master_keys, new_master_keys
 from services._kit.log.stream_port import NewMessage
 
@@ -68,9 +68,9 @@ async def test_equal_secrets_of_a_namespace_are_stored_once_and_of_two_named_dif
 async def test_without_a_key_nothing_secret_is_stored_or_read(backend, opened):
     digest = await (await opened()).put_secret("shop", SECRET)
     without = Blobs(backend.logs["BLOBS"])
-    with pytest.raises(Locked, match="no key"):
+    with pytest.raises(KeyUnavailable, match="no key"):
         await without.put_secret("shop", b"other")
-    with pytest.raises(Locked, match="no key"):
+    with pytest.raises(KeyUnavailable, match="no key"):
         await without.get(digest)
     assert await without.get_many([digest]) == {}
     assert (await backend.logs["BLOBS"].identity()).last_seq == 1
@@ -88,7 +88,7 @@ async def test_a_namespace_that_dropped_its_key_is_unreadable_in_running_service
     await backend.logs["KEYS"].append([NewMessage(key("shop"), msgspec.json.encode(new))])
     await asyncio.wait_for(changed.wait(), 60)
     for reader in (blobs, await opened()):
-        with pytest.raises(Locked, match="dropped"):
+        with pytest.raises(KeyUnavailable, match="dropped"):
             await reader.get(digest)
         assert await reader.get(other) == SECRET
     assert await blobs.put_secret("shop", SECRET) != digest
@@ -118,7 +118,7 @@ async def test_another_master_key_opens_nothing(opened, tmp_path):
     strange = tmp_path / "strange.json"
     new_master_keys().save(strange)
     blobs = await opened(strange)
-    with pytest.raises(Locked):
+    with pytest.raises(KeyUnavailable):
         await blobs.get(digest)
     assert "shop" in blobs.vault.trouble
 
@@ -133,7 +133,7 @@ async def test_an_encrypted_manifest_under_another_name_or_changed_is_refused(ba
     await backend.logs["BLOBS"].append([NewMessage(message.subject, changed)])
     reader = await opened()
     for name in (moved, digest):
-        with pytest.raises(Locked, match="changed"):
+        with pytest.raises(KeyUnavailable, match="changed"):
             await reader.get(name)
 
 

@@ -13,7 +13,7 @@ from schemas.envelope import HEADER_CORRELATION, HEADER_EVENT_ID
 from schemas.keys import ObjectKey
 from services._kit.base.clock import ManualClock
 from services._kit.log.stream_port import NewMessage
-from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.service import Decision
 from tests.log.faulty import FaultyLog
 from tests.log.running import QUICK, eventually, running
@@ -147,7 +147,9 @@ async def test_too_many_parked_keys_pull_the_brake_until_they_are_forgiven(backe
     service = Toy()
     service.broken = {f"d{i}" for i in range(30)}
     clock = ManualClock()
-    options = Options(heartbeat=0.02, takeover_after=0.2, attempts=1, brake_sample=20, brake_pause=600, backoff=0.01)
+    options = LoopOptions(
+        heartbeat=0.02, takeover_after=0.2, attempts=1, brake_sample=20, brake_pause=600, backoff=0.01
+    )
     async with running(service, backend, options=options, clock=clock) as toy:
         await backend.facts.append([wanted(f"d{i}") for i in range(30)])
         await toy.until(lambda: toy.runner.deciding and toy.runner.deciding.braked)

@@ -10,7 +10,7 @@ QUIET_SECONDS: Final = 0.7
 LONGEST_RESTLESS_SECONDS: Final = 5.0
 
 
-class Restless:
+class Debouncer:
     """Calls `look` after the last of several changes; a look takes the time of one who is busy, so it can wait."""
 
     def __init__(

@@ -15,10 +15,10 @@ from typing import Final
 from schemas.subjects import blob
 from services._kit.base.clock import Clock, SystemClock
 from services._kit.base.log_errors import Conflict, Refused, Unavailable
-from services._kit.content.envelope_encryption import Locked, Vault
+from services._kit.content.envelope_encryption import KeyUnavailable, Vault
 from services._kit.log.stream_port import MAX_BATCH, MAX_BATCH_BYTES, Log, NewMessage
 from services._rules.history.blob_grace import REFRESH_AFTER, TRUST
-from services._rules.history.delta_encoding import base_of, marker, splice, whole
+from services._rules.history.delta_encoding import base_of, decode_delta, marker, splice
 from services._rules.secrets.secret_objects import is_sealed
 
 CACHE_BYTES: Final = 16 << 20
@@ -90,7 +90,7 @@ class Blobs:
     async def put_secret(self, namespace: str, data: bytes) -> str:
         """Store a secret manifest, encrypted; returns its digest. Raises Locked without its key, or LogError."""
         if self.vault is None:
-            raise Locked(0, f"no key is configured: Secrets of namespace {namespace} are not stored")
+            raise KeyUnavailable(0, f"no key is configured: Secrets of namespace {namespace} are not stored")
         digest, envelope = await self.vault.seal(namespace, data)
         if not self.may_name(digest):
             await self._put({digest: envelope})
@@ -155,12 +155,12 @@ class Blobs:
         base = base_of(stored)
         if not base or base == digest or is_sealed(digest) or digest_of(stored) == digest:
             return stored
-        return whole(stored, await self.get(base))
+        return decode_delta(stored, await self.get(base))
 
     def _opened(self, digest: str, data: bytes) -> bytes:
         if is_sealed(digest):
             if self.vault is None:
-                raise Locked(0, f"blob {digest} is a Secret, and this service has no key")
+                raise KeyUnavailable(0, f"blob {digest} is a Secret, and this service has no key")
             return self.vault.open(digest, data)
         if digest not in self._cache and digest_of(data) != digest:
             raise Refused(0, f"blob {digest} holds other bytes than its name says")

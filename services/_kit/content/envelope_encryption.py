@@ -42,11 +42,11 @@ _HEAD: Final = len(_MAGIC) + _ID_BYTES + _NONCE_BYTES
 _TRIES: Final = 5
 
 
-class Locked(Refused):
+class KeyUnavailable(Refused):
     """A Secret cannot be read here: its key was dropped, or this service has no master key that opens it."""
 
 
-class Forged(Exception):
+class ForgedCiphertext(Exception):
     """The bytes were not encrypted with this key, or not for this purpose."""
 
 
@@ -64,7 +64,7 @@ def _decrypt(cipher: AESGCM, nonce: bytes, data: bytes, bound: bytes) -> bytes:
     try:
         return cipher.decrypt(nonce, data, bound)
     except InvalidTag:
-        raise Forged from None
+        raise ForgedCiphertext from None
 
 
 class WrappedKey(Struct, frozen=True, kw_only=True):
@@ -129,11 +129,15 @@ def unwrap(masters: MasterKeys, stored: WrappedKey) -> bytes:
     """A namespace's key; raises Locked when no master key opens it."""
     master = masters.get(stored.master)
     if master is None:
-        raise Locked(0, f"the key of namespace {stored.namespace} needs master key {stored.master}, which is not here")
+        raise KeyUnavailable(
+            0, f"the key of namespace {stored.namespace} needs master key {stored.master}, which is not here"
+        )
     try:
         return _decrypt(_cipher(master), stored.nonce, stored.wrapped, _owner(stored.namespace, stored.id))
-    except Forged:
-        raise Locked(0, f"master key {stored.master} does not open the key of namespace {stored.namespace}") from None
+    except ForgedCiphertext:
+        raise KeyUnavailable(
+            0, f"master key {stored.master} does not open the key of namespace {stored.namespace}"
+        ) from None
 
 
 def _owner(namespace: str, ident: bytes) -> bytes:
@@ -190,16 +194,18 @@ class Vault:
         """The bytes of a secret manifest; raises Locked."""
         ident = key_id(envelope)
         if ident is None:
-            raise Locked(0, f"blob {digest} is not encrypted as this version does it")
+            raise KeyUnavailable(0, f"blob {digest} is not encrypted as this version does it")
         key = self._by_id.get(ident)
         if key is None:
-            raise Locked(0, f"the key of blob {digest} was dropped or cannot be opened here: its content is gone")
+            raise KeyUnavailable(
+                0, f"the key of blob {digest} was dropped or cannot be opened here: its content is gone"
+            )
         try:
             data = key.open(envelope, digest)
-        except Forged:
-            raise Locked(0, f"blob {digest} was changed, or belongs elsewhere") from None
+        except ForgedCiphertext:
+            raise KeyUnavailable(0, f"blob {digest} was changed, or belongs elsewhere") from None
         if key.digests.digest(data) != digest:
-            raise Locked(0, f"blob {digest} holds other bytes than its name says")
+            raise KeyUnavailable(0, f"blob {digest} holds other bytes than its name says")
         return data
 
     async def _key(self, namespace: str) -> DataKey:
@@ -220,8 +226,8 @@ class Vault:
             if message is not None:
                 self._take(message)
                 if namespace in self._locked:
-                    raise Locked(0, self._locked[namespace])
-        raise Locked(0, f"the key of namespace {namespace} changes all the time; try again")
+                    raise KeyUnavailable(0, self._locked[namespace])
+        raise KeyUnavailable(0, f"the key of namespace {namespace} changes all the time; try again")
 
     async def _follow(self) -> None:
         pump = self._log.pump([ALL])
@@ -255,7 +261,7 @@ class Vault:
             del self._of[namespace], self._by_id[before.id]
         try:
             self._absorb(stored)
-        except (Locked, SettingsError) as error:
+        except (KeyUnavailable, SettingsError) as error:
             self._locked[namespace] = str(error)
             log.error("key_locked", namespace=namespace, reason=str(error))
         else:

@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from schemas.events.observed import Drift
 from schemas.keys import ObjectKey
-from services._kit.delivery.concurrency_limiter import Paced
+from services._kit.delivery.concurrency_limiter import LimitedClient
 from services._kit.delivery.interpretation_levels import Interpretation, Offered
 from services._kit.delivery.kind_caches import Kind
 from services._kit.delivery.lane_parts import CREATED, LaneStats, holders, uid_of
 from services._kit.delivery.reports import LEAVING
-from services._kit.delivery.write_metrics import Written
+from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.api import MANAGER, ApiError, encode, is_absent
 from services._rules.delivery.apply import (
     Create,
@@ -31,7 +31,7 @@ Manifest = dict[str, Any]
 _CONFLICT_TRIES: Final = 5
 
 
-class Brought(Struct, frozen=True):
+class ApplyResult(Struct, frozen=True):
     """How bringing an object in line went: the object now, what was done, whose changes were undone, or a refusal."""
 
     live: Manifest | None
@@ -40,7 +40,7 @@ class Brought(Struct, frozen=True):
     refusal: str = ""
 
 
-class Ended(Struct, frozen=True):
+class DeleteResult(Struct, frozen=True):
     """What there is to report of an object whose work was withdrawn."""
 
     absent: bool = False
@@ -50,11 +50,16 @@ class Ended(Struct, frozen=True):
     member_uid: str = ""
 
 
-class Acting:
+class Applier:
     """The writes of one lane."""
 
     def __init__(
-        self, cluster: str, client: Paced, stats: LaneStats, interpretation: Interpretation, written: Written
+        self,
+        cluster: str,
+        client: LimitedClient,
+        stats: LaneStats,
+        interpretation: Interpretation,
+        written: WriteMetrics,
     ) -> None:
         self._cluster = cluster
         self._client = client
@@ -72,7 +77,7 @@ class Acting:
         offered: Offered,
         *,
         held: bool,
-    ) -> Brought:
+    ) -> ApplyResult:
         """Make the live object what is desired; `held` where it was so before, so that a difference is drift.
 
         Raises ApiError, Unreachable and InterpretError.
@@ -86,9 +91,9 @@ class Acting:
             match action:
                 case Leave():
                     self._stats.unchanged += 1
-                    return Brought(live)
+                    return ApplyResult(live)
                 case Refuse():
-                    return Brought(live, refusal=action.message)
+                    return ApplyResult(live, refusal=action.message)
                 case Create():
                     try:
                         with self._written.creating(self._cluster, kind, again=held):
@@ -100,7 +105,7 @@ class Acting:
                         continue
                     self._stats.created += 1
                     kind.written(live)
-                    return Brought(live, CREATED, removed(action.manifest) if held else ())
+                    return ApplyResult(live, CREATED, removed(action.manifest) if held else ())
                 case Replace():
                     before = _version(live)
                     if held and not read:
@@ -125,14 +130,14 @@ class Acting:
                     changed = _version(live) != before
                     self._written.updated(self._cluster, kind, changed=changed)
                     if not changed:
-                        return Brought(live)
+                        return ApplyResult(live)
                     self._stats.updated += 1
-                    return Brought(live, "updated", drift)
+                    return ApplyResult(live, "updated", drift)
                 case Remove():
                     raise AssertionError("a rendered work never removes")
                 case _:
                     assert_never(action)
-        return Brought(live, refusal="the object keeps changing under our hands; it is tried again")
+        return ApplyResult(live, refusal="the object keeps changing under our hands; it is tried again")
 
     async def live(self, kind: Kind, key: ObjectKey) -> Manifest | None:
         """The object in the cluster, read from there where it is not kept at hand; raises ApiError and Unreachable."""
@@ -150,7 +155,7 @@ class Acting:
                 return None
             raise
 
-    async def withdraw(self, kind: Kind, key: ObjectKey, *, keep: bool) -> Ended | None:
+    async def withdraw(self, kind: Kind, key: ObjectKey, *, keep: bool) -> DeleteResult | None:
         """Delete the object, or (`keep`) let go of it; what there is to tell, None until it is seen that it is gone.
 
         An answer alone does not prove that: a deletion counts once the watch or a refusal (404) says so.
@@ -169,21 +174,21 @@ class Acting:
                 except ApiError as error:
                     if is_absent(error):
                         kind.live.drop((key.namespace, key.name))
-                        return Ended(absent=True)
+                        return DeleteResult(absent=True)
                     if error.reason != "Conflict":
                         raise
                     # A conflict means another object of this name: the watch brings it.
             case Replace():
                 answer = await self._client.update(kind.path(key.namespace, key.name), encode(action.manifest))
                 kind.live.drop((key.namespace, key.name))
-                return Ended(absent=True, operation="kept", member_uid=uid_of(answer))
+                return DeleteResult(absent=True, operation="kept", member_uid=uid_of(answer))
             case Leave():
                 if live is None:
-                    return Ended(absent=True)
+                    return DeleteResult(absent=True)
                 # Only something in the member can let it go; whether it ever does is not for us to wait for.
                 held = ", ".join(holders(live)) or "its grace period"
                 message = f"deleted, and held in the cluster by {held}"
-                return Ended(reason=LEAVING, message=message, member_uid=uid_of(live))
+                return DeleteResult(reason=LEAVING, message=message, member_uid=uid_of(live))
             case Create() | Refuse():
                 raise AssertionError("a withdrawn work never creates")
             case _:

@@ -30,7 +30,7 @@ _HALF: Final = 0.5
 _FIFTH: Final = 0.8
 
 
-class Outcome(Enum):
+class RequestOutcome(Enum):
     """How a request went, as far as the cluster's load is concerned."""
 
     ANSWERED = "answered"
@@ -65,18 +65,18 @@ class Window:
         """One more request is under way."""
         self.under_way += 1
 
-    def ended(self, outcome: Outcome, began: float, now: float, retry_after: float = 0.0) -> None:
+    def ended(self, outcome: RequestOutcome, began: float, now: float, retry_after: float = 0.0) -> None:
         """A request that was begun at a moment is over; `retry_after` is what the cluster asked for, in seconds."""
         used = 2 * self.under_way >= self.limit
         self.under_way -= 1
         match outcome:
-            case Outcome.PUSHED_BACK:
+            case RequestOutcome.PUSHED_BACK:
                 self._reduce(_HALF, began, now)
                 if retry_after > 0:
                     self.resume_at = max(self.resume_at, now + min(retry_after, self._longest_pause))
-            case Outcome.SILENT:
+            case RequestOutcome.SILENT:
                 self._reduce(_HALF, began, now)
-            case Outcome.ANSWERED:
+            case RequestOutcome.ANSWERED:
                 taken = now - began
                 slow = taken > SLOW_SECONDS and taken > SLOW_FACTOR * self._best > 0
                 # The best is forgotten slowly, so that a cluster that became another is measured by what it is now.
@@ -86,7 +86,7 @@ class Window:
                     self._reduce(_FIFTH, began, now, least=self._most / 4)
                 elif used:
                     self.limit = min(self._most, self.limit + 1 / self.limit)
-            case Outcome.UNSENT:
+            case RequestOutcome.UNSENT:
                 pass
 
     def _reduce(self, by: float, began: float, now: float, least: float = 1.0) -> None:
@@ -96,7 +96,7 @@ class Window:
         self._reduced_at = now
 
 
-class Pace:
+class ConcurrencyLimiter:
     """Lets requests to one cluster through in the order they came, as many at once as its window allows."""
 
     def __init__(self, most: int, *, longest_pause: float = 30.0) -> None:
@@ -112,18 +112,18 @@ class Pace:
         else:
             self.window.begin()
         began = loop.time()
-        outcome, retry_after = Outcome.UNSENT, 0.0
+        outcome, retry_after = RequestOutcome.UNSENT, 0.0
         try:
             answer = await request()
-            outcome = Outcome.ANSWERED
+            outcome = RequestOutcome.ANSWERED
             return answer
         except NotLeading:
             raise
         except Unreachable:
-            outcome = Outcome.SILENT
+            outcome = RequestOutcome.SILENT
             raise
         except ApiError as error:
-            outcome = Outcome.PUSHED_BACK if too_much(error) else Outcome.ANSWERED
+            outcome = RequestOutcome.PUSHED_BACK if too_much(error) else RequestOutcome.ANSWERED
             retry_after = error.retry_after
             raise
         finally:
@@ -183,10 +183,10 @@ class Client(Protocol):
         """DELETE an object, optionally only if it still has this uid."""
 
 
-class Paced:
+class LimitedClient:
     """A client whose requests wait for their turn; raises what the client raises, and BadAnswer for no object."""
 
-    def __init__(self, client: Client, pace: Pace) -> None:
+    def __init__(self, client: Client, pace: ConcurrencyLimiter) -> None:
         self._client = client
         self._pace = pace
 

@@ -11,7 +11,7 @@ ASSURED: Final = 2
 """Places that a kind gets whatever others take, and that are kept free for the next kind."""
 
 
-class Line(Protocol):
+class KeyQueue(Protocol):
     """Objects that wait, each once; `some` is set when one may have become due."""
 
     some: asyncio.Event
@@ -29,7 +29,7 @@ class Line(Protocol):
         """How many objects wait."""
 
 
-class QuickLine:
+class FifoQueue:
     """First come, first served; as many places as there are workers."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class QuickLine:
         return len(self._keys)
 
 
-class FairLine:
+class FairQueue:
     """Kinds take turns; one that does not end its own leaves places to others, as long as there are any."""
 
     def __init__(self, places: int) -> None:

@@ -11,7 +11,15 @@ from schemas.events.policy import PolicyEvent
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._kit.kube.client import KubeClient
-from services._rules.delivery.apply import Reflection, Told, collectable, merge, not_interpreted, reflect, retained
+from services._rules.delivery.apply import (
+    Reflection,
+    ReportedStatus,
+    collectable,
+    merge,
+    not_interpreted,
+    reflect,
+    retained,
+)
 from services._rules.interpreter import (
     INTERPRET_HEALTH,
     INTERPRET_STATUS,
@@ -112,13 +120,13 @@ class Interpretation:
         return reflect(live, status, health)
 
 
-async def _told(operation: str, live: Manifest, cluster: str, answer: Awaitable[Any]) -> Told:
+async def _told(operation: str, live: Manifest, cluster: str, answer: Awaitable[Any]) -> ReportedStatus:
     try:
         found = await answer
-        return Told(collectable(found) if operation == INTERPRET_STATUS and found is not None else found)
+        return ReportedStatus(collectable(found) if operation == INTERPRET_STATUS and found is not None else found)
     except _PROBLEMS as error:
         why = failure_of_secret(error) if is_secret(live["apiVersion"], live["kind"]) else str(error)
-        return Told(problem=not_interpreted(operation, live, cluster, why), passing=_is_passing(error))
+        return ReportedStatus(problem=not_interpreted(operation, live, cluster, why), passing=_is_passing(error))
 
 
 def _is_passing(error: Exception) -> bool:

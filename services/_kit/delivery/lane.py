@@ -23,28 +23,28 @@ from schemas.keys import ObjectKey
 from services._kit.base.log_errors import LogError
 from services._kit.base.metrics import ReadCollector
 from services._kit.concurrency.supervision import Supervised, supervise
-from services._kit.delivery.applier import Acting, Brought
-from services._kit.delivery.concurrency_limiter import Pace, Paced, too_much
+from services._kit.delivery.applier import Applier, ApplyResult
+from services._kit.delivery.concurrency_limiter import ConcurrencyLimiter, LimitedClient, too_much
 from services._kit.delivery.interpretation_levels import Interpretation, Offered
 from services._kit.delivery.kind_caches import Kinds, UnknownKind
 from services._kit.delivery.lane_parts import (
     LaneSettings,
     LaneStats,
-    Repairs,
+    RepairBackoff,
     Settled,
     WorkSource,
+    reported_failure,
     says_the_same,
     summary,
-    told,
 )
-from services._kit.delivery.relist_trigger import Suspicion
-from services._kit.delivery.work_scheduler import Turns
-from services._kit.delivery.write_metrics import Written
+from services._kit.delivery.relist_trigger import RelistTrigger
+from services._kit.delivery.work_scheduler import WorkScheduler
+from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.identity.member_gate import MemberGate
 from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable, decode
 from services._rules.delivery.apply import Reflection, reflect
 from services._rules.delivery.cluster_works import holds
-from services._rules.delivery.work_labels import with_marks
+from services._rules.delivery.work_labels import with_work_labels
 from services._rules.interpreter import InterpretError
 from services._rules.secrets.secret_objects import is_secret
 
@@ -73,7 +73,7 @@ class Lane:
         source: WorkSource,
         settings: LaneSettings,
         interpretation: Interpretation | None = None,
-        written: Written | None = None,
+        written: WriteMetrics | None = None,
     ) -> None:
         self.cluster = cluster
         self.stats = LaneStats()
@@ -83,20 +83,20 @@ class Lane:
         self._source = source
         self._settings = settings
         self._interpretation = interpretation or Interpretation()
-        self._written = written or Written(ReadCollector("lane"))
+        self._written = written or WriteMetrics(ReadCollector("lane"))
         self._settled: dict[ObjectKey, Settled] = {}
         self._up, self._down = asyncio.Event(), asyncio.Event()
-        self.pace = Pace(settings.concurrency, longest_pause=settings.longest_backoff)
-        self._repairs = Repairs(settings.longest_backoff)
+        self.pace = ConcurrencyLimiter(settings.concurrency, longest_pause=settings.longest_backoff)
+        self._repairs = RepairBackoff(settings.longest_backoff)
         self._silent: set[ObjectKey] = set()
         """Objects whose last request was not answered in time, by a cluster that answers."""
-        self._turns = Turns(self._look, self._is_slow, self._up, settings)
+        self._turns = WorkScheduler(self._look, self._is_slow, self._up, settings)
         self._client: KubeClient | None = None
         self._kinds: Kinds | None = None
         self._gate: MemberGate | None = None
-        self._acting: Acting | None = None
+        self._acting: Applier | None = None
         self._connecting: Supervised | None = None
-        self._suspicion = Suspicion(self._list_again)
+        self._suspicion = RelistTrigger(self._list_again)
         self._again = asyncio.Event()
         """Set when a cluster that does not answer may do so now."""
         self._waiting_for_kind: dict[tuple[str, str], set[ObjectKey]] = {}
@@ -188,8 +188,8 @@ class Lane:
             suspect = self._suspicion.bad_answer
             self._gate = MemberGate(client, self.cluster, self._source.identity, self._went_down, suspect)
             self._kinds = Kinds(client, self._changed, self._is_given, self._gate)
-            self._acting = Acting(
-                self.cluster, Paced(client, self.pace), self.stats, self._interpretation, self._written
+            self._acting = Applier(
+                self.cluster, LimitedClient(client, self.pace), self.stats, self._interpretation, self._written
             )
             self._client = client
         await self._client.request("GET", "/version", timeout=5.0)
@@ -269,7 +269,9 @@ class Lane:
                 # Its words, and those of a traceback, could quote the Secret.
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 at = f"{where.filename}:{where.lineno}"
-                log.error("delivery_failed", cluster=self.cluster, key=str(key), error=told(work, error), at=at)
+                log.error(
+                    "delivery_failed", cluster=self.cluster, key=str(key), error=reported_failure(work, error), at=at
+                )
             else:
                 log.exception("delivery_failed", cluster=self.cluster, key=str(key))
             self._failed(key, work, seq, error)
@@ -294,13 +296,13 @@ class Lane:
         kind = await self._kinds.of(work.api_version, work.kind)
         live = await self._acting.live(kind, key)
         offered = self._interpretation.offered(work.api_version, work.kind)
-        brought = Brought(live)
+        brought = ApplyResult(live)
         if not work.suspended and not self._in_line(key, seq, offered, live) and not self._rests(key, work, seq):
             data = work.manifest if not isinstance(work.manifest, UnsetType) else await self._source.blob(work.digest)
             before = await self._source.previous(key, work) if live is not None else None
             # What went to several clusters alike lacks this one's marks.
-            previous = with_marks(decode(before), self.cluster, key, work.uid) if before is not None else None
-            desired = with_marks(decode(data), self.cluster, key, work.uid) if work.shared else decode(data)
+            previous = with_work_labels(decode(before), self.cluster, key, work.uid) if before is not None else None
+            desired = with_work_labels(decode(data), self.cluster, key, work.uid) if work.shared else decode(data)
             held = self._held(key, work, seq) and not self._interpreted_anew(key, offered)
             brought = await self._acting.bring(kind, key, desired, live, previous, offered, held=held)
             if brought.refusal:
@@ -374,7 +376,7 @@ class Lane:
         return True
 
     def _seen(
-        self, key: ObjectKey, work: WorkRendered, seq: int, live: Manifest, brought: Brought, reflection: Reflection
+        self, key: ObjectKey, work: WorkRendered, seq: int, live: Manifest, brought: ApplyResult, reflection: Reflection
     ) -> None:
         metadata = live["metadata"]
         status: Raw | UnsetType = UNSET
@@ -422,7 +424,7 @@ class Lane:
         passing = _is_passing(error)
         quietly = passing and self._turns.failures(key) < _QUIETLY
         if isinstance(work, WorkRendered) and not quietly:
-            self._report(key, work, seq, reason=FAILED, message=summary(told(work, error)))
+            self._report(key, work, seq, reason=FAILED, message=summary(reported_failure(work, error)))
             if isinstance(error, UnknownKind):
                 self._waiting_for_kind.setdefault((work.api_version, work.kind), set()).add(key)
             elif isinstance(error, ApiError) and error.status == 404 and key.namespace:

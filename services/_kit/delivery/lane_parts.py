@@ -17,7 +17,7 @@ from services._kit.base.log_errors import LogError
 from services._kit.delivery.kind_caches import UnknownKind
 from services._kit.kube.client import ApiError, Unreachable
 from services._rules.delivery.drift import both
-from services._rules.delivery.refusal_hints import remedy_of
+from services._rules.delivery.refusal_hints import hint_for
 from services._rules.delivery.work_status import FAILED_SUMMARY
 from services._rules.secrets.redaction import failure_of_secret, refusal_of_secret
 from services._rules.secrets.secret_objects import is_secret
@@ -142,7 +142,7 @@ def summary(error: str) -> str:
     return f"{FAILED_SUMMARY}{error}"
 
 
-def told(work: WorkEvent, error: Exception) -> str:
+def reported_failure(work: WorkEvent, error: Exception) -> str:
     """What may be told of a failure: cluster, reason and remedy; of a Secret nothing that could quote it."""
     what = _told(work, error)
     if isinstance(error, UnknownKind | Unreachable):
@@ -150,7 +150,7 @@ def told(work: WorkEvent, error: Exception) -> str:
     if not isinstance(error, ApiError):
         return what
     what = f"cluster {work.cluster}: {what}"
-    remedy = remedy_of(error.status, error.reason, error.message)
+    remedy = hint_for(error.status, error.reason, error.message)
     return f"{what}; {remedy}" if remedy else what
 
 
@@ -175,7 +175,7 @@ def uid_of(manifest: Manifest) -> str:
     return str(manifest["metadata"].get("uid", ""))
 
 
-class Repairs:
+class RepairBackoff:
     """How soon an object may be repaired again: somebody who keeps changing it back is met ever more seldom."""
 
     def __init__(self, longest: float) -> None:

@@ -12,7 +12,7 @@ LONGEST_SECONDS: Final = 60.0
 """After which it is listed again although some answers still cannot be used."""
 
 
-class Suspicion:
+class RelistTrigger:
     """Remembers that a cluster gave bad answers: what it said beside them may be as wrong, also where it looked right.
 
     `check` is called once it has given none for a while, or has given them for long; it answers whether the cluster was

@@ -14,13 +14,13 @@ import structlog
 from schemas.keys import ObjectKey
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import end
-from services._kit.delivery.fair_queue import FairLine, Line, QuickLine
+from services._kit.delivery.fair_queue import FairQueue, FifoQueue, KeyQueue
 from services._kit.delivery.lane_parts import LaneSettings
 
 log = structlog.get_logger("delivery.turns")
 
 
-class Turns:
+class WorkScheduler:
     """The order of one lane. `look` is awaited for one object at a time each, and only while `up` is set.
 
     Objects that `is_slow` names wait for processes of scripts; they have workers of their own, so that all others
@@ -38,8 +38,8 @@ class Turns:
         self._is_slow = is_slow
         self._up = up
         self._settings = settings
-        self._quick = QuickLine()
-        self._slow = FairLine(settings.scripted_concurrency)
+        self._quick = FifoQueue()
+        self._slow = FairQueue(settings.scripted_concurrency)
         self._running: set[ObjectKey] = set()
         self._again: set[ObjectKey] = set()
         self._failures: dict[ObjectKey, int] = {}
@@ -108,10 +108,10 @@ class Turns:
             self._has_slow_workers = True
             self._begin(self._slow, self._settings.scripted_concurrency)
 
-    def _begin(self, line: Line, count: int) -> None:
+    def _begin(self, line: KeyQueue, count: int) -> None:
         self._tasks += [supervise("turns", partial(self._work, line)) for _ in range(count)]
 
-    async def _work(self, line: Line) -> None:
+    async def _work(self, line: KeyQueue) -> None:
         while True:
             await self._up.wait()
             key = line.take()

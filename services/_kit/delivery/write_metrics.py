@@ -13,7 +13,7 @@ from services._kit.kube.client import ApiError, Unreachable
 _LABELS: Final = ("result", "apiversion", "kind", "member_cluster")
 
 
-class Written:
+class WriteMetrics:
     """The counts of all lanes of a service; they go on when a lane is opened anew."""
 
     def __init__(self, reads: ReadCollector) -> None:

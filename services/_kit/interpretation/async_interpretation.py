@@ -20,7 +20,7 @@ from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, InterpretError, InterpretLater
 from services._rules.interpreter.configuration import Target
-from services._rules.interpreter.result_cache import Answered, Answers, Question
+from services._rules.interpreter.result_cache import Answers, CachedInterpreter, InterpretationQuery
 
 K = TypeVar("K", bound=Hashable)
 Mark = Callable[[Iterable[K]], None]
@@ -32,26 +32,26 @@ _SHORTEST, _LONGEST = 1.0, 60.0
 _REMEMBERED: Final = 10_000
 
 
-class Ask(Struct, frozen=True):
+class InterpretationRequest(Struct, frozen=True):
     """A decision waits for answers about an object."""
 
     key: Any
-    questions: Sequence[Question]
+    questions: Sequence[InterpretationQuery]
 
 
-class Asking(Generic[K]):
+class AsyncInterpretation(Generic[K]):
     """Answers for the decisions of one service; `mark` has a key decided again."""
 
     def __init__(self, mark: Mark[K], interpreters: Interpreters | None = None) -> None:
         self.interpreters = interpreters or Interpreters()
         self._mark = mark
         self._answers = Answers()
-        self.interpreter = Answered(self.interpreters.ask.customized, self._answers)
+        self.interpreter = CachedInterpreter(self.interpreters.ask.customized, self._answers)
         """What decisions ask."""
         # A webhook that hangs concerns its kind alone.
         self._work: dict[Target, Background[K]] = {}
         self._timers: dict[K, asyncio.TimerHandle] = {}
-        self._standing: dict[K, list[Question]] = {}
+        self._standing: dict[K, list[InterpretationQuery]] = {}
         self._failures: dict[K, int] = {}
         self._counts: Counter[str] = Counter()
         self._trouble = ""
@@ -75,7 +75,7 @@ class Asking(Generic[K]):
         self._answers.changed(touched)
         return touched
 
-    def submit(self, ask: Ask) -> None:
+    def submit(self, ask: InterpretationRequest) -> None:
         """Ask, and have the key decided again when everything is answered."""
         obj = ask.questions[0].arguments[0]
         kind = (str(obj.get("apiVersion")), str(obj.get("kind")))
@@ -85,10 +85,10 @@ class Asking(Generic[K]):
             work = self._work[kind] = Background(concurrency=_AT_ONCE, retry=(WorkerUnavailable,))
         work.submit(ask.key, partial(self._answer, ask.key, ask.questions))
 
-    async def _answer(self, key: K, questions: Sequence[Question]) -> None:
+    async def _answer(self, key: K, questions: Sequence[InterpretationQuery]) -> None:
         open_ones = {question.id: question for question in questions if question not in self._answers}.values()
         results = await asyncio.gather(*(self._one(question) for question in open_ones), return_exceptions=True)
-        later: list[Question] = []
+        later: list[InterpretationQuery] = []
         failure: BaseException | None = None
         for question, result in zip(open_ones, results, strict=True):
             if isinstance(result, InterpretLater):
@@ -108,7 +108,7 @@ class Asking(Generic[K]):
             self._failures.pop(key, None)
         self._mark((key,))
 
-    async def _one(self, question: Question) -> object:
+    async def _one(self, question: InterpretationQuery) -> object:
         ask, (obj, *others) = self.interpreters.ask, question.arguments
         try:
             if question.operation == INTERPRET_REPLICA:
@@ -122,7 +122,7 @@ class Asking(Generic[K]):
             log.exception("question_failed", operation=question.operation)
             raise InterpretLater(f"{type(error).__name__}: {error}") from error
 
-    def _again(self, key: K, questions: Sequence[Question]) -> None:
+    def _again(self, key: K, questions: Sequence[InterpretationQuery]) -> None:
         """What was answered stands for a while: it is what a person is told meanwhile."""
         if len(self._failures) > _REMEMBERED:
             self._failures.clear()

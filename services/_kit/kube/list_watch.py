@@ -129,7 +129,7 @@ class AsBytes:
         return found.version
 
 
-class Follower(Protocol[T]):
+class ListWatcher(Protocol[T]):
     """Receives what a reflector sees, in order."""
 
     def listed(self, objects: list[T]) -> Awaitable[None] | None:
@@ -188,7 +188,7 @@ class Reflector(Generic[T]):
         self,
         client: KubeClient,
         path: str,
-        follower: Follower[T],
+        follower: ListWatcher[T],
         reading: Reading[T],
         *,
         params: Mapping[str, str] | None = None,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 
-class Patience(Struct, frozen=True):
+class BatchDelay(Struct, frozen=True):
     """How long messages may wait for more of them; `seconds` is asked at every first one, 0 is not at all."""
 
     seconds: Callable[[], float]
@@ -20,10 +20,10 @@ class Patience(Struct, frozen=True):
     """Beginnings of subjects that end the waiting."""
 
 
-class Door:
+class DeliveryGate:
     """Opened by what hurries at once, by the rest when patience ends or so many wait that there is no more room."""
 
-    def __init__(self, patience: Patience | None, room: int) -> None:
+    def __init__(self, patience: BatchDelay | None, room: int) -> None:
         self._patience = patience
         self._room = room
         self._opened = asyncio.Event()

@@ -32,7 +32,7 @@ from services._kit.log.atomic_batch import (
     publish_batch,
     publish_each,
 )
-from services._kit.log.batch_delay import Patience
+from services._kit.log.batch_delay import BatchDelay
 from services._kit.log.connection import Connection
 from services._kit.log.damage import Damage, find_damage
 from services._kit.log.pump import JetStreamPump
@@ -240,7 +240,7 @@ class JetStreamLog:
         return max((message.seq for message in found if message is not None), default=0)
 
     def pump(
-        self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: Patience | None = None
+        self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: BatchDelay | None = None
     ) -> JetStreamPump:
         """A reader of the subjects that match; see `Log.pump`."""
         return JetStreamPump(self, filters, start, window, patience)

@@ -11,7 +11,7 @@ from schemas.topology import FACTS, Stream
 from services._kit.base.clock import Clock, SystemClock
 from services._kit.base.log_errors import Conflict, Duplicate, FenceLost, LogError, LogReplaced, Refused, StreamFull
 from services._kit.concurrency.tasks import first_of
-from services._kit.log.batch_delay import Patience
+from services._kit.log.batch_delay import BatchDelay
 from services._kit.log.ids import random_id
 from services._kit.log.stream_port import (
     APART,
@@ -121,7 +121,7 @@ class MemoryLog:
         return LogIdentity(self._id, self._last)
 
     def pump(
-        self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: Patience | None = None
+        self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: BatchDelay | None = None
     ) -> MemoryPump:
         """A reader of the subjects that match; see `Log.pump`. It never waits for more: nobody pays for waking it."""
         del patience

@@ -31,7 +31,7 @@ from nats.aio.msg import Msg
 from services._kit.base.log_errors import LogError, LogReplaced, Unavailable, Unreadable, from_api
 from services._kit.concurrency.supervision import supervise
 from services._kit.log.atomic_batch import ApiError
-from services._kit.log.batch_delay import Door, Patience
+from services._kit.log.batch_delay import BatchDelay, DeliveryGate
 from services._kit.log.ids import Sequence as Ids
 from services._kit.log.pull_protocol import NANOSECOND, NOTHING, ended, positions, request
 from services._kit.log.stream_port import Delivery, LogIdentity, Message
@@ -80,7 +80,7 @@ class JetStreamPump:
         filters: Sequence[str],
         start: int | None,
         window: int,
-        patience: Patience | None = None,
+        patience: BatchDelay | None = None,
     ) -> None:
         self.stats = PumpStats()
         self._log = log
@@ -91,7 +91,7 @@ class JetStreamPump:
         self._handed: tuple[int, str, float] | None = None  # sequence, subject and time of the last message handed over
         self._resumed = start is not None
         self._buffer: deque[Message] = deque()
-        self._door = Door(patience, self._window // 2)
+        self._door = DeliveryGate(patience, self._window // 2)
         self._closed = False
         self._restart = True
         self._caught_up = False

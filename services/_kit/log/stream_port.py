@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from services._kit.base.log_errors import LogError, TooLarge
-from services._kit.log.batch_delay import Patience
+from services._kit.log.batch_delay import BatchDelay
 
 MAX_BATCH: Final = 500
 MAX_BATCH_BYTES: Final = 4 << 20
@@ -134,7 +134,7 @@ class Log(Protocol):
         """Which stream this is and where it ends."""
 
     def pump(
-        self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: Patience | None = None
+        self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: BatchDelay | None = None
     ) -> Pump:
         """A reader of the subjects that match.
 

@@ -33,7 +33,7 @@ class _Version(Struct, rename="camel"):
 _version: Final = msgspec.json.Decoder(_Version)
 
 
-class Served:
+class DiscoveryCache:
     """What a member served when it was last asked for all of it, which takes a request for every group and version.
 
     Times are those of the event loop.
@@ -65,8 +65,8 @@ class Served:
         return self._resources
 
 
-async def look(
-    client: KubeClient, cluster: str, models: list[Manifest], now: float, served: Served | None = None
+async def probe_cluster(
+    client: KubeClient, cluster: str, models: list[Manifest], now: float, served: DiscoveryCache | None = None
 ) -> Sample:
     """One look at a member through an open client; what does not answer is part of the answer.
 
@@ -86,7 +86,7 @@ async def look(
     except Unreachable:
         identity = ""
     try:
-        summary = await _collect(client, models, served or Served())
+        summary = await _collect(client, models, served or DiscoveryCache())
     except (ApiError, Unreachable, QuantityError) as error:
         log.warning("summary_failed", cluster=cluster, error=str(error))
         return Sample(at=now, online=True, healthy=healthy, summary=None, identity=identity)
@@ -108,7 +108,7 @@ async def _health(client: KubeClient) -> bool:
     return True
 
 
-async def _collect(client: KubeClient, models: list[Manifest], served: Served) -> Manifest:
+async def _collect(client: KubeClient, models: list[Manifest], served: DiscoveryCache) -> Manifest:
     version = readable(_version, await client.request("GET", "/version"), "a version")
     resources = await served.of(client)
     nodes: list[Manifest] = []

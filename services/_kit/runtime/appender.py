@@ -42,7 +42,7 @@ APART_BYTES: Final = 256 << 10
 """More than this goes out as a batch: of messages that large one may be refused where another is stored."""
 
 
-class Outcome(Struct, Generic[K]):
+class AppendOutcome(Struct, Generic[K]):
     """What became of the keys: last positions per stream of those stored, and the reason of those refused."""
 
     stored: dict[K, dict[str, int]] = field(default_factory=dict)
@@ -96,13 +96,13 @@ class Appender(Generic[K]):
         self._observe = observe
         self._guard = guard
 
-    async def append(self, groups: Sequence[KeyedEvents[K]]) -> Outcome[K]:
+    async def append(self, groups: Sequence[KeyedEvents[K]]) -> AppendOutcome[K]:
         """Store the events of many keys; returns once each is stored or parked.
 
         Waits as long as the log is unreachable or full. Raises FenceLost when another instance took over: what was not
         stored until then is the new leader's to decide.
         """
-        outcome: Outcome[K] = Outcome()
+        outcome: AppendOutcome[K] = AppendOutcome()
         by_stream: dict[str, list[Piece[K]]] = {}
         for group in groups:
             for stream, pieces in split(group, self.producer, self._last_seq_of).items():
@@ -133,7 +133,7 @@ class Appender(Generic[K]):
         except LogError:
             self.stats.unrecorded += 1
 
-    async def _store(self, stream: str, pieces: Sequence[Piece[K]], outcome: Outcome[K]) -> None:
+    async def _store(self, stream: str, pieces: Sequence[Piece[K]], outcome: AppendOutcome[K]) -> None:
         """Store pieces as one batch; on a refusal store each half on its own."""
         pieces = [piece for piece in pieces if piece.key not in outcome.parked]
         if not pieces:
@@ -160,7 +160,7 @@ class Appender(Generic[K]):
             seq += len(piece.messages)
             outcome.stored.setdefault(piece.key, {})[stream] = seq
 
-    def _cheaper_apart(self, stream: str, pieces: Sequence[Piece[K]], outcome: Outcome[K]) -> bool:
+    def _cheaper_apart(self, stream: str, pieces: Sequence[Piece[K]], outcome: AppendOutcome[K]) -> bool:
         return (
             1 < sum(len(piece.messages) for piece in pieces) <= self._logs[stream].apart
             and sum(piece.size for piece in pieces) <= APART_BYTES
@@ -170,7 +170,7 @@ class Appender(Generic[K]):
         )
 
     async def _store_each(
-        self, stream: str, pieces: Sequence[Piece[K]], messages: Sequence[NewMessage], outcome: Outcome[K]
+        self, stream: str, pieces: Sequence[Piece[K]], messages: Sequence[NewMessage], outcome: AppendOutcome[K]
     ) -> None:
         """Store few messages one by one, all on their way at once; what got no answer of its own is sent again."""
         fence = self._current_fence(stream)
@@ -202,7 +202,7 @@ class Appender(Generic[K]):
             result = await self._send(stream, [message], result)
         return result.last
 
-    async def _set_aside(self, piece: Piece[K], message: NewMessage, error: Refused, outcome: Outcome[K]) -> None:
+    async def _set_aside(self, piece: Piece[K], message: NewMessage, error: Refused, outcome: AppendOutcome[K]) -> None:
         outcome.parked[piece.key] = error
         outcome.stored.pop(piece.key, None)
         await self.park(piece.key, str(error), piece.position, message.subject)
@@ -292,4 +292,4 @@ def _is(found: Message | None, message: NewMessage) -> TypeGuard[Message]:
     return found is not None and found.headers.get(HEADER_EVENT_ID) == message.headers[HEADER_EVENT_ID]
 
 
-__all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "Appender", "KeyedEvents", "Outcome"]
+__all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "AppendOutcome", "Appender", "KeyedEvents"]

@@ -17,8 +17,8 @@ from services._kit.base.clock import Clock
 from services._kit.base.log_errors import FenceLost
 from services._kit.concurrency.tasks import child
 from services._kit.log.stream_port import match
-from services._kit.runtime.appender import Appender, Outcome
-from services._kit.runtime.failure_tracker import Troubles
+from services._kit.runtime.appender import Appender, AppendOutcome
+from services._kit.runtime.failure_tracker import FailureTracker
 from services._kit.runtime.outbox import KeyedEvents, stream_of
 from services._kit.runtime.projection import Cause, Projection
 from services._kit.runtime.restore_progress import Restoration
@@ -35,7 +35,7 @@ SET_BACK: Final = 1.0  # a wall clock that goes back by more seconds than that w
 ON_PURPOSE: Final = 1.0  # a decision put off for longer waits because a rule says so, not because we are slow
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class LoopOptions(Struct, frozen=True, kw_only=True):
     """How much at once and how patiently; times in seconds."""
 
     batch_keys: int = 200
@@ -79,7 +79,7 @@ class Watcher(Protocol):
         """A decision raised or its events were refused, so long after its first cause came up."""
 
 
-class Deciding(Generic[S, K]):
+class DecisionLoop(Generic[S, K]):
     """The loop of a leader; `run` ends when it is cancelled or the fence is lost."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Deciding(Generic[S, K]):
         projection: Projection[S, K],
         appender: Appender[K],
         *,
-        options: Options,
+        options: LoopOptions,
         clock: Clock,
         stats: DecideStats,
         on_problem: Callable[[str, K, str], None],
@@ -98,7 +98,7 @@ class Deciding(Generic[S, K]):
     ) -> None:
         self.in_flight: set[K] = set()
         self.braked = False
-        self.troubles: Troubles[K] = Troubles(
+        self.troubles: FailureTracker[K] = FailureTracker(
             attempts=options.attempts,
             backoff=options.backoff,
             longest_backoff=options.longest_backoff,
@@ -320,7 +320,7 @@ class Deciding(Generic[S, K]):
                 self.in_flight.discard(key)
             self._wake.set()
 
-    def _tell(self, groups: Sequence[KeyedEvents[K]], outcome: Outcome[K]) -> None:
+    def _tell(self, groups: Sequence[KeyedEvents[K]], outcome: AppendOutcome[K]) -> None:
         """Let the watcher know what was stored or refused, and how long after its cause."""
         if self._watcher is None:
             return
@@ -338,10 +338,10 @@ class Deciding(Generic[S, K]):
             if cause is not None and key in self._projection.dirty:
                 self._deferred.setdefault(key, cause)
 
-    async def _append(self, groups: Sequence[KeyedEvents[K]]) -> Outcome[K]:
+    async def _append(self, groups: Sequence[KeyedEvents[K]]) -> AppendOutcome[K]:
         """Append; when a group cannot even be encoded, each is appended alone and the guilty one fails."""
         if not groups:
-            return Outcome()
+            return AppendOutcome()
         try:
             return await self._appender.append(groups)
         except FenceLost:
@@ -350,8 +350,8 @@ class Deciding(Generic[S, K]):
             if len(groups) == 1:
                 cause = Cause(groups[0].causes)
                 self._failed(groups[0].key, f"{type(error).__name__}: {error}", cause, self._clock.now())
-                return Outcome()
-        outcome: Outcome[K] = Outcome()
+                return AppendOutcome()
+        outcome: AppendOutcome[K] = AppendOutcome()
         for group in groups:
             part = await self._append([group])
             outcome.stored.update(part.stored)
@@ -367,7 +367,7 @@ class Deciding(Generic[S, K]):
             self._stats.failures += 1
             self._on_problem("effects failed", effects[0][0], f"{type(error).__name__}: {error}")
 
-    def _to_await(self, groups: Sequence[KeyedEvents[K]], outcome: Outcome[K]) -> dict[str, int]:
+    def _to_await(self, groups: Sequence[KeyedEvents[K]], outcome: AppendOutcome[K]) -> dict[str, int]:
         """Positions at which the projection has seen all that was stored of what it reads."""
         highest: dict[str, int] = {}
         for group in groups:

@@ -11,7 +11,7 @@ from services._kit.runtime.timers import Timers
 K = TypeVar("K", bound=Hashable)
 
 
-class Troubles(Generic[K]):
+class FailureTracker(Generic[K]):
     """Backoff per key and a brake on the ratio of parked keys among the latest outcomes.
 
     `now` is monotonic time in seconds: a wall clock that is set must neither prolong a pause nor cut it short.

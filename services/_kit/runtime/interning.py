@@ -39,10 +39,10 @@ def _plan(kind: type[Known]) -> tuple[bool, tuple[str, ...], tuple[str, ...], tu
 
 def decoded(subject: str, data: bytes) -> Known:
     """The event behind bytes of a subject, made small; raises DecodeError."""
-    return lean(decode(subject, data))
+    return intern_event(decode(subject, data))
 
 
-def lean(event: Known) -> Known:
+def intern_event(event: Known) -> Known:
     """The same event, smaller. Nobody else may know it yet."""
     of_object, names, texts, within = _plan(type(event))
     known = _known

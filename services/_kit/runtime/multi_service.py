@@ -44,7 +44,7 @@ class _Made(Struct, frozen=True):
     log: Path
 
 
-def run_together(parts: Sequence[Part]) -> int:
+def run_services(parts: Sequence[Part]) -> int:
     """Run services until SIGTERM or SIGINT, or until one of them ends; the exit code of the process."""
     try:
         made = [_make(part) for part in parts]

@@ -12,7 +12,7 @@ from services._kit.runtime.projection import Cause
 K = TypeVar("K", bound=Hashable)
 
 
-class Ranked(dict[K, Cause], Generic[K]):
+class PriorityKeys(dict[K, Cause], Generic[K]):
     """The causes of dirty keys; going through it yields the smallest rank first, and among equals the oldest key.
 
     The rank of a key is asked for when it becomes dirty; a later one counts only once the key was taken out.

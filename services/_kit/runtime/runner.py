@@ -21,17 +21,17 @@ from services._kit.base.metrics import KitMetrics
 from services._kit.concurrency.tasks import child, end, first_end
 from services._kit.leadership.lease import Lease
 from services._kit.leadership.write_guard import LeaderGuard
-from services._kit.log.batch_delay import Patience
+from services._kit.log.batch_delay import BatchDelay
 from services._kit.log.heartbeat_bus import Bus
 from services._kit.log.stream_port import Delivery, Log, Message
 from services._kit.runtime.appender import Appender
-from services._kit.runtime.decision_loop import FACTS, DecideStats, Deciding, Options
-from services._kit.runtime.priority_keys import Ranked
+from services._kit.runtime.decision_loop import FACTS, DecideStats, DecisionLoop, LoopOptions
+from services._kit.runtime.priority_keys import PriorityKeys
 from services._kit.runtime.projection import Projection
 from services._kit.runtime.restore_progress import PREFIX, Restoration
 from services._kit.runtime.service import BaseService, Decider
 from services._kit.runtime.shared_consumer import SharedReading
-from services._kit.runtime.stream_reader import Follower, by_stream
+from services._kit.runtime.stream_reader import StreamReader, by_stream
 
 S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
@@ -47,14 +47,14 @@ class Runner(Generic[S, K]):
         bus: Bus,
         instance: str,
         *,
-        options: Options | None = None,
+        options: LoopOptions | None = None,
         clock: Clock | None = None,
         metrics: KitMetrics | None = None,
         logger: Any = None,
         shared: SharedReading | None = None,
     ) -> None:
         self.service = service
-        self.options = options or Options()
+        self.options = options or LoopOptions()
         self.stats = DecideStats()
         self.terms = 0
         self.active = False
@@ -70,7 +70,7 @@ class Runner(Generic[S, K]):
             cast("Any", service), self._filters, self._unreadable, shared.decode if shared is not None else None
         )
         if service.rank is not None:
-            self.projection.dirty = Ranked(partial(service.rank, self.projection.state))
+            self.projection.dirty = PriorityKeys(partial(service.rank, self.projection.state))
         self.projection.marking = False
         self.projection.on_marked = self._marked
         self.lease = Lease(
@@ -95,8 +95,8 @@ class Runner(Generic[S, K]):
             guard=self.guard,
         )
         self.restoration = Restoration(service.name, self.appender, self.clock)
-        self.deciding: Deciding[S, K] | None = None
-        self._follower: Follower[S, K] = Follower(
+        self.deciding: DecisionLoop[S, K] | None = None
+        self._follower: StreamReader[S, K] = StreamReader(
             logs,
             self.projection,
             self._filters,
@@ -111,13 +111,13 @@ class Runner(Generic[S, K]):
         self._recording: deque[tuple[Message, str]] = deque(maxlen=1000)
         self._register()
 
-    def _patience(self) -> Patience | None:
+    def _patience(self) -> BatchDelay | None:
         """Only who works can wait: whoever takes over wants to know everything now."""
         service = self.service
         if not service.patience:
             return None
         hurries = (*service.hurries, lease_subject(service.name), PREFIX)
-        return Patience(lambda: service.patience if self.active else 0.0, hurries)
+        return BatchDelay(lambda: service.patience if self.active else 0.0, hurries)
 
     def mark(self, keys: Iterable[K]) -> None:
         """Mark keys dirty for a reason outside the log; ignored unless this instance is active."""
@@ -176,7 +176,7 @@ class Runner(Generic[S, K]):
         self.restoration.begin()
         self._tell()
         if self._decider is not None:
-            self.deciding = Deciding(
+            self.deciding = DecisionLoop(
                 service,
                 self._decider,
                 projection,

@@ -37,7 +37,7 @@ from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.ids import default_instance
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Log
-from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
 from services._kit.runtime.service import AnyService, Context
 from services._kit.runtime.shared_consumer import SharedReading
@@ -87,7 +87,7 @@ async def serve(
     settings: Settings,
     stop: asyncio.Event,
     ready: Ready | None = None,
-    options: Options | None = None,
+    options: LoopOptions | None = None,
     shared: SharedReading | None = None,
 ) -> None:
     """Run a service until `stop` is set; `ready` is called once its projection is complete.
@@ -118,7 +118,7 @@ async def serve(
         streams: dict[str, Log] = {stream.name: JetStreamLog(connection, stream.name) for stream in STREAMS}
         metrics = KitMetrics(service.name)
         process_metrics(metrics.registry)
-        options = options or Options(takeover_after=settings.takeover_after)
+        options = options or LoopOptions(takeover_after=settings.takeover_after)
         runner: Runner[Any, Any] = Runner(
             service,
             streams,

@@ -13,7 +13,7 @@ from typing import Final
 
 from schemas.codec import Known
 from services._kit.concurrency.tasks import child
-from services._kit.log.batch_delay import Door, Patience
+from services._kit.log.batch_delay import BatchDelay, DeliveryGate
 from services._kit.log.stream_port import Delivery, Log, Message, Pump, match
 from services._kit.runtime.interning import decoded
 
@@ -27,7 +27,7 @@ class SharedReading:
     def __init__(self, parties: Mapping[str, int]) -> None:
         self._readers = {stream: _Reader(count) for stream, count in parties.items()}
 
-    def pump(self, log: Log, filters: Sequence[str], window: int, patience: Patience | None) -> Pump:
+    def pump(self, log: Log, filters: Sequence[str], window: int, patience: BatchDelay | None) -> Pump:
         """A service's part of a stream: last messages first, then the tail."""
         return _Part(self._readers[log.name], log, filters, window, patience)
 
@@ -112,7 +112,7 @@ class _Part:
     """What one service gets of a stream; iterate over it once."""
 
     def __init__(
-        self, reader: _Reader, log: Log, filters: Sequence[str], window: int, patience: Patience | None
+        self, reader: _Reader, log: Log, filters: Sequence[str], window: int, patience: BatchDelay | None
     ) -> None:
         self.log = log
         self.filters = tuple(filters)
@@ -126,7 +126,7 @@ class _Part:
                 word = pattern.partition(".")[0]
                 self._others[word] = (*self._others.get(word, ()), pattern)
         self._buffer: deque[Message] = deque()
-        self._door = Door(patience, window // 2)
+        self._door = DeliveryGate(patience, window // 2)
         self._position = 0
         self._caught_up = False
         self._told_caught_up = False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from services._kit.concurrency.tasks import until_first_ends
-from services._kit.log.batch_delay import Patience
+from services._kit.log.batch_delay import BatchDelay
 from services._kit.log.stream_port import Delivery, Log, Message, Pump
 from services._kit.runtime.outbox import stream_of
 from services._kit.runtime.projection import Projection
@@ -29,7 +29,7 @@ def by_stream(filters: Sequence[str]) -> dict[str, list[str]]:
     return grouped
 
 
-class Follower(Generic[S, K]):
+class StreamReader(Generic[S, K]):
     """Feeds a projection from the log; `window` bounds how many messages wait per stream."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Follower(Generic[S, K]):
         *,
         window: int = 1024,
         on_fed: Callable[[Delivery, str], None] | None = None,
-        patience: Patience | None = None,
+        patience: BatchDelay | None = None,
         shared: SharedReading | None = None,
     ) -> None:
         self._logs = logs

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from services._rules.capacity.general_estimate import Capacity
-from services._rules.capacity.reserved import Needs, Want, coarser, less_taken
+from services._rules.capacity.reserved import Needs, PodClass, coarser, less_taken
 from services._rules.kubernetes.quantity import Quantity
 
 KINDS: Final = 64
@@ -39,24 +39,24 @@ class _Run(Struct):
         return self.sums[-1] - (self.sums[place - 1] if place else self.base)
 
 
-class Sums:
+class ClusterTotals:
     """Sums of one cluster; each change costs the kinds that it touches, each question the kinds that there are."""
 
     def __init__(self) -> None:
         self.version = 0
         """Number of the last change, given by whoever keeps the sums."""
-        self._exact: dict[Want, int] = {}
-        self._coarse: dict[Want, int] | None = None
+        self._exact: dict[PodClass, int] = {}
+        self._coarse: dict[PodClass, int] | None = None
         """Only while there are more kinds than are told apart."""
         self._amounts: dict[str, int] = {}
         self._coarse_amounts: dict[str, int] = {}
         self._pods = 0
-        self._runs: dict[Want, _Run] = {}
-        self._pending: dict[Hashable, dict[Want, int]] = {}
-        self._promised: dict[Want, int] = {}
+        self._runs: dict[PodClass, _Run] = {}
+        self._pending: dict[Hashable, dict[PodClass, int]] = {}
+        self._promised: dict[PodClass, int] = {}
 
     @property
-    def totals(self) -> Mapping[Want, int]:
+    def totals(self) -> Mapping[PodClass, int]:
         """Pods by kind."""
         return self._exact if self._coarse is None else self._coarse
 
@@ -89,7 +89,7 @@ class Sums:
             else:
                 self._count_coarse(want, count)
 
-    def _count_coarse(self, want: Want, pods: int) -> None:
+    def _count_coarse(self, want: PodClass, pods: int) -> None:
         coarse = coarser(want)
         if self._coarse is not None:
             _count(self._coarse, coarse, pods)
@@ -112,7 +112,7 @@ class Sums:
             if position is not None:
                 self._write(want, pods, position)
 
-    def since(self, position: int) -> list[tuple[Want, int]]:
+    def since(self, position: int) -> list[tuple[PodClass, int]]:
         """Pods by kind that were given after a position, and those that are promised."""
         found = dict(self._promised)
         for want, run in self._runs.items():
@@ -121,7 +121,7 @@ class Sums:
                 found[want] = found.get(want, 0) + pods
         return list(found.items())
 
-    def _write(self, want: Want, pods: int, position: int) -> None:
+    def _write(self, want: PodClass, pods: int, position: int) -> None:
         if want not in self._runs and len(self._runs) >= KINDS:
             want = coarser(want)
             if want not in self._runs and len(self._runs) >= 4 * KINDS:
@@ -129,12 +129,12 @@ class Sums:
         self._runs.setdefault(want, _Run()).add(position, pods)
 
 
-def _sum_up(amounts: dict[str, int], want: Want, pods: int) -> None:
+def _sum_up(amounts: dict[str, int], want: PodClass, pods: int) -> None:
     for name, amount in want.demand.requests:
         amounts[name] = amounts.get(name, 0) + amount.nano * pods
 
 
-def _count(sums: dict[Want, int], want: Want, pods: int) -> None:
+def _count(sums: dict[PodClass, int], want: PodClass, pods: int) -> None:
     total = sums.get(want, 0) + pods
     if total:
         sums[want] = total

@@ -18,7 +18,7 @@ from services._rules.capacity.general_estimate import Component, Demand, compone
 from services._rules.capacity.node_estimate import Estimate
 from services._rules.capacity.node_index import MemberRooms
 from services._rules.capacity.quota_index import MemberQuotas
-from services._rules.capacity.reserved import Want, assumed_of
+from services._rules.capacity.reserved import PodClass, assumed_of
 from services._rules.capacity.unschedulable_pods import MemberWaiting
 
 Manifest = dict[str, Any]
@@ -26,7 +26,7 @@ Manifest = dict[str, Any]
 NO_OPINION: Final = -1
 MOST: Final = 2**31 - 1
 _KEPT: Final = 512
-_NOTHING: Final[Mapping[Want, int]] = {}
+_NOTHING: Final[Mapping[PodClass, int]] = {}
 
 
 class Requirements(Struct, frozen=True):
@@ -97,7 +97,7 @@ class Answers:
         self.picture = picture
         self._known: dict[str, tuple[tuple[int, int], int, int]] = {}
 
-    def replicas(self, wanted: Requirements, taken: Mapping[Want, int] = _NOTHING, version: int = 0) -> int:
+    def replicas(self, wanted: Requirements, taken: Mapping[PodClass, int] = _NOTHING, version: int = 0) -> int:
         """Further replicas or sets that fit once what was given away is placed, NO_OPINION before all was listed.
 
         `version` changes whenever `taken` does. Raises msgspec.ValidationError where tolerations cannot be read.
@@ -113,7 +113,7 @@ class Answers:
             self._known[wanted.digest] = (now, version, count)
         return count
 
-    def _work_out(self, wanted: Requirements, taken: Mapping[Want, int]) -> int:
+    def _work_out(self, wanted: Requirements, taken: Mapping[PodClass, int]) -> int:
         nodes, quotas = self.picture.rooms.nodes(), self.picture.quotas.of(wanted.namespace)
         assumed = assumed_of(taken)
         if not nodes:

@@ -17,9 +17,9 @@ from msgspec import Struct, field
 from schemas.events.placement import TargetCluster
 from schemas.events.rollup import ClusterStatusItem
 from schemas.keys import ObjectKey
-from services._rules.capacity.cluster_totals import Sums
+from services._rules.capacity.cluster_totals import ClusterTotals
 from services._rules.capacity.general_estimate import Capacity
-from services._rules.capacity.reserved import Needs, Want
+from services._rules.capacity.reserved import Needs, PodClass
 
 LONGEST: Final = 300.0
 """Seconds after which a replica that never shows gives its room back (reference 02 §8.4)."""
@@ -59,13 +59,13 @@ class _Object(Struct):
     expired: bool = False
 
 
-class Ledger:
+class ReservationLedger:
     """Reservations of all objects; `settle`: how many seconds a summary may lag behind a status (0: not at all)."""
 
     def __init__(self, settle: float = 0.0) -> None:
         self._settle = settle
         self._objects: dict[ObjectKey, _Object] = {}
-        self._sums: dict[str, Sums] = {}
+        self._sums: dict[str, ClusterTotals] = {}
         self._settling: dict[str, set[ObjectKey]] = {}
         self._ends: list[tuple[float, ObjectKey]] = []
         self._changes = 0
@@ -74,11 +74,11 @@ class Ledger:
 
     def __eq__(self, other: object) -> bool:
         """Whether the same objects hold the same."""
-        return isinstance(other, Ledger) and self._objects == other._objects
+        return isinstance(other, ReservationLedger) and self._objects == other._objects
 
     __hash__ = None  # type: ignore[assignment]
 
-    def taken(self, cluster: str) -> Mapping[Want, int]:
+    def taken(self, cluster: str) -> Mapping[PodClass, int]:
         """Pods by kind that a cluster was given and does not show yet."""
         sums = self._sums.get(cluster)
         return sums.totals if sums is not None else {}
@@ -93,7 +93,7 @@ class Ledger:
         sums = self._sums.get(cluster)
         return sums.version if sums is not None else 0
 
-    def since(self, cluster: str, position: int) -> list[tuple[Want, int]]:
+    def since(self, cluster: str, position: int) -> list[tuple[PodClass, int]]:
         """Pods by kind that a cluster was given after a position of the log, promises included."""
         sums = self._sums.get(cluster)
         return sums.since(position) if sums is not None else []
@@ -280,10 +280,10 @@ class Ledger:
             self._of(target.name).keep(key, seq)
         found.promised = None
 
-    def _of(self, cluster: str) -> Sums:
+    def _of(self, cluster: str) -> ClusterTotals:
         sums = self._sums.get(cluster)
         if sums is None:
-            sums = self._sums[cluster] = Sums()
+            sums = self._sums[cluster] = ClusterTotals()
         return sums
 
 

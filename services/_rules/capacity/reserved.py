@@ -30,7 +30,7 @@ from services._rules.kubernetes.quantity import Quantity
 Manifest = dict[str, Any]
 
 
-class Want(Struct, frozen=True):
+class PodClass(Struct, frozen=True):
     """One kind of pod; equal kinds compare equal. `claim` is the node claim in JSON."""
 
     namespace: str
@@ -44,7 +44,7 @@ class Want(Struct, frozen=True):
         return Component("", replicas, self.demand, claim, self.priority_class)
 
 
-Needs = tuple[tuple[Want, int], ...]
+Needs = tuple[tuple[PodClass, int], ...]
 """What one replica (or one set of components) takes: kinds of pods and how many of each."""
 
 
@@ -65,27 +65,27 @@ def needs_of(spec: Manifest, *, detailed: bool) -> Needs:
     return ((_want(namespace, one, detailed), 1),)
 
 
-def _want(namespace: str, item: Component, detailed: bool) -> Want:
+def _want(namespace: str, item: Component, detailed: bool) -> PodClass:
     demand = item.demand or NO_DEMAND
     if not detailed:
-        return Want("", demand)
+        return PodClass("", demand)
     claim = msgspec.json.encode(item.claim, order="deterministic") if item.claim else b""
-    return Want(namespace, demand, claim, item.priority_class)
+    return PodClass(namespace, demand, claim, item.priority_class)
 
 
 @lru_cache(maxsize=4096)
-def coarser(want: Want) -> Want:
+def coarser(want: PodClass) -> PodClass:
     """The kind with every request raised to a power of two, so that there are few kinds of any number of pods."""
     amounts = {name: str(Quantity(1 << (amount.nano - 1).bit_length())) for name, amount in want.demand.requests}
     return msgspec.structs.replace(want, demand=demand_of(amounts))
 
 
-def assumed_of(taken: Mapping[Want, int]) -> list[Assumed]:
+def assumed_of(taken: Mapping[PodClass, int]) -> list[Assumed]:
     """What is taken, one assumed workload for each kind: one that fits nowhere does not hide the next."""
     return [Assumed(want.namespace, (want.component(count),)) for want, count in taken.items()]
 
 
-def less_taken(capacity: Capacity, taken: Mapping[Want, int]) -> Capacity:
+def less_taken(capacity: Capacity, taken: Mapping[PodClass, int]) -> Capacity:
     """The capacity of a cluster without what was given away and is not in it yet."""
     if not taken:
         return capacity
@@ -129,7 +129,7 @@ def place_on_models(models: Sequence[ModelNodes], demand: Demand, pods: int) -> 
     return tuple(found)
 
 
-def displaced(taken: Iterable[tuple[Want, int]], wanted: Sequence[Component]) -> int:
+def displaced(taken: Iterable[tuple[PodClass, int]], wanted: Sequence[Component]) -> int:
     """How many replicas (or sets of `wanted`) at most no longer fit on nodes because of what was taken since.
 
     One pod takes on one node, so it drives away no more replicas there than its share of some resource covers. The

@@ -187,7 +187,7 @@ def _less(pairs: dict[str, str] | None, names: tuple[str, ...]) -> dict[str, str
     return {name: value for name, value in (pairs or {}).items() if name not in names}
 
 
-class Told(Struct, frozen=True):
+class ReportedStatus(Struct, frozen=True):
     """What a level above the built-in one said: a value, or the problem why there is none.
 
     `passing` problems may be gone the next time.
@@ -222,7 +222,7 @@ def collectable(status: Any) -> Raw:
     return Raw(data)
 
 
-def reflect(live: Manifest, status: Told | None = None, health: Told | None = None) -> Reflection:
+def reflect(live: Manifest, status: ReportedStatus | None = None, health: ReportedStatus | None = None) -> Reflection:
     """Status and health of a member object (§4.2); `status` and `health` where a level above the built-in answers."""
     problem = ""
     found = None

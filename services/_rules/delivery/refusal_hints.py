@@ -41,7 +41,7 @@ _BY_CODE: Final = {
 }
 
 
-def remedy_of(status: int, reason: str, message: str) -> str:
+def hint_for(status: int, reason: str, message: str) -> str:
     """What a person can do about a refusal; empty where nothing better than its own words is known."""
     if status in (400, 403, 422, 500):
         for words, remedy in _BY_WORDS:

@@ -12,7 +12,7 @@ from services._rules.names import execution_namespace
 Manifest = dict[str, Any]
 
 
-def with_marks(manifest: Manifest, cluster: str, key: ObjectKey, uid: str) -> Manifest:
+def with_work_labels(manifest: Manifest, cluster: str, key: ObjectKey, uid: str) -> Manifest:
     """The manifest with the permanent id and the namespace of one cluster's work; what it shares is not copied."""
     metadata = manifest["metadata"]
     labels = {**(metadata.get("labels") or {}), const.WORK_ID_LABEL: work_id(cluster, key, uid)}

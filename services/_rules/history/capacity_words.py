@@ -8,7 +8,7 @@ from schemas.events.estimate import ClusterEstimate
 from schemas.events.placement import PlacementDecided, PlacementFailed
 
 
-def room(event: PlacementDecided | PlacementFailed) -> str:
+def capacity_summary(event: PlacementDecided | PlacementFailed) -> str:
     """The estimates that a placement used; empty where it asked for none."""
     if event.estimate_missed:
         return "room by summaries alone, no estimate came in time"

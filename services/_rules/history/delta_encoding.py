@@ -59,7 +59,7 @@ def base_of(stored: bytes) -> str:
     return found.base if found is not None else ""
 
 
-def whole(stored: bytes, base: bytes) -> bytes:
+def decode_delta(stored: bytes, base: bytes) -> bytes:
     """The bytes of a short form; something else when `base` is not what it was made from."""
     found = _read(stored)
     if found is None:
@@ -72,7 +72,7 @@ def marker(name: str, base: str) -> str:
     return f"{_MARKER}{name}-{base}"
 
 
-def bound(names: Collection[str]) -> set[str]:
+def referenced(names: Collection[str]) -> set[str]:
     """Of all that is stored, what must stay because of what else is there: markers, and what short forms build on."""
     stay: set[str] = set()
     for name in names:

@@ -25,13 +25,13 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from services._rules.delivery.drift import drift_words
-from services._rules.history.capacity_words import room
+from services._rules.history.capacity_words import capacity_summary
 
 LONGEST: Final = 160
 """Characters of a message that are shown."""
 
 
-def words(event: Known, before: Known | None = None) -> str:
+def summarize(event: Known, before: Known | None = None) -> str:
     """One line about a fact; `before` is the previous one of its subject."""
     match event:
         case TemplateChanged() | TemplateDeleted():
@@ -167,7 +167,7 @@ def _placement(event: PlacementDecided | PlacementFailed | PlacementReleased, be
     where = _targets(event.clusters)
     if isinstance(event, PlacementFailed):
         kept = f"stays on {where}" if event.clusters else ""
-        return _joined(f"{event.reason}: {_short(event.message)}", kept, room(event))
+        return _joined(f"{event.reason}: {_short(event.message)}", kept, capacity_summary(event))
     lost = []
     if isinstance(before, PlacementDecided | PlacementFailed) and before.uid == event.uid:
         now = {target.name for target in event.clusters}
@@ -177,7 +177,7 @@ def _placement(event: PlacementDecided | PlacementFailed | PlacementReleased, be
         f"leaves {', '.join(lost)}" if lost else "",
         f"affinity {event.affinity_name}" if event.affinity_name else "",
         event.trigger,
-        room(event),
+        capacity_summary(event),
     )
 
 

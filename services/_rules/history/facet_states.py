@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from schemas.codec import DecodeError, Known, decode
-from services._rules.history.event_words import words
+from services._rules.history.event_words import summarize
 from services._rules.history.retention import closes
 from services._rules.history.timeline import UNREADABLE, Fact
 
@@ -67,7 +67,7 @@ def _stood(facts: list[Fact]) -> Standing:
         position=last.seq,
         time=last.time,
         event=type(event).__name__ if event is not None else UNREADABLE,
-        summary=words(event, before) if event is not None else trouble,
+        summary=summarize(event, before) if event is not None else trouble,
         closed=event is not None and closes(event),
         events=len(facts),
         data=Raw(last.data if event is not None else msgspec.json.encode(trouble)),

@@ -52,7 +52,7 @@ def closes(event: Known) -> bool:
     return isinstance(event, _CLOSED) or (isinstance(event, StatusRolledUp) and event.closed)
 
 
-def over(*events: Known | None) -> bool:
+def all_closed(*events: Known | None) -> bool:
     """Whether facets that a service remembers say nothing but their end: then it may forget them."""
     return all(event is None or closes(event) for event in events)
 
@@ -65,7 +65,7 @@ class Facet(Struct, frozen=True, gc=False):
     closed: bool
 
 
-class Sighting(Struct, frozen=True, gc=False):
+class LastObservation(Struct, frozen=True, gc=False):
     """The last observation of a copy: its own position in OBSERVED, the work it speaks of, whether nothing is there."""
 
     seq: int
@@ -74,12 +74,12 @@ class Sighting(Struct, frozen=True, gc=False):
     absent: bool
 
 
-class Remains(Struct):
+class LogEntries(Struct):
     """What the log holds of one object: facets by aggregate, works and observations by cluster."""
 
     facets: dict[str, Facet] = field(default_factory=dict)
     works: dict[str, Facet] = field(default_factory=dict)
-    observed: dict[str, Sighting] = field(default_factory=dict)
+    observed: dict[str, LastObservation] = field(default_factory=dict)
 
     @property
     def nothing(self) -> bool:
@@ -95,7 +95,7 @@ class Purge(Struct, frozen=True):
     up_to: int
 
 
-def unfinished(remains: Remains, members: Collection[str], folded: int) -> str:
+def unfinished(remains: LogEntries, members: Collection[str], folded: int) -> str:
     """Why an object must stay on the log, in words; empty when its end is complete.
 
     `members` are the clusters that are members now; `folded` is the position in FACTS that is known. A tombstone under
@@ -120,18 +120,22 @@ def unfinished(remains: Remains, members: Collection[str], folded: int) -> str:
     return ""
 
 
-def since(remains: Remains) -> float:
+def last_activity(remains: LogEntries) -> float:
     """When the last thing was said of an object, in seconds since 1970."""
-    known: list[Facet | Sighting] = [*remains.facets.values(), *remains.works.values(), *remains.observed.values()]
+    known: list[Facet | LastObservation] = [
+        *remains.facets.values(),
+        *remains.works.values(),
+        *remains.observed.values(),
+    ]
     return max((item.time for item in known), default=0.0)
 
 
-def highest(remains: Remains) -> int:
+def highest(remains: LogEntries) -> int:
     """The highest position in FACTS of an object: what HISTORY has to hold before anything goes."""
     return max((item.seq for item in (*remains.facets.values(), *remains.works.values())), default=0)
 
 
-def purges_of(key: ObjectKey, remains: Remains) -> tuple[Purge, ...]:
+def purges_of(key: ObjectKey, remains: LogEntries) -> tuple[Purge, ...]:
     """What to remove of a finished object, in order: children before parents.
 
     Works go before their observations: a withdrawn work without an observation would be looked at, and reported, anew.
@@ -158,7 +162,7 @@ def cluster_holds(works: Mapping[ObjectKey, Facet]) -> str:
 
 
 def cluster_purges(
-    name: str, removed: Facet, works: Mapping[ObjectKey, Facet], observed: Mapping[ObjectKey, Sighting]
+    name: str, removed: Facet, works: Mapping[ObjectKey, Facet], observed: Mapping[ObjectKey, LastObservation]
 ) -> tuple[Purge, ...]:
     """What to remove of a removed cluster: its works and observations of whatever object, then its own subject."""
     token = escape(name)
@@ -170,7 +174,7 @@ def cluster_purges(
     return (*purges, Purge(FACTS, cluster_subject(name), removed.seq))
 
 
-def cut(positions: Sequence[int], tail: int, held: int, sizes: Sequence[int] = (), most: int = 0) -> int:
+def trim_position(positions: Sequence[int], tail: int, held: int, sizes: Sequence[int] = (), most: int = 0) -> int:
     """Up to which position a subject may be trimmed so that its newest `tail` events stay; 0: not at all.
 
     `positions` are those of its events in order; nothing behind `held`, the last position in HISTORY, is cut. With

@@ -15,7 +15,7 @@ from schemas.envelope import Provenance
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from schemas.subjects import SubjectError, cluster_of, facet, key_tokens, split
-from services._rules.history.event_words import words
+from services._rules.history.event_words import summarize
 
 FACTS: Final = "FACTS"
 OBSERVED: Final = "OBSERVED"
@@ -164,7 +164,7 @@ def _entry(step: _Read, before: Known | None, known: Mapping[tuple[str, int], _R
         time=fact.time,
         offset_ms=round((fact.time - began) * 1000, 3),
         event=step.name,
-        summary=words(event, before) if event is not None else step.trouble,
+        summary=summarize(event, before) if event is not None else step.trouble,
         stream=fact.stream,
         cluster=_cluster(fact.subject),
         causes=_causes(fact, event, provenance, known),

@@ -35,7 +35,7 @@ _NOT_A_NUMBER: Final = -(2**31)
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
-class Question(Struct, frozen=True):
+class InterpretationQuery(Struct, frozen=True):
     """An operation on an object, with its other arguments; `id` is the same for the same question."""
 
     id: bytes
@@ -43,10 +43,10 @@ class Question(Struct, frozen=True):
     arguments: tuple[Any, ...]
 
 
-class Unanswered(Exception):
+class ResultPending(Exception):
     """A decision lacks the answers to these questions."""
 
-    def __init__(self, questions: Sequence[Question]) -> None:
+    def __init__(self, questions: Sequence[InterpretationQuery]) -> None:
         super().__init__(f"{len(questions)} questions about objects are not answered yet")
         self.questions = tuple(questions)
 
@@ -72,7 +72,7 @@ class Answers:
             self.revision += 1
             self._changes[target] = self._changes.get(target, 0) + 1
 
-    def question(self, operation: str, *arguments: Any) -> Question:
+    def question(self, operation: str, *arguments: Any) -> InterpretationQuery:
         """A question about the first argument, an object."""
         obj = arguments[0]
         revision = (
@@ -80,26 +80,26 @@ class Answers:
             self._changes.get(EVERY, 0),
         )
         digest = blake2b(_encoder.encode((operation, revision, arguments)), digest_size=16).digest()
-        return Question(digest, operation, arguments)
+        return InterpretationQuery(digest, operation, arguments)
 
-    def find(self, question: Question) -> Any:
+    def find(self, question: InterpretationQuery) -> Any:
         """The answer, a copy of its own; raises the InterpretError that was put, Unanswered where there is none."""
         answer = self._unused.pop(question.id, None)
         if answer is None:
             answer = self._used.pop(question.id, None)
         if answer is None:
-            raise Unanswered((question,))
+            raise ResultPending((question,))
         self._used[question.id] = answer
         self._shrink()
         if isinstance(answer, InterpretError):
             raise type(answer)(answer.what, answer.field)
         return msgspec.json.decode(answer)
 
-    def __contains__(self, question: Question) -> bool:
+    def __contains__(self, question: InterpretationQuery) -> bool:
         """Whether a question is answered."""
         return question.id in self._unused or question.id in self._used
 
-    def put(self, question: Question, answer: object) -> None:
+    def put(self, question: InterpretationQuery, answer: object) -> None:
         """Remember an answer, or the InterpretError that was given instead."""
         self.drop(question)
         kept = answer if isinstance(answer, InterpretError) else _encoder.encode(answer)
@@ -107,7 +107,7 @@ class Answers:
         self._size += _weight(kept)
         self._shrink()
 
-    def drop(self, question: Question) -> None:
+    def drop(self, question: InterpretationQuery) -> None:
         """Forget an answer: the next decision that needs it has it asked for again."""
         for answers in (self._unused, self._used):
             kept = answers.pop(question.id, None)
@@ -126,7 +126,7 @@ def _weight(kept: bytes | InterpretError) -> int:
     return 200 + (len(kept) if isinstance(kept, bytes) else len(kept.what))
 
 
-class Answered(InterpreterChain):
+class CachedInterpreter(InterpreterChain):
     """What is built in, and for customized kinds the answers of a memory.
 
     Replicas, components and the setting of replicas come from the memory; those who need the other operations ask for

@@ -27,7 +27,7 @@ _PREEMPTION: Final = (
 )
 
 
-def not_acted_on(kind: str, manifest: Mapping[str, Any]) -> list[str]:
+def unsupported_fields(kind: str, manifest: Mapping[str, Any]) -> list[str]:
     """What in an object of Karmada's groups, or all of it, will have no effect; one sentence each."""
     if kind in KINDS:
         return [f"{kind} is kept, but not acted on yet: {KINDS[kind]}"]

@@ -18,8 +18,8 @@ from services._rules.scheduling.scheduling_views import (
     Candidate,
     ClusterView,
     Estimate,
-    Options,
     Peers,
+    SchedulingOptions,
     Status,
 )
 
@@ -34,7 +34,7 @@ class Estimator(Struct, frozen=True, eq=False):
     """Says how many further replicas (or sets) of one binding a cluster can take."""
 
     binding: BindingView
-    options: Options
+    options: SchedulingOptions
     accurate: Sequence[Estimate] = ()
     assumed: Mapping[str, Sequence[Assumed]] | None = None
 

@@ -22,12 +22,12 @@ from services._rules.scheduling.scheduling_views import (
     Decision,
     Estimate,
     Failure,
-    Options,
     Peers,
+    SchedulingOptions,
     Status,
 )
 
-_DEFAULTS = Options()
+_DEFAULTS = SchedulingOptions()
 _NOTHING_YET = Status()
 _NAME = attrgetter("name")
 
@@ -95,7 +95,7 @@ def explain(
     binding: BindingView,
     status: Status = _NOTHING_YET,
     estimates: Sequence[Estimate] = (),
-    options: Options = _DEFAULTS,
+    options: SchedulingOptions = _DEFAULTS,
     peers: Peers | None = None,
     assumed: Mapping[str, Sequence[Assumed]] | None = None,
     decision: Decision | None = None,

@@ -14,7 +14,7 @@ import msgspec
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionEvent
 from schemas.events.placement import PlacementDecided, PlacementFailed
-from services._rules.effective import standing
+from services._rules.effective import current_targets
 from services._rules.scheduling.compiled_placement import compile_placement
 from services._rules.scheduling.filters import filter_table
 from services._rules.scheduling.index import ClusterIndex
@@ -58,7 +58,7 @@ def asked_at(
     if placed is None:
         return newest
     newest = max(newest, lowered)
-    if eviction is not None and len(standing(placed, eviction, eviction_seq)) != len(placed.clusters):
+    if eviction is not None and len(current_targets(placed, eviction, eviction_seq)) != len(placed.clusters):
         newest = max(newest, eviction_seq)
     for target in placed.clusters if leaving else ():
         newest = max(newest, leaving.get(target.name, 0))

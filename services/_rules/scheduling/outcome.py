@@ -13,7 +13,7 @@ Reason: TypeAlias = Literal["Success", "Unschedulable", "NoClusterFit", "QuotaEx
 SUCCESS_MESSAGE = "Binding has been scheduled successfully."
 
 
-class Outcome(Struct, frozen=True):
+class SchedulingOutcome(Struct, frozen=True):
     """The Scheduled condition after an attempt, and how the attempt goes on."""
 
     scheduled: bool
@@ -25,17 +25,17 @@ class Outcome(Struct, frozen=True):
     replaces_targets: bool
 
 
-def outcome(decision: Decision) -> Outcome:
+def outcome(decision: Decision) -> SchedulingOutcome:
     """Condition for a decision that was, or could not be, made."""
     match decision.error:
         case None:
-            return Outcome(True, "Success", SUCCESS_MESSAGE, retry=False, replaces_targets=True)
+            return SchedulingOutcome(True, "Success", SUCCESS_MESSAGE, retry=False, replaces_targets=True)
         case "FitError":
-            return Outcome(False, "NoClusterFit", decision.message, retry=False, replaces_targets=True)
+            return SchedulingOutcome(False, "NoClusterFit", decision.message, retry=False, replaces_targets=True)
         case "Unschedulable":
-            return Outcome(False, "Unschedulable", decision.message, retry=True, replaces_targets=False)
+            return SchedulingOutcome(False, "Unschedulable", decision.message, retry=True, replaces_targets=False)
         case "Error":
-            return Outcome(False, "SchedulerError", decision.message, retry=True, replaces_targets=False)
+            return SchedulingOutcome(False, "SchedulerError", decision.message, retry=True, replaces_targets=False)
 
 
 def success_event(targets: Sequence[TargetCluster], cluster_scoped: bool = False) -> str:

@@ -9,13 +9,13 @@ from msgspec import Struct
 from services._rules.scheduling.compiled_placement import CompiledPlacement
 from services._rules.scheduling.division.usage import replicas_changed, reschedule_requested
 from services._rules.scheduling.index import ClusterIndex
-from services._rules.scheduling.scheduling_views import BindingView, Options, Status
+from services._rules.scheduling.scheduling_views import BindingView, SchedulingOptions, Status
 
 ScheduleType: TypeAlias = Literal["ReconcileSchedule", "ScaleSchedule"]
 
 # Parts of a placement whose change always counts.
 _DECISIVE = ("clusterAffinity", "clusterTolerations", "spreadConstraints", "replicaScheduling")
-_DEFAULTS = Options()
+_DEFAULTS = SchedulingOptions()
 
 
 class Trigger(Struct, frozen=True):
@@ -26,7 +26,11 @@ class Trigger(Struct, frozen=True):
 
 
 def trigger(
-    index: ClusterIndex, binding: BindingView, status: Status, applied: str | None, options: Options = _DEFAULTS
+    index: ClusterIndex,
+    binding: BindingView,
+    status: Status,
+    applied: str | None,
+    options: SchedulingOptions = _DEFAULTS,
 ) -> Trigger | None:
     """The first reason to schedule a binding, or None when what stands is still right.
 
@@ -49,14 +53,14 @@ def trigger(
     return None
 
 
-def answered(binding: BindingView, status: Status, applied: str | None, options: Options = _DEFAULTS) -> bool:
+def answered(binding: BindingView, status: Status, applied: str | None, options: SchedulingOptions = _DEFAULTS) -> bool:
     """Whether what was decided last answers what is asked for now, wherever clusters stand by now."""
     if placement_changed(binding.placement, applied, status.observed_affinity) or _replicas_changed(binding, options):
         return False
     return not reschedule_requested(binding.reschedule_triggered_at, status.last_scheduled_time)
 
 
-def _replicas_changed(binding: BindingView, options: Options) -> bool:
+def _replicas_changed(binding: BindingView, options: SchedulingOptions) -> bool:
     scheduling = binding.placement.raw.replica_scheduling
     return replicas_changed(
         binding.replicas,

@@ -13,11 +13,19 @@ from services._rules.scheduling.division.weights import TargetCluster
 from services._rules.scheduling.filters import filter_table, fit_error
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.regions.selection import select
-from services._rules.scheduling.scheduling_views import BindingView, Decision, Estimate, Failure, Options, Peers, Status
+from services._rules.scheduling.scheduling_views import (
+    BindingView,
+    Decision,
+    Estimate,
+    Failure,
+    Peers,
+    SchedulingOptions,
+    Status,
+)
 
 Stepped: TypeAlias = Callable[[str], None]
 
-_DEFAULTS = Options()
+_DEFAULTS = SchedulingOptions()
 _NOTHING_YET = Status()
 
 
@@ -31,7 +39,7 @@ def schedule(
     binding: BindingView,
     status: Status = _NOTHING_YET,
     estimates: Sequence[Estimate] = (),
-    options: Options = _DEFAULTS,
+    options: SchedulingOptions = _DEFAULTS,
     peers: Peers | None = None,
     assumed: Mapping[str, Sequence[Assumed]] | None = None,
     stepped: Stepped | None = None,
@@ -91,7 +99,7 @@ def schedule_groups(
     binding: BindingView,
     status: Status = _NOTHING_YET,
     estimates: Sequence[Estimate] = (),
-    options: Options = _DEFAULTS,
+    options: SchedulingOptions = _DEFAULTS,
     peers: Peers | None = None,
     assumed: Mapping[str, Sequence[Assumed]] | None = None,
     stepped: Stepped | None = None,

@@ -18,8 +18,8 @@ __all__ = [
     "ClusterView",
     "Decision",
     "Failure",
-    "Options",
     "Peers",
+    "SchedulingOptions",
     "Status",
     "TargetCluster",
 ]
@@ -86,7 +86,7 @@ class Peers(Struct, frozen=True):
     apart: frozenset[str] = frozenset()
 
 
-class Options(Struct, frozen=True):
+class SchedulingOptions(Struct, frozen=True):
     """Feature gates and flags that change a decision."""
 
     # Gate CustomizedClusterResourceModeling.

@@ -16,7 +16,7 @@ from services._kit.kube.api import UNREADABLE
 from services._rules.kubernetes.patch import json_patch as patches
 from services._rules.kubernetes.selectors import LabelSelectorError, Selector, compile_selector
 from services.apiserver.admission.chain import Attributes
-from services.apiserver.admission.webhook_call import CallFailed, Target, send
+from services.apiserver.admission.webhook_call import CallFailed, WebhookTarget, send
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.metrics import WEBHOOK_SECONDS
@@ -42,7 +42,7 @@ class Hook:
         self.again = raw.get("reinvocationPolicy") == "IfNeeded"
         self.timeout: int = raw.get("timeoutSeconds") or 10
         self.versions: list[str] = raw.get("admissionReviewVersions") or ["v1"]
-        self.target = Target(raw.get("clientConfig") or {})
+        self.target = WebhookTarget(raw.get("clientConfig") or {})
         self.namespaces = _selector(raw.get("namespaceSelector"))
         self.objects = _selector(raw.get("objectSelector"))
 

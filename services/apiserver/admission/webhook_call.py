@@ -23,7 +23,7 @@ class CallFailed(Exception):
     """A webhook could not be asked or did not answer as it should."""
 
 
-class Target:
+class WebhookTarget:
     """Where a webhook is: a URL, or a Service with a path."""
 
     def __init__(self, config: Manifest) -> None:
@@ -86,7 +86,7 @@ class _Response(msgspec.Struct, rename="camel"):
 
 async def send(
     session: aiohttp.ClientSession,
-    target: Target,
+    target: WebhookTarget,
     review: Manifest,
     timeout: int,
     client_context: Callable[[str], ssl.SSLContext | None],

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from services._rules.kubernetes.jsonpath import simple_fields
-from services._rules.policies.unsupported import not_acted_on
+from services._rules.policies.unsupported import unsupported_fields
 from services.apiserver.crds.lists import compile_embedded, compile_embedded_types, compile_lists
 from services.apiserver.crds.objectmeta import metadata_error, pruned_metadata
 from services.apiserver.crds.shape import Change, compile_default, compile_prune
@@ -222,7 +222,7 @@ class CustomKind(Kind):
         """Return the deprecation of this version, if it is deprecated, and what in the object has no effect yet."""
         found = [self.deprecation] if self.deprecation else []
         if self.resource.group.endswith(_OURS):
-            found += not_acted_on(self.resource.kind, obj)
+            found += unsupported_fields(self.resource.kind, obj)
         return found
 
 

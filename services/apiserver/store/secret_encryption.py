@@ -18,7 +18,16 @@ import structlog
 from schemas.subjects import escape
 from schemas.topology import Stream
 from services._kit.base.log_errors import LogError
-from services._kit.content.envelope_encryption import DataKey, Forged, Locked, WrappedKey, fresh, key_id, unwrap, wrap
+from services._kit.content.envelope_encryption import (
+    DataKey,
+    ForgedCiphertext,
+    KeyUnavailable,
+    WrappedKey,
+    fresh,
+    key_id,
+    unwrap,
+    wrap,
+)
 from services._kit.content.master_keys import MasterKeys, load_master_keys, new_master_keys
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
@@ -100,10 +109,10 @@ class Sealing:
             return
         try:
             data = unwrap(masters, stored)
-        except Locked as error:
+        except KeyUnavailable as error:
             if earlier is not None:
                 # The ids of two files may be alike: they are times.
-                with suppress(Locked):
+                with suppress(KeyUnavailable):
                     await self._adopt(stored, unwrap(earlier, stored), message, masters)
                     return
             self._troubles[stored.id] = error.description
@@ -150,11 +159,13 @@ class Sealing:
         known = self._known.get(ident) if ident is not None else None
         if known is None:
             why = self._troubles.get(ident or b"") or "its key was dropped"
-            raise Locked(0, f"{key.resource} {key.namespace}/{key.name} cannot be read: {why}")
+            raise KeyUnavailable(0, f"{key.resource} {key.namespace}/{key.name} cannot be read: {why}")
         try:
             return known[0].open(data, "/".join(key))
-        except Forged:
-            raise Locked(0, f"{key.resource} {key.namespace}/{key.name} was changed, or belongs elsewhere") from None
+        except ForgedCiphertext:
+            raise KeyUnavailable(
+                0, f"{key.resource} {key.namespace}/{key.name} was changed, or belongs elsewhere"
+            ) from None
 
     async def renew(self, namespace: str) -> None:
         """A new key for what is written from now on; the earlier ones still open. Raises LogError or SettingsError."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
-from services._kit.content.envelope_encryption import Locked, key_id
+from services._kit.content.envelope_encryption import KeyUnavailable, key_id
 from services.apiserver.store.memory_reads import Reading
 from services.apiserver.store.secret_encryption import ClearSecrets, Sealing
 from services.apiserver.store.store_port import Entry, Key, StoreUnavailable
@@ -42,7 +42,7 @@ class Folding(Reading):
         deleted = DELETED in headers
         try:
             entry = Entry(key, self._opened(key, bytes(data), sequence, deleted), sequence)
-        except Locked as e:
+        except KeyUnavailable as e:
             # A later state of the object may be readable; watching from before this one would miss something.
             self._unreadable[key] = sequence, "" if deleted else e.description
             bucket = self._state.bucket(key.group, key.resource)
@@ -104,7 +104,9 @@ class Folding(Reading):
                 self._clear.found(key, sequence, deleted=deleted)
             return data
         if self._sealing is None:
-            raise Locked(0, f"{key.resource} {key.namespace}/{key.name} is encrypted, and this server has no keys")
+            raise KeyUnavailable(
+                0, f"{key.resource} {key.namespace}/{key.name} is encrypted, and this server has no keys"
+            )
         self._clear.present.discard(key)
         return self._sealing.open(key, data)
 

@@ -17,7 +17,7 @@ from services._kit.kube.client import ApiError, KubeClient, Unreachable, resourc
 from services.cli.attachments.attachment_checks import Unusable, Usable, examine
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.running import JoinRefused, NotReady
-from services.cli.common.waiting import answers, until
+from services.cli.common.waiting import answers, wait_until
 from services.cli.members.join import Traits, access_of_kubeconfig, cluster_id, join, kubeconfig_of, member_identity
 
 Manifest = dict[str, Any]
@@ -180,7 +180,7 @@ async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest 
         if joined and (silence or served):
             return silence
         if silence:
-            await until(f"member {name}", lambda: answers(member), READY_SECONDS)
+            await wait_until(f"member {name}", lambda: answers(member), READY_SECONDS)
         identity = await cluster_id(member)
         ours = await member_identity(member, name, access)
     finally:
@@ -218,4 +218,4 @@ async def until_ready(control: KubeClient, name: str, seconds: float) -> None:
                 return "" if condition["status"] == "True" else str(condition.get("message"))
         return "its condition is not known yet"
 
-    await until(f"member {name}", look, seconds)
+    await wait_until(f"member {name}", look, seconds)

@@ -117,11 +117,11 @@ def restore_control_plane(
     Objects that no policy claims are not on the log, and credentials of members neither.
     """
     from services.cli.backup.restore_control_plane import restore
-    from services.cli.common.control_plane import Target
+    from services.cli.common.control_plane import ControlPlaneOptions
     from services.cli.common.layout import Layout
     from services.cli.common.running import run
     from services.cli.secrets.secret_keys import key_file
 
     own = key_file(Layout(directory))
     keys = secrets_key_file or (own if not nats and own.is_file() else None)
-    run(restore(access(directory, nats), keys, Target(to), dry_run=dry_run))
+    run(restore(access(directory, nats), keys, ControlPlaneOptions(to), dry_run=dry_run))

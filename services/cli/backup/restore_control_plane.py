@@ -29,10 +29,10 @@ from services.cli.backup.recorded_objects_of_log import (
     inline,
     missing_namespaces,
 )
-from services.cli.common.control_plane import Target, open_control
+from services.cli.common.control_plane import ControlPlaneOptions, open_control
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.running import Failed, complain, patience
-from services.cli.common.waiting import until
+from services.cli.common.waiting import wait_until
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from services.cli.log.import_marking import mark
 
@@ -52,7 +52,7 @@ class Contents(Struct):
     unreadable: list[str]
 
 
-async def restore(access: LogAccess, key_file: Path | None, target: Target, *, dry_run: bool) -> int:
+async def restore(access: LogAccess, key_file: Path | None, target: ControlPlaneOptions, *, dry_run: bool) -> int:
     """Write definitions, namespaces, policies, templates and Clusters; the exit code tells whether all were.
 
     What is there already stays as it is. Nothing is delivered from then on until all of it was compared.
@@ -158,7 +158,9 @@ async def _write_all(client: KubeClient, manifests: Sequence[Manifest]) -> _Resu
         if group:
             try:
                 # A kind is served a moment after its definition.
-                await until("kinds", all_served, _SERVED_SECONDS if result.written["CustomResourceDefinition"] else 0.0)
+                await wait_until(
+                    "kinds", all_served, _SERVED_SECONDS if result.written["CustomResourceDefinition"] else 0.0
+                )
             except Exception as error:  # noqa: BLE001 - each object of such a kind is told below
                 complain(str(error))
         for manifest in group:

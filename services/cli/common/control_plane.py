@@ -20,7 +20,7 @@ Manifest = dict[str, Any]
 DEFAULT_NAMESPACE: Final = "default"
 
 
-class Target(Struct, frozen=True):
+class ControlPlaneOptions(Struct, frozen=True):
     """What the options say about the control plane; empty texts mean the usual place."""
 
     kubeconfig: str = ""
@@ -104,7 +104,7 @@ async def client_of(path: Path, source: Path | Manifest, context: str) -> KubeCl
 
 
 @asynccontextmanager
-async def open_control(target: Target) -> AsyncIterator[Control]:
+async def open_control(target: ControlPlaneOptions) -> AsyncIterator[Control]:
     """The control plane that the options name, closed afterwards; raises Failed when there is none."""
     path = kubeconfig_path(target.kubeconfig)
     namespace = namespace_of(read_kubeconfig(path), target.context)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from services.cli.common.control_plane import Target
+    from services.cli.common.control_plane import ControlPlaneOptions
     from services.cli.common.logbook import LogAccess
 
 Directory = Annotated[Path, typer.Option("--dir", help="Directory of the installation.", envvar="FLEETLOG_DIR")]
@@ -37,10 +37,10 @@ def access(directory: Path, nats: str) -> LogAccess:
         fail(str(error))
 
 
-def control(directory: Path, kubeconfig: str) -> Target:
+def control(directory: Path, kubeconfig: str) -> ControlPlaneOptions:
     """The control plane of an option, else of the installation, else of KUBECONFIG."""
-    from services.cli.common.control_plane import Target
+    from services.cli.common.control_plane import ControlPlaneOptions
     from services.cli.common.layout import CONTROL, Layout
 
     own = Layout(directory).kubeconfig(CONTROL)
-    return Target(kubeconfig or (str(own) if own.is_file() else ""))
+    return ControlPlaneOptions(kubeconfig or (str(own) if own.is_file() else ""))

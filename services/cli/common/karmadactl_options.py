@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from services.cli.common.control_plane import Target
+    from services.cli.common.control_plane import ControlPlaneOptions
 
 Kubeconfig = Annotated[str, typer.Option("--kubeconfig", help="Kubeconfig of the control plane (or KUBECONFIG).")]
 KarmadaContext = Annotated[str, typer.Option("--karmada-context", help="Context of that kubeconfig to use.")]
@@ -41,12 +41,12 @@ class Before(NamedTuple):
     context: str
 
 
-def target_of(ctx: typer.Context, kubeconfig: str, context: str) -> Target:
+def target_of(ctx: typer.Context, kubeconfig: str, context: str) -> ControlPlaneOptions:
     """The control plane that the options behind a command's name say, else those before it."""
-    from services.cli.common.control_plane import Target
+    from services.cli.common.control_plane import ControlPlaneOptions
 
     before: Before = ctx.obj
-    return Target(kubeconfig or before.kubeconfig, context or before.context)
+    return ControlPlaneOptions(kubeconfig or before.kubeconfig, context or before.context)
 
 
 def listed(texts: list[str] | None) -> tuple[str, ...]:

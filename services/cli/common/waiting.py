@@ -14,7 +14,7 @@ waiting: Final[dict[str, str]] = {}
 """What this process waits for, and the last complaint of each."""
 
 
-async def until(what: str, look: Callable[[], Awaitable[str]], seconds: float) -> None:
+async def wait_until(what: str, look: Callable[[], Awaitable[str]], seconds: float) -> None:
     """Look again and again until there is no complaint left; raises NotReady with the last one."""
     deadline = time.monotonic() + seconds
     pause = 0.02

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from services.cli.common.control_plane import Target, open_control
+from services.cli.common.control_plane import ControlPlaneOptions, open_control
 from services.cli.common.printing import as_json, as_yaml
 from services.cli.common.running import Failed, patience
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
 
 
-async def apply(target: Target) -> int:
+async def apply(target: ControlPlaneOptions) -> int:
     """Create or update the definitions and wait until they are established."""
     async with open_control(target) as control, patience("waiting until the definitions are established"):
         print(f"definitions: {await apply_definitions(control.client, needed_definitions())}")

@@ -21,15 +21,15 @@ from services._kit.concurrency.tasks import child
 from services._kit.credentials.access import open_member
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._kit.log.fact_history import story
-from services.cli.common.control_plane import Target, open_control
+from services.cli.common.control_plane import ControlPlaneOptions, open_control
 from services.cli.common.layout import CONTROL, Layout
 from services.cli.common.logbook import log_access, open_log, streams
 from services.cli.common.printing import table
 from services.cli.common.running import Failed, NotReady, patience
-from services.cli.common.waiting import until
+from services.cli.common.waiting import wait_until
 from services.cli.objects.apply_manifests import read_manifests, write
 from services.cli.objects.kind_lookup import discover
-from services.cli.queries.history_output import shown
+from services.cli.queries.history_output import render_history
 
 Manifest = dict[str, Any]
 
@@ -124,7 +124,7 @@ async def _tell(child: Process) -> None:
 
 async def show(layout: Layout) -> None:
     """Apply the example to a running installation and print what became of it."""
-    async with open_control(Target(str(layout.kubeconfig(CONTROL)))) as control:
+    async with open_control(ControlPlaneOptions(str(layout.kubeconfig(CONTROL)))) as control:
         client = control.client
         print()
         resources = await discover(client)
@@ -161,7 +161,7 @@ async def _story(layout: Layout) -> None:
         print("The log holds no fact about it yet.", file=sys.stderr)
         return
     print(f"What happened to {KEY}, from the log:")
-    print(shown(entries), end="", flush=True)
+    print(render_history(entries), end="", flush=True)
 
 
 def _path() -> str:
@@ -194,7 +194,7 @@ async def _until_running(client: KubeClient) -> list[Copy]:
         return ""
 
     try:
-        await until(f"deployment {KEY.name}", running, deadline - time.monotonic())
+        await wait_until(f"deployment {KEY.name}", running, deadline - time.monotonic())
     finally:
         await asyncio.gather(*(member.close() for member in members.values()))
     return copies

@@ -10,7 +10,7 @@ from services._kit.kube.client import ApiError, KubeClient, Unreachable, resourc
 from services._rules.constants import NAMESPACE_SYSTEM
 from services.cli.attachments import outside_control_plane as outside
 from services.cli.common.layout import CONTROL, Installation, Layout
-from services.cli.common.waiting import until
+from services.cli.common.waiting import wait_until
 from services.cli.members.join import ensure
 
 GATEWAY_SERVICE: Final = "fleetlog-gateway"
@@ -114,7 +114,7 @@ async def available(control: Path) -> str:
             return str(error)
 
     try:
-        await until("bindings and works", patient, 60.0)
+        await wait_until("bindings and works", patient, 60.0)
     finally:
         await client.close()
     return "bindings and works"
@@ -133,7 +133,7 @@ async def reached(kubeconfig: Path) -> str:
         return f"not served yet: {', '.join(sorted(missing))}" if missing else ""
 
     try:
-        await until("the gateway", look, 60.0)
+        await wait_until("the gateway", look, 60.0)
     finally:
         await client.close()
     return f"all kinds at {client.server}"

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from services._kit.kube.client import ApiError, KubeClient, resource_path
-from services.cli.common.waiting import until
+from services.cli.common.waiting import wait_until
 
 Manifest = dict[str, Any]
 _PATH = resource_path("apiextensions.k8s.io", "v1", "customresourcedefinitions")
@@ -67,4 +67,4 @@ async def _until_established(client: KubeClient, name: str) -> None:
                 return ""
         return "not established yet"
 
-    await until(f"definition {name}", look, 30.0)
+    await wait_until(f"definition {name}", look, 30.0)

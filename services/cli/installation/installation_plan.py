@@ -23,7 +23,7 @@ class Refused(Exception):
     """The installation cannot be started as asked; the message says what to change."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class InstallationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asks for."""
 
     directory: Path
@@ -38,7 +38,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the descheduler runs; None: as it was chosen before."""
 
 
-def check(options: Options) -> None:
+def check(options: InstallationOptions) -> None:
     """Raises Refused for a directory, kubeconfigs and names that cannot be, before any of it is kept."""
     if options.directory.exists() and not options.directory.is_dir():
         raise Refused(f"--dir {options.directory} is no directory; name another one")
@@ -57,7 +57,7 @@ def check(options: Options) -> None:
         raise Refused(str(error)) from None
 
 
-def prepare(options: Options) -> tuple[Layout, Installation, bool]:
+def prepare(options: InstallationOptions) -> tuple[Layout, Installation, bool]:
     """The installation of a directory, made or loaded; true when it was there before."""
     layout = Layout(options.directory)
     installation = layout.load()
@@ -86,12 +86,12 @@ def prepare(options: Options) -> tuple[Layout, Installation, bool]:
     return layout, installation, False
 
 
-def _mode(number: int, options: Options) -> Literal["Push", "Pull"]:
+def _mode(number: int, options: InstallationOptions) -> Literal["Push", "Pull"]:
     """One simulated member has an agent, where the log's server is ours and can give it an account."""
     return "Pull" if number == PULL_MEMBER and not options.nats_url else "Push"
 
 
-def _servers(options: Options) -> str:
+def _servers(options: InstallationOptions) -> str:
     """The URLs of the log's servers in one text; raises Refused for what makes no sense."""
     urls = [url.strip() for url in options.nats_url.split(",") if url.strip()]
     if options.replicas and not urls:
@@ -110,7 +110,7 @@ def _same_log(installation: Installation, nats_url: str) -> None:
     raise Refused(f"this installation's log is at {installation.nats_url}; use another --dir for --nats {nats_url}")
 
 
-def _credentials(options: Options, nats_url: str) -> str:
+def _credentials(options: InstallationOptions, nats_url: str) -> str:
     """The file with the identity at the log's server; raises Refused where there is none, or nobody to show it to."""
     if not options.nats_creds:
         return ""
@@ -122,7 +122,7 @@ def _credentials(options: Options, nats_url: str) -> str:
     return str(path)
 
 
-def _attach(installation: Installation, options: Options) -> None:
+def _attach(installation: Installation, options: InstallationOptions) -> None:
     """Take in kubeconfigs given at a later start: of further members, or new ones of those that were attached."""
     if options.replicas:
         installation.replicas = options.replicas

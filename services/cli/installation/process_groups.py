@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from services._kit.runtime.multi_service import Part, run_together
+from services._kit.runtime.multi_service import Part, run_services
 from services.cli.common.layout import Layout
 
 
@@ -46,7 +46,7 @@ PROCESS_OF: Final[Mapping[str, str]] = {name: group for group, members in GROUPS
 
 def run(layout: Layout, environments: Mapping[str, Mapping[str, str]]) -> int:
     """Run services with these variables until asked to stop; the exit code of the process."""
-    return run_together([_part(layout, name, environment) for name, environment in environments.items()])
+    return run_services([_part(layout, name, environment) for name, environment in environments.items()])
 
 
 def _part(layout: Layout, name: str, environment: Mapping[str, str]) -> Part:

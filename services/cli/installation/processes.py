@@ -26,7 +26,7 @@ from msgspec import structs
 from services.cli.common.layout import Layout
 from services.cli.common.running import say
 from services.cli.supervision.child import be_patient, name_process
-from services.cli.supervision.child_watch import Watch
+from services.cli.supervision.child_watch import ChildWatch
 from services.cli.supervision.deaths import Deaths, ended
 from services.cli.supervision.liveness import Limits
 from services.cli.supervision.liveness_probe import Address
@@ -71,7 +71,7 @@ class Process:
         start: Callable[[], int],
         *,
         parts: Sequence[str] = (),
-        watch: Watch | None = None,
+        watch: ChildWatch | None = None,
         stack: signal.Signals = signal.SIGUSR2,
         once: bool = False,
     ) -> None:
@@ -153,7 +153,7 @@ class Supervisor:
             program = importlib.import_module(module)
             return int((program.main() if services is None else program.run(self._layout, services)) or 0)
 
-        watch = Watch(answers, self._limits, lambda: there() and self._log_runs())
+        watch = ChildWatch(answers, self._limits, lambda: there() and self._log_runs())
         self._add(Process(name, rank, lambda: self._fork(name, body), parts=list(services or ()), watch=watch))
 
     def add_command(self, name: str, rank: Rank, command: Sequence[str], answers: Sequence[Address] = ()) -> None:
@@ -175,7 +175,7 @@ class Supervisor:
             return process.pid
 
         limits = structs.replace(self._limits, start=self._limits.start * _PROGRAM_START)
-        watch = Watch(answers, limits, lambda: True)
+        watch = ChildWatch(answers, limits, lambda: True)
         self._add(Process(name, rank, start, watch=watch, stack=signal.SIGQUIT))
 
     def add_task(self, name: str, body: Callable[[], int]) -> None:

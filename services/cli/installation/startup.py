@@ -16,7 +16,7 @@ from services.cli.common.failure_reasons import Reasons
 from services.cli.common.layout import Installation
 from services.cli.common.running import SILENT_SECONDS, Failed, JoinRefused, NotReady, say
 from services.cli.common.stream_topology import asked_sizes
-from services.cli.common.waiting import answers, until, waiting
+from services.cli.common.waiting import answers, wait_until, waiting
 from services.cli.log.disk.files import why_refused
 
 LONGEST_SILENCE: Final = 10.0
@@ -95,10 +95,10 @@ async def apply_streams(installation: Installation, refused: Path) -> str:
         return ""
 
     # One of our own checks its store first, and says so where it finds damage.
-    await until("nats-server", connect, OUTSIDE_LOG_SECONDS if installation.nats_url else LOG_SECONDS)
+    await wait_until("nats-server", connect, OUTSIDE_LOG_SECONDS if installation.nats_url else LOG_SECONDS)
     assert connection is not None
     try:
-        await until("streams", make, 60.0)
+        await wait_until("streams", make, 60.0)
     finally:
         await connection.close()
     return ""
@@ -124,7 +124,7 @@ async def front_doors(kubeconfigs: Iterable[Path], log_of: Callable[[str], Path]
                 await client.close()
 
         try:
-            await until(path.stem, look, FRONT_DOOR_SECONDS)
+            await wait_until(path.stem, look, FRONT_DOOR_SECONDS)
         except NotReady as error:
             raise NotReady(f"{error}; its log: {log_of(path.stem)}") from None
 
@@ -150,7 +150,7 @@ async def services_ready(ports: Mapping[str, int], logs: Mapping[str, Path]) -> 
                 except aiohttp.ClientError as error:
                     return str(error)
 
-            await until(name, look, 60.0)
+            await wait_until(name, look, 60.0)
 
         await asyncio.gather(*(wait_for(name, port) for name, port in ports.items()))
     return f"{len(ports)} services"

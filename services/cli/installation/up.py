@@ -28,7 +28,7 @@ from services.cli.installation import prometheus_config as scraping
 from services.cli.installation import startup as steps
 from services.cli.installation.disk_watch import LogWatch
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
-from services.cli.installation.installation_plan import MEMBERS, Options, Refused, check, prepare
+from services.cli.installation.installation_plan import MEMBERS, InstallationOptions, Refused, check, prepare
 from services.cli.installation.processes import Rank, Supervisor
 from services.cli.log.disk.files import guarded, refused_file
 from services.cli.nats import server_identities as identities
@@ -361,7 +361,7 @@ def limits_of(variables: Mapping[str, str]) -> Limits:
     return Limits(**values)
 
 
-def up(options: Options) -> int:
+def up(options: InstallationOptions) -> int:
     """Run an installation until it is asked to stop; the exit code. Raises Refused and AlreadyRunning."""
     check(options)
     place = Layout(options.directory)

@@ -20,7 +20,7 @@ from schemas.subjects import blob
 from schemas.topology import BLOBS, FACTS, OBSERVED
 from services._kit.log.fact_history import stored_at, walk
 from services._kit.log.stream_port import Log, match
-from services._rules.history.delta_encoding import base_of, whole
+from services._rules.history.delta_encoding import base_of, decode_delta
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.moments import moment
 from services.cli.common.running import Failed, complain, patience
@@ -130,7 +130,9 @@ async def blobs_of(log: Log, digests: list[bytes] | None) -> AsyncIterator[Recor
         if base := base_of(message.data):
             # What it builds on may not be among them.
             built_on = await log.last(blob(base))
-            message = replace(message, data=whole(message.data, built_on.data)) if built_on is not None else message
+            message = (
+                replace(message, data=decode_delta(message.data, built_on.data)) if built_on is not None else message
+            )
         yield record(BLOBS.name, seq, message.time, message)
 
 

@@ -17,7 +17,7 @@ from services._kit.log.connection import Connection
 from services._kit.log.damage import find_damage
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Message
-from services._rules.history.delta_encoding import base_of, whole
+from services._rules.history.delta_encoding import base_of, decode_delta
 from services._rules.secrets.secret_objects import is_sealed
 from services.cli.common.running import Failed
 
@@ -117,4 +117,4 @@ async def _blob_problem(log: JetStreamLog, digest: str, data: bytes) -> str:
     built_on = await log.last(blob(base))
     if built_on is None:
         return f"what it is built on, {blob(base)}, is missing"
-    return "" if digest_of(whole(data, built_on.data)) == digest else "it holds other bytes than its name says"
+    return "" if digest_of(decode_delta(data, built_on.data)) == digest else "it holds other bytes than its name says"

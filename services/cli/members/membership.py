@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._rules.constants import NAMESPACE_CLUSTER, NAMESPACE_SYSTEM
-from services.cli.common.control_plane import Target, client_of, open_control, read_kubeconfig
+from services.cli.common.control_plane import ControlPlaneOptions, client_of, open_control, read_kubeconfig
 from services.cli.common.running import Failed, complain, patience
 from services.cli.members.clusters import clusters
 from services.cli.members.join import MemberAccess, Traits, access_of_kubeconfig, cluster_id, join, member_identity
@@ -94,7 +94,7 @@ async def open_member_file(file: MemberFile) -> AsyncIterator[tuple[KubeClient, 
 
 
 async def join_member(
-    target: Target,
+    target: ControlPlaneOptions,
     name: str,
     file: MemberFile,
     traits: Traits,

@@ -134,7 +134,7 @@ def sign(
     directory: Directory = DEFAULT_DIRECTORY,
 ) -> None:
     """Give agents that `karmadactl register` asks for their identity, and enter their clusters."""
-    from services.cli.common.control_plane import Target
+    from services.cli.common.control_plane import ControlPlaneOptions
     from services.cli.common.layout import CONTROL, Layout
     from services.cli.common.running import Failed, fail, run
     from services.cli.members.signing import sign as work
@@ -146,4 +146,4 @@ def sign(
         url = nats or authority.book().url
     except Failed as error:
         fail(str(error))
-    run(work(Target(kubeconfig or (str(own) if own.is_file() else "")), authority, url, once=once))
+    run(work(ControlPlaneOptions(kubeconfig or (str(own) if own.is_file() else "")), authority, url, once=once))

@@ -17,7 +17,7 @@ from msgspec import Struct
 from services._kit.base.private_files import private_text
 from services._rules.constants import NAMESPACE_CLUSTER
 from services._rules.identity.accounts import AgentIdentity, accounts_config
-from services.cli.common.control_plane import Target, kubeconfig_path, open_control
+from services.cli.common.control_plane import ControlPlaneOptions, kubeconfig_path, open_control
 from services.cli.common.layout import CONTROL, Installation, Layout
 from services.cli.common.running import Failed, patience
 from services.cli.members.join import Traits, join, kubeconfig_of, member_identity
@@ -55,7 +55,7 @@ class PullOptions(Struct, frozen=True, kw_only=True):
     signing: Signing = Signing()
 
 
-def installation_of(target: Target) -> Layout | None:
+def installation_of(target: ControlPlaneOptions) -> Layout | None:
     """The installation that a control plane's kubeconfig belongs to, if any."""
     layout = Layout(kubeconfig_path(target.kubeconfig).parent)
     if not layout.state.is_file() or not layout.kubeconfig(CONTROL).samefile(kubeconfig_path(target.kubeconfig)):
@@ -63,7 +63,7 @@ def installation_of(target: Target) -> Layout | None:
     return layout
 
 
-def authority_of(target: Target, signing: Signing) -> tuple[Authority, str] | None:
+def authority_of(target: ControlPlaneOptions, signing: Signing) -> tuple[Authority, str] | None:
     """The operator's keys that a command is to use, and the servers' URLs; None without any. Raises Failed.
 
     They are where the option says, else in the installation beside the control plane's kubeconfig.
@@ -79,7 +79,7 @@ def authority_of(target: Target, signing: Signing) -> tuple[Authority, str] | No
 
 
 async def join_pull_member(
-    target: Target,
+    target: ControlPlaneOptions,
     name: str,
     file: MemberFile,
     traits: Traits,
@@ -192,7 +192,7 @@ def _identity(place: Path) -> dict[str, str]:
     return {"FLEETLOG_NATS_NKEY_FILE": str(place / "nkey.seed")}
 
 
-async def dismiss_agent(target: Target, name: str, signing: Signing) -> str:
+async def dismiss_agent(target: ControlPlaneOptions, name: str, signing: Signing) -> str:
     """Withdraw the identity of a member that is gone; what is left to do, empty when the server has done it."""
     signed = authority_of(target, signing)
     if signed is not None:

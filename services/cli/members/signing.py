@@ -16,7 +16,7 @@ from msgspec import Struct
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import CLUSTER_API
 from services._rules.identity import bootstrap_tokens as rules
-from services.cli.common.control_plane import Target, open_control
+from services.cli.common.control_plane import ControlPlaneOptions, open_control
 from services.cli.common.running import Failed, complain
 from services.cli.members.clusters import CLUSTERS
 from services.cli.members.membership import check_name
@@ -76,7 +76,7 @@ def user_key(raw: bytes) -> str:
     return base64.b32encode(body + nkeys.crc16_checksum(body)).decode().rstrip("=")
 
 
-async def sign(target: Target, authority: Authority, url: str, *, once: bool = False) -> int:
+async def sign(target: ControlPlaneOptions, authority: Authority, url: str, *, once: bool = False) -> int:
     """Answer requests until asked to stop; with `once` those that wait now."""
     async with open_control(target) as control:
         while True:

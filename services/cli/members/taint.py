@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from services._kit.kube.client import ApiError, KubeClient
 from services._rules.constants import TAINT_CLUSTER_UNSCHEDULABLE
-from services.cli.common.control_plane import Target, open_control
+from services.cli.common.control_plane import ControlPlaneOptions, open_control
 from services.cli.common.running import Failed
 from services.cli.members.clusters import CLUSTERS, cluster
 
@@ -130,7 +130,7 @@ def _is_taint(word: str) -> bool:
 
 
 async def taint_clusters(
-    target: Target, words: Sequence[str], *, overwrite: bool = False, dry_run: bool = False
+    target: ControlPlaneOptions, words: Sequence[str], *, overwrite: bool = False, dry_run: bool = False
 ) -> int:
     """Change the taints of clusters, saying what was done to each; raises Failed for the first that refuses."""
     names, specs = split_words(words)
@@ -147,7 +147,7 @@ async def taint_clusters(
     return 0
 
 
-async def set_schedulable(target: Target, name: str, *, schedulable: bool, dry_run: bool = False) -> int:
+async def set_schedulable(target: ControlPlaneOptions, name: str, *, schedulable: bool, dry_run: bool = False) -> int:
     """Set or remove the taint that keeps new work away; says whether there was anything to do."""
     word = "uncordoned" if schedulable else "cordoned"
     taint = Taint(TAINT_CLUSTER_UNSCHEDULABLE, "NoSchedule")

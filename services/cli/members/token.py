@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules.identity import bootstrap_tokens as rules
-from services.cli.common.control_plane import Target, kubeconfig_path, open_control, read_kubeconfig
+from services.cli.common.control_plane import ControlPlaneOptions, kubeconfig_path, open_control, read_kubeconfig
 from services.cli.common.duration_options import seconds_of
 from services.cli.common.running import Failed, complain
 from services.cli.members.join import access_of_kubeconfig
@@ -37,7 +37,7 @@ class TokenOptions(Struct, frozen=True, kw_only=True):
     print_register_command: bool = False
 
 
-async def create(target: Target, given: str, options: TokenOptions) -> int:
+async def create(target: ControlPlaneOptions, given: str, options: TokenOptions) -> int:
     """Make a token (or the given one) and print it, or the command that registers a cluster with it; raises Failed."""
     token = rules.parse(given) if given else (_random(6), _random(16))
     if token is None:
@@ -74,7 +74,7 @@ async def create(target: Target, given: str, options: TokenOptions) -> int:
     return 0
 
 
-async def show(target: Target) -> int:
+async def show(target: ControlPlaneOptions) -> int:
     """Print the tokens that there are; a Secret that holds none is told of and left out."""
     async with open_control(target) as control:
         found = await _all(control.client)
@@ -99,7 +99,7 @@ async def show(target: Target) -> int:
     return 0
 
 
-async def delete(target: Target, words: tuple[str, ...]) -> int:
+async def delete(target: ControlPlaneOptions, words: tuple[str, ...]) -> int:
     """Delete tokens by id or in full; raises Failed for the first that is none."""
     ids = []
     for word in words:
@@ -119,7 +119,7 @@ async def delete(target: Target, words: tuple[str, ...]) -> int:
     return 0
 
 
-def register_command(target: Target, token: str) -> str:
+def register_command(target: ControlPlaneOptions, token: str) -> str:
     """What to type where the member's kubeconfig is."""
     access = access_of_kubeconfig(read_kubeconfig(kubeconfig_path(target.kubeconfig)), target.context)
     hashes = ca_hashes(access.ca_pem)

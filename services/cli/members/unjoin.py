@@ -7,10 +7,10 @@ from typing import Any
 
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import CLUSTER_FINALIZER, EXECUTION_NAMESPACE_PREFIX, NAMESPACE_CLUSTER
-from services.cli.common.control_plane import Target, open_control, read_kubeconfig
+from services.cli.common.control_plane import ControlPlaneOptions, open_control, read_kubeconfig
 from services.cli.common.duration_options import seconds_of
 from services.cli.common.running import Failed, NotReady, complain, patience
-from services.cli.common.waiting import until
+from services.cli.common.waiting import wait_until
 from services.cli.members.clusters import CLUSTERS, cluster
 from services.cli.members.membership import MemberFile, open_member_file
 from services.cli.members.pull_join import Signing, dismiss_agent
@@ -21,7 +21,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 async def unjoin_member(
-    target: Target,
+    target: ControlPlaneOptions,
     name: str,
     file: MemberFile,
     *,
@@ -51,7 +51,7 @@ async def unjoin_member(
         async with patience(f"waiting until {name} has let go of everything"):
             await delete(client, f"{CLUSTERS}/{name}")
             try:
-                await until(f"cluster {name}", lambda: _present(client, name), seconds)
+                await wait_until(f"cluster {name}", lambda: _present(client, name), seconds)
             except NotReady:
                 if not force:
                     raise Failed(
@@ -59,7 +59,7 @@ async def unjoin_member(
                         "are gone. Wait longer (--wait), or let go of them with --force"
                     ) from None
                 await _let_go(client, name)
-                await until(f"cluster {name}", lambda: _present(client, name), seconds)
+                await wait_until(f"cluster {name}", lambda: _present(client, name), seconds)
         reference = item["spec"].get("secretRef") or {}
         for secret in {reference.get("name") or name, f"{name}-impersonator"}:
             await delete(client, resource_path("", "v1", "secrets", reference.get("namespace") or namespace, secret))

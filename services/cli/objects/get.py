@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from services._kit.kube.client import JSON, ApiError, ApiResource, Unreachable, resource_path
-from services.cli.common.control_plane import Target, open_control
+from services.cli.common.control_plane import ControlPlaneOptions, open_control
 from services.cli.common.printing import as_json, as_yaml, ending_of
 from services.cli.common.running import Failed, complain, patience
 from services.cli.members.clusters import CONTROL_LABEL, Endpoint, clusters, open_members
@@ -81,7 +81,7 @@ def scope_of(query: Query, resource: ApiResource) -> str:
     return "members" if query.clusters or pods else "karmada"
 
 
-async def get(target: Target, query: Query) -> int:
+async def get(target: ControlPlaneOptions, query: Query) -> int:
     """Print what was asked for; 1 when an endpoint refused or did not answer, 0 otherwise."""
     check(query)
     async with AsyncExitStack() as stack:

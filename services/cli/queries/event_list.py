@@ -17,7 +17,7 @@ from schemas.codec import DecodeError, Known, decode
 from schemas.topology import FACTS, HISTORY, OBSERVED, STREAMS, Stream
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Message
-from services._rules.history.event_words import words
+from services._rules.history.event_words import summarize
 from services.cli.common.duration_options import seconds_of
 from services.cli.common.logbook import LogAccess, open_log
 from services.cli.common.printing import GAP
@@ -42,7 +42,7 @@ class EventQuery(Struct, frozen=True, kw_only=True):
     output: str = ""
 
 
-class Told(Struct, frozen=True, rename="camel"):
+class ShownEvent(Struct, frozen=True, rename="camel"):
     """One event, ready to be shown; `data` is the event itself."""
 
     stream: str
@@ -89,7 +89,7 @@ class Teller:
         self._latest: dict[str, Known] = {}
         self._names: dict[int, str] = {}
 
-    async def tell(self, message: Message) -> Told:
+    async def tell(self, message: Message) -> ShownEvent:
         """One message, told."""
         try:
             event = decode(message.subject, message.data)
@@ -105,19 +105,19 @@ class Teller:
                 memory.clear()
         self._latest[message.subject] = event
         self._names[message.seq] = name
-        return Told(
+        return ShownEvent(
             self._stream.name,
             message.seq,
             _stamp(message.time),
             message.subject,
             name,
-            words(event, before),
+            summarize(event, before),
             causes,
             provenance.as_of,
             Raw(message.data),
         )
 
-    def _plain(self, message: Message, error: DecodeError) -> Told:
+    def _plain(self, message: Message, error: DecodeError) -> ShownEvent:
         """Bytes that are no event of ours: a manifest, an explanation, or what a newer version wrote."""
         try:
             data = Raw(msgspec.json.encode(msgspec.json.decode(message.data)))
@@ -126,7 +126,9 @@ class Teller:
         known = message.subject.partition(".")[0] in ("blob", "explained")
         summary = f"{len(message.data)} bytes" if known else str(error)
         name = error.unknown_tag or "-"
-        return Told(self._stream.name, message.seq, _stamp(message.time), message.subject, name, summary, (), 0, data)
+        return ShownEvent(
+            self._stream.name, message.seq, _stamp(message.time), message.subject, name, summary, (), 0, data
+        )
 
     async def _previous(self, message: Message, event: Known) -> Known | None:
         """The event before the first one seen of a subject; positions inside HISTORY are other ones."""
@@ -164,7 +166,7 @@ class Printer:
         self._output = output
         self._widths = list(_WIDTHS)
 
-    def write(self, told: Told, seconds: float) -> None:
+    def write(self, told: ShownEvent, seconds: float) -> None:
         """Write one event."""
         if self._output == "json":
             sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
@@ -241,4 +243,4 @@ async def _stored(log: JetStreamLog, filters: Sequence[str], query: EventQuery, 
         yield message
 
 
-__all__ = ["EventQuery", "Printer", "Teller", "Told", "events", "filters_of", "stream_of"]
+__all__ = ["EventQuery", "Printer", "ShownEvent", "Teller", "events", "filters_of", "stream_of"]

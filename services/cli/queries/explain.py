@@ -18,7 +18,7 @@ from schemas.subjects import placement as placement_subject
 from schemas.topology import EXPLAINED
 from services._kit.log.fact_history import merged, stored_at
 from services._kit.log.stream_port import Log
-from services.cli.common.control_plane import Target
+from services.cli.common.control_plane import ControlPlaneOptions
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.moments import moment, stamp
 from services.cli.common.printing import as_json, as_yaml, table
@@ -37,7 +37,7 @@ _DIVISIONS: Final[Mapping[str, str]] = {
 }
 
 
-class Told(Struct, frozen=True):
+class Explained(Struct, frozen=True):
     """A placement with its position and time, and its explanation where one was kept."""
 
     position: int
@@ -47,7 +47,13 @@ class Told(Struct, frozen=True):
 
 
 async def explain(
-    access: LogAccess, target: Target, kind: str, name: str, namespace: str = "", output: str = "", at: str = ""
+    access: LogAccess,
+    target: ControlPlaneOptions,
+    kind: str,
+    name: str,
+    namespace: str = "",
+    output: str = "",
+    at: str = "",
 ) -> int:
     """Print why an object is placed as it is, or was at a moment; raises Failed when the log knows no placement."""
     if output not in _OUTPUTS:
@@ -73,9 +79,9 @@ async def explain(
     return 0
 
 
-async def told_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> Told | None:
+async def told_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> Explained | None:
     """The placement in force at a moment (None: now) with its explanation; None where there was none."""
-    last: Told | None = None
+    last: Explained | None = None
     for position, message in (await merged(logs, (placement_subject(key),))).items():
         stored = stored_at(message)
         if until is not None and stored > until:
@@ -85,7 +91,7 @@ async def told_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None =
         except DecodeError as error:
             raise Failed(f"#{position}: {error}") from None
         assert isinstance(event, PlacementEvent)
-        last = Told(position, stored, event)
+        last = Explained(position, stored, event)
     if last is None or isinstance(last.event, PlacementReleased):
         return last
     async for message in logs[EXPLAINED.name].read((explained_subject(key),)):
@@ -104,7 +110,7 @@ def decided_at(event: PlacementDecided | PlacementFailed) -> float:
     return event.failed_at if isinstance(event, PlacementFailed) else event.scheduled_at
 
 
-def document(key: ObjectKey, found: Told) -> dict[str, Any]:
+def document(key: ObjectKey, found: Explained) -> dict[str, Any]:
     """The placement and its reasons as one document."""
     return {
         "kind": "Explanation",
@@ -117,7 +123,7 @@ def document(key: ObjectKey, found: Told) -> dict[str, Any]:
     }
 
 
-def text(key: ObjectKey, found: Told, *, wide: bool = False) -> str:
+def text(key: ObjectKey, found: Explained, *, wide: bool = False) -> str:
     """The placement and its reasons for people."""
     event = found.event
     parts = [_headline(key, event), _circumstances(found)]
@@ -145,7 +151,7 @@ def _targets(event: PlacementDecided | PlacementFailed) -> str:
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
 
 
-def _circumstances(found: Told) -> str:
+def _circumstances(found: Explained) -> str:
     event = found.event
     seen = f", with the log up to #{event.provenance.as_of} in view" if event.provenance.as_of else ""
     lines = [f"Decided at {stamp(found.stored)} (#{found.position}){seen}."]

@@ -20,7 +20,7 @@ def clock_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().strftime("%H:%M:%S.%f")[:-3]
 
 
-def shown(entries: Sequence[Entry], *, wide: bool = False) -> str:
+def render_history(entries: Sequence[Entry], *, wide: bool = False) -> str:
     """A story as aligned lines: time since its first step, subject, position, event, meaning, cause.
 
     Wide lines also tell the time of day, and how much of the log the deciding service had seen.

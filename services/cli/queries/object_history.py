@@ -8,19 +8,25 @@ from typing import Final
 from schemas.keys import ObjectKey
 from services._kit.kube.client import ApiResource, Unreachable
 from services._kit.log.fact_history import story
-from services.cli.common.control_plane import Target, open_control
+from services.cli.common.control_plane import ControlPlaneOptions, open_control
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.moments import moment
 from services.cli.common.printing import as_json
 from services.cli.common.running import Failed, complain, patience
 from services.cli.objects.kind_lookup import discover, find
-from services.cli.queries.history_output import document, shown
+from services.cli.queries.history_output import document, render_history
 
 _OUTPUTS: Final = ("", "wide", "json", "yaml")
 
 
 async def history(
-    access: LogAccess, target: Target, kind: str, name: str, namespace: str = "", output: str = "", at: str = ""
+    access: LogAccess,
+    target: ControlPlaneOptions,
+    kind: str,
+    name: str,
+    namespace: str = "",
+    output: str = "",
+    at: str = "",
 ) -> int:
     """Print the story of one object, or its state at a moment; raises Failed when the log knows nothing of it."""
     if output not in _OUTPUTS or (output == "yaml" and not at):
@@ -35,11 +41,13 @@ async def history(
         entries = await story(streams(connection), key)
     if not entries:
         raise Failed(f"the log holds no fact about {key}; a policy has to claim it (kubectl get propagationpolicies)")
-    print(as_json(document(key, entries)) if output == "json" else shown(entries, wide=output == "wide"), end="")
+    print(
+        as_json(document(key, entries)) if output == "json" else render_history(entries, wide=output == "wide"), end=""
+    )
     return 0
 
 
-async def key_of(target: Target, kind: str, name: str, namespace: str = "") -> ObjectKey:
+async def key_of(target: ControlPlaneOptions, kind: str, name: str, namespace: str = "") -> ObjectKey:
     """The key behind a kind and a name, by discovery of the control plane.
 
     Where the control plane does not answer, the kind is taken literally as `plural.group`: the log outlives it.

@@ -15,7 +15,7 @@ from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.moments import stamp
 from services.cli.common.printing import as_json, as_yaml, table
 from services.cli.common.running import Failed, patience
-from services.cli.queries.history_output import shown
+from services.cli.queries.history_output import render_history
 
 
 async def state_at(access: LogAccess, key: ObjectKey, at: float, output: str = "") -> int:
@@ -62,4 +62,6 @@ def text(key: ObjectKey, at: float, facets: Sequence[Standing], entries: Sequenc
         for facet in facets
     ]
     head = f"{key} at {stamp(at)}\n\n"
-    return f"{head}{table(('facet', 'position', 'since', 'event', 'state'), rows)}\n{shown(entries, wide=wide)}"
+    return (
+        f"{head}{table(('facet', 'position', 'since', 'event', 'state'), rows)}\n{render_history(entries, wide=wide)}"
+    )

@@ -19,7 +19,7 @@ from services.cli.common.running import Failed, complain
 from services.cli.log.archive import Header, Record, inspect, read
 from services.cli.queries.explain import decided_at, reasons
 from services.scheduler.app import Scheduler
-from services.scheduler.decide import decide_and_tell
+from services.scheduler.decide import decide_with_trace
 from services.scheduler.decision_trace import explained
 from services.scheduler.state import SchedulerState, fold
 
@@ -137,7 +137,7 @@ def _differing(state: SchedulerState, position: int, event: Made, *, wide: bool)
     now = decided_at(event)
     state.ledger.withdraw(event.key)
     state.ledger.expire(now)
-    made, considered = decide_and_tell(state, event.key, now, event.scheduler, event.estimates)
+    made, considered = decide_with_trace(state, event.key, now, event.scheduler, event.estimates)
     if isinstance(made, Made) and _alike(event, made):
         return None
     why: tuple[str, ...] = ()

@@ -23,16 +23,16 @@ from schemas.keys import ObjectKey
 from schemas.topology import FACTS
 from services._kit.log.stream_port import Log
 from services._rules.scheduling.scheduling_views import MAX_REPLICAS
-from services.cli.common.control_plane import Target
+from services.cli.common.control_plane import ControlPlaneOptions
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.printing import as_json, as_yaml, table
 from services.cli.common.running import Failed, complain, patience
 from services.cli.objects.kind_lookup import one_object
 from services.cli.queries.object_history import key_of
 from services.cli.queries.replay import outcome
-from services.cli.queries.what_if import Suppositions, World, suppose
+from services.cli.queries.what_if import SimulatedState, Suppositions, suppose
 from services.scheduler.app import Scheduler
-from services.scheduler.decide import decide_and_tell
+from services.scheduler.decide import decide_with_trace
 from services.scheduler.state import fold
 
 _OUTPUTS: Final = ("", "wide", "json", "yaml")
@@ -64,7 +64,7 @@ class Request(Struct, frozen=True, kw_only=True):
     namespace: str = ""
 
 
-async def simulate(access: LogAccess, target: Target, request: Request, output: str = "") -> int:
+async def simulate(access: LogAccess, target: ControlPlaneOptions, request: Request, output: str = "") -> int:
     """Print what would move; raises Failed for suppositions about what the log does not know."""
     if output not in _OUTPUTS:
         raise Failed(f"unsupported output {output!r}; use wide, json or yaml")
@@ -102,9 +102,9 @@ def scaled(text: str) -> tuple[str, str, int]:
     return kind, name, int(count)
 
 
-async def world_of(log: Log) -> World:
+async def world_of(log: Log) -> SimulatedState:
     """The scheduler's state as the present facts make it."""
-    world = World()
+    world = SimulatedState()
     for message in sorted(await log.last_many(Scheduler.filters), key=lambda item: item.seq):
         try:
             event = decode(message.subject, message.data)
@@ -118,7 +118,7 @@ async def world_of(log: Log) -> World:
     return world
 
 
-def outcomes(world: World, supposed: Suppositions, now: float, only: ObjectKey | None = None) -> list[Moved]:
+def outcomes(world: SimulatedState, supposed: Suppositions, now: float, only: ObjectKey | None = None) -> list[Moved]:
     """Suppose, then decide every object, or the one; each decision's room counts for those after it."""
     suppose(world, supposed)
     state = world.state
@@ -134,7 +134,7 @@ def outcomes(world: World, supposed: Suppositions, now: float, only: ObjectKey |
             seen = replace(estimate.provenance, as_of=world.position + 1)
             scheduled.estimate = replace(estimate, estimates=answers, provenance=seen)
         scheduler = placed.scheduler if placed is not None else _scheduler_of(scheduled.spec)
-        event, _ = decide_and_tell(state, key, now, scheduler)
+        event, _ = decide_with_trace(state, key, now, scheduler)
         if not isinstance(event, PlacementDecided | PlacementFailed):
             continue
         if only in (None, key):

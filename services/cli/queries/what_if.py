@@ -42,7 +42,7 @@ class Suppositions(Struct, frozen=True, kw_only=True):
     policy: Path | None = None
 
 
-class World(Struct):
+class SimulatedState(Struct):
     """A scheduler's state in memory, the clusters' facts, and the position of the last fact."""
 
     state: SchedulerState = field(default_factory=SchedulerState)
@@ -75,7 +75,7 @@ class World(Struct):
         self.happens(replace(event, manifest=Raw(msgspec.json.encode(manifest))))
 
 
-def suppose(world: World, supposed: Suppositions) -> None:
+def suppose(world: SimulatedState, supposed: Suppositions) -> None:
     """Let everything happen that is supposed; raises Failed, naming the option, for what cannot be understood."""
     for text in supposed.capacity:
         name, parts = _split(text, "--set-capacity", "CLUSTER:cpu=64,memory=256Gi")
@@ -159,7 +159,7 @@ def _tainting(taints: list[Manifest]) -> Callable[[Manifest], None]:
     return change
 
 
-def _evict(world: World, name: str) -> None:
+def _evict(world: SimulatedState, name: str) -> None:
     """Let every object leave a cluster whose NoExecute taints it does not tolerate."""
     manifest: Manifest = msgspec.json.decode(world.cluster(name).manifest)
     taints = msgspec.convert(manifest["spec"].get("taints") or [], list[Taint])
@@ -182,7 +182,7 @@ def _tasks(scheduled: Scheduled, name: str) -> tuple[EvictionTask, ...]:
     return tuple(task for task in scheduled.tasks if task.from_cluster != name)
 
 
-def _scale(world: World, key: ObjectKey, replicas: int) -> None:
+def _scale(world: SimulatedState, key: ObjectKey, replicas: int) -> None:
     binding = _binding(world, key)
     if binding is None:
         raise Failed(f"--scale: no policy has claimed {key}; the log holds no binding of it")
@@ -190,7 +190,7 @@ def _scale(world: World, key: ObjectKey, replicas: int) -> None:
     world.happens(replace(binding, spec=Raw(msgspec.json.encode(spec)), replicas=replicas, workload=True))
 
 
-def _apply(world: World, path: Path) -> None:
+def _apply(world: SimulatedState, path: Path) -> None:
     """Give the objects of a policy its placement in the file."""
     for manifest in read_manifests(path):
         if manifest["kind"] not in ("PropagationPolicy", "ClusterPropagationPolicy"):
@@ -217,7 +217,7 @@ def _apply(world: World, path: Path) -> None:
             world.happens(replace(binding, spec=Raw(msgspec.json.encode(spec))))
 
 
-def _binding(world: World, key: ObjectKey) -> BindingRequested | None:
+def _binding(world: SimulatedState, key: ObjectKey) -> BindingRequested | None:
     scheduled = world.state.objects.get(key)
     binding = scheduled.binding if scheduled is not None else None
     return binding if isinstance(binding, BindingRequested) else None

@@ -11,7 +11,7 @@ from schemas.subjects import key as key_subject
 from schemas.topology import OBJECTS
 from services._kit.base.log_errors import Conflict, LogReplaced, Unavailable
 from services._kit.base.settings import SettingsError
-from services._kit.content.envelope_encryption import ALL, KEYS, Locked, WrappedKey, fresh, unwrap, wrap
+from services._kit.content.envelope_encryption import ALL, KEYS, KeyUnavailable, WrappedKey, fresh, unwrap, wrap
 from services._kit.content.master_keys import MasterKeys, load_master_keys, new_master_keys
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
@@ -153,7 +153,7 @@ async def _rewrap(log: JetStreamLog, masters: MasterKeys, pattern: str = ALL, *,
                 break
             try:
                 data = msgspec.json.encode(wrap(masters, stored.namespace, stored.id, unwrap(masters, stored)))
-            except Locked as error:
+            except KeyUnavailable as error:
                 if ours_only:
                     complain(f"left as it is, because the API server has a key file of its own: {error.description}")
                     break

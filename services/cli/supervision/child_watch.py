@@ -12,7 +12,7 @@ LOOK_SECONDS: Final = 1.0
 """Between two looks at one that owes an answer."""
 
 
-class Watch:
+class ChildWatch:
     """One process: `counts` says whether it can be expected to answer now."""
 
     def __init__(self, addresses: Sequence[Address], limits: Limits, counts: Callable[[], bool]) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from services._kit.base.clock import Clock
 from services.gateway.protocol import rendered_views as views
-from services.gateway.protocol.query_selectors import Options
+from services.gateway.protocol.query_selectors import QueryOptions
 from services.gateway.protocol.served_resources import Resource
 from services.gateway.protocol.status_answers import Form, bad_request, expired, not_found, too_large
 from services.gateway.views.catalog import Catalog, Collection, Entry, Name
@@ -63,7 +63,7 @@ class Reader:
             return encode(views.partial(entry, form))
         return await self.encoder.one(resource, entry)
 
-    async def listing(self, resource: Resource, form: Form, options: Options) -> bytes:
+    async def listing(self, resource: Resource, form: Form, options: QueryOptions) -> bytes:
         """Objects of a collection; raises Failure 400, 410 and 504."""
         collection = self.collection(resource)
         version, after = await self._position(collection, options)
@@ -88,7 +88,7 @@ class Reader:
         return await self._listed(resource, form, options, metadata, entries)
 
     async def _listed(
-        self, resource: Resource, form: Form, options: Options, metadata: Manifest, entries: list[Entry]
+        self, resource: Resource, form: Form, options: QueryOptions, metadata: Manifest, entries: list[Entry]
     ) -> bytes:
         if form.table:
             now = self.clock.now()
@@ -110,7 +110,7 @@ class Reader:
             await asyncio.sleep(0)
         return views.list_bytes(resource, metadata, items)
 
-    async def _position(self, collection: Collection, options: Options) -> tuple[str, Name | None]:
+    async def _position(self, collection: Collection, options: QueryOptions) -> tuple[str, Name | None]:
         """resourceVersion of the answer and the name after which it begins."""
         if options.continue_token:
             if options.revision not in ("", "0"):
@@ -138,7 +138,7 @@ class Reader:
             raise too_large(asked, collection.version()) from None
 
 
-def _remaining(collection: Collection, options: Options, last: Name) -> int:
+def _remaining(collection: Collection, options: QueryOptions, last: Name) -> int:
     return sum(1 for _ in collection.select(options.namespace, last))
 
 

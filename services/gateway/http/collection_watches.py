@@ -9,7 +9,7 @@ from typing import Final
 
 from services.gateway.http.collection_reads import CHUNK, Reader
 from services.gateway.protocol import rendered_views as views
-from services.gateway.protocol.query_selectors import Options
+from services.gateway.protocol.query_selectors import QueryOptions
 from services.gateway.protocol.served_resources import Resource
 from services.gateway.protocol.status_answers import Failure, Form, expired
 from services.gateway.views.catalog import Change, Collection, Entry, Gone
@@ -21,10 +21,10 @@ LIFETIME: Final = (1800.0, 3600.0)
 """Seconds after which a watch without a time of its own ends; drawn from this range so that not all return at once."""
 
 
-class Watch:
+class CollectionWatch:
     """What one watch asks for."""
 
-    def __init__(self, resource: Resource, form: Form, options: Options) -> None:
+    def __init__(self, resource: Resource, form: Form, options: QueryOptions) -> None:
         self.resource = resource
         self.form = form
         self.options = options
@@ -39,7 +39,7 @@ class Watching:
         self._reader = reader
         self.running = 0
 
-    async def frames(self, watch: Watch) -> AsyncIterator[bytes]:
+    async def frames(self, watch: CollectionWatch) -> AsyncIterator[bytes]:
         """Lines of a watch in chunks; an empty chunk now and then while nothing happens."""
         self.running += 1
         try:
@@ -51,7 +51,7 @@ class Watching:
         finally:
             self.running -= 1
 
-    async def _frames(self, watch: Watch) -> AsyncIterator[bytes]:
+    async def _frames(self, watch: CollectionWatch) -> AsyncIterator[bytes]:
         collection, options = self._reader.collection(watch.resource), watch.options
         loop = asyncio.get_running_loop()
         end = loop.time() + (options.timeout or random.uniform(*LIFETIME))
@@ -91,7 +91,7 @@ class Watching:
         if options.bookmarks and cursor > told:
             yield views.bookmark(watch.resource, watch.form, collection.version(cursor))
 
-    async def _begin(self, watch: Watch, collection: Collection) -> int:
+    async def _begin(self, watch: CollectionWatch, collection: Collection) -> int:
         """The revision after which a watch begins; raises Failure or Gone when it cannot."""
         asked = watch.options.revision
         if asked in ("", "0"):
@@ -104,7 +104,7 @@ class Watching:
             raise expired(asked)
         return revision
 
-    async def _change(self, watch: Watch, change: Change, *, head: bool) -> bytes:
+    async def _change(self, watch: CollectionWatch, change: Change, *, head: bool) -> bytes:
         """A change as this watch sees it: entering and leaving the selection are ADDED and DELETED."""
         options = watch.options
         before = change.before is not None and options.wants(change.before)
@@ -119,7 +119,7 @@ class Watching:
             entry = Entry(entry.place, entry.source, change.revision, change.version, entry.created)
         return await self._line(watch, word, entry, head=head)
 
-    async def _line(self, watch: Watch, word: str, entry: Entry, *, head: bool) -> bytes:
+    async def _line(self, watch: CollectionWatch, word: str, entry: Entry, *, head: bool) -> bytes:
         resource, form = watch.resource, watch.form
         if form.table:
             include = watch.options.include

@@ -17,7 +17,7 @@ from services._kit.base.health import Health
 from services.gateway.front.front import Asked, Front, is_own
 from services.gateway.gateway_history import Histories
 from services.gateway.http.collection_reads import Reader
-from services.gateway.http.collection_watches import Watch, Watching
+from services.gateway.http.collection_watches import CollectionWatch, Watching
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.protocol import openapi_documents as openapi
 from services.gateway.protocol import served_resources as resources
@@ -55,7 +55,7 @@ _OTHER_PATHS: Final = [
 ]
 
 
-class Target(Struct, frozen=True):
+class RequestTarget(Struct, frozen=True):
     """What a resource path names; `name` is empty for the collection."""
 
     resource: Resource
@@ -179,7 +179,7 @@ class Api:
             return web.Response(text="\n".join([*lines, f"{which} check failed", ""]), status=500)
         return web.Response(text="ok")
 
-    async def _resource(self, request: BaseRequest, target: Target) -> tuple[web.StreamResponse, str]:
+    async def _resource(self, request: BaseRequest, target: RequestTarget) -> tuple[web.StreamResponse, str]:
         resource = target.resource
         if request.method not in _READING:
             raise answers.read_only(resource, request.method)
@@ -197,10 +197,10 @@ class Api:
             return _json(body), "get"
         options = options_of(query, target.namespace, target.name)
         if options.watch or target.watch:
-            return await self._watch(request, Watch(resource, form, options)), "watch"
+            return await self._watch(request, CollectionWatch(resource, form, options)), "watch"
         return _json(await self._reader.listing(resource, form, options)), "list"
 
-    async def _watch(self, request: BaseRequest, watch: Watch) -> web.StreamResponse:
+    async def _watch(self, request: BaseRequest, watch: CollectionWatch) -> web.StreamResponse:
         response = web.StreamResponse()
         media = "application/json"
         response.headers["Content-Type"] = f"{media};stream=watch" if watch.form.view else media
@@ -264,7 +264,7 @@ class Api:
         return None
 
 
-def _asked(request: BaseRequest, target: Target | None) -> Asked:
+def _asked(request: BaseRequest, target: RequestTarget | None) -> Asked:
     """What has to be allowed for a request of the gateway's own."""
     if target is None:
         return Asked("get", request.path)
@@ -274,7 +274,7 @@ def _asked(request: BaseRequest, target: Target | None) -> Asked:
     return Asked(verb, request.path, target.resource, *place)
 
 
-def target_of(parts: list[str]) -> Target | None:
+def target_of(parts: list[str]) -> RequestTarget | None:
     """What a path names; None for one that is no resource of the gateway."""
     if len(parts) < 4 or parts[0] != "apis" or parts[1] != GROUP:
         return None
@@ -289,7 +289,7 @@ def target_of(parts: list[str]) -> Target | None:
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
         return None
     name, subresource = (*rest[1:], "", "")[:2]
-    return Target(resource, namespace, name, subresource, watch)
+    return RequestTarget(resource, namespace, name, subresource, watch)
 
 
 def _json(body: bytes, status: int = 200) -> web.Response:

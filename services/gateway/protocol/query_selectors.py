@@ -17,7 +17,7 @@ _FALSE: Final = frozenset({"", "false", "0"})
 _MATCHES: Final = frozenset({"", "Exact", "NotOlderThan"})
 
 
-class Options(Struct, frozen=True):
+class QueryOptions(Struct, frozen=True):
     """What a list or watch asks for; `fields` are (field, equal, value)."""
 
     namespace: str = ""
@@ -49,7 +49,7 @@ class Options(Struct, frozen=True):
         return self.labels is None or self.labels.matches(entry.labels)
 
 
-def options_of(query: Mapping[str, str], namespace: str = "", name: str = "") -> Options:
+def options_of(query: Mapping[str, str], namespace: str = "", name: str = "") -> QueryOptions:
     """Read a query; raises Failure 400 naming what cannot be read."""
     try:
         labels = parse_selector(query["labelSelector"]) if query.get("labelSelector") else None
@@ -72,7 +72,7 @@ def options_of(query: Mapping[str, str], namespace: str = "", name: str = "") ->
     include = query.get("includeObject", "")
     if include not in ("", "Metadata", "Object", "None"):
         raise _invalid("includeObject", include, "use None, Metadata or Object")
-    return Options(
+    return QueryOptions(
         namespace=namespace,
         labels=labels,
         fields=fields,

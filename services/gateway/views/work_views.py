@@ -10,7 +10,7 @@ from msgspec import UNSET
 from schemas.events.work import AppliedOverride, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from services._rules import constants as const
-from services._rules.delivery.work_labels import with_marks
+from services._rules.delivery.work_labels import with_work_labels
 from services._rules.identities import binding_id, work_id, work_uid
 from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.secrets.secret_objects import is_secret as secrecy
@@ -150,7 +150,7 @@ def build(copy: Copy, version: str, created: float, blob: bytes | None = None) -
 
 def _marked(work: WorkRendered, data: bytes) -> Manifest:
     """The manifest as this cluster gets it, of the bytes that it shares with others."""
-    return with_marks(msgspec.json.decode(data), work.cluster, work.key, work.uid)
+    return with_work_labels(msgspec.json.decode(data), work.cluster, work.key, work.uid)
 
 
 def _outline(work: WorkRendered | WorkWithdrawn) -> Manifest:

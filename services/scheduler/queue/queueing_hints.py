@@ -9,12 +9,12 @@ import msgspec
 from schemas.events.binding import BindingRequested
 from schemas.events.placement import PlacementFailed
 from services._rules.capacity.general_estimate import NO_DEMAND
-from services._rules.effective import spec_now
+from services._rules.effective import spec_with_targets
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.compiled_placement import CompiledPlacement
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.scheduling_views import BindingView
-from services.scheduler.queue.unschedulable_queue import Interest
+from services.scheduler.queue.unschedulable_queue import QueueingHint
 
 if TYPE_CHECKING:
     from services.scheduler.state import Scheduled
@@ -24,7 +24,7 @@ NO_ROOM: Final = "Unschedulable"
 NO_CLUSTER: Final = "NoClusterFit"
 
 
-def interest_of(scheduled: Scheduled) -> Interest | None:
+def interest_of(scheduled: Scheduled) -> QueueingHint | None:
     """What a change of a cluster may mean to an object; None where only facts of its own can move it.
 
     A division of replicas that stands is not moved by clusters, unless they leave (reference 02 §1.4).
@@ -41,15 +41,15 @@ def interest_of(scheduled: Scheduled) -> Interest | None:
         if not compiled.duplicated and _is_workload(spec):
             return None
         terms = (_in_force(compiled, placed.affinity_name),)
-    return Interest(_outline(spec, compiled), terms)
+    return QueueingHint(_outline(spec, compiled), terms)
 
 
 def _lacks(
     scheduled: Scheduled, spec: Manifest, compiled: CompiledPlacement, placed: PlacementFailed
-) -> Interest | None:
+) -> QueueingHint | None:
     targets = scheduled.targets
     try:
-        view = binding_view(spec_now(spec, targets, scheduled.tasks))
+        view = binding_view(spec_with_targets(spec, targets, scheduled.tasks))
     except (msgspec.ValidationError, QuantityError, ValueError):
         # Nothing that a cluster does makes it readable.
         return None
@@ -58,7 +58,7 @@ def _lacks(
     # A selection may fail for want of room, too; of several groups only the first failure is on record.
     room = placed.reason == NO_ROOM or (placed.reason != NO_CLUSTER and not compiled.duplicated) or len(terms) > 1
     wanted = max(0, view.replicas - sum(target.replicas or 0 for target in targets))
-    return Interest(view, terms, True, room, wanted, scheduled.by_room)
+    return QueueingHint(view, terms, True, room, wanted, scheduled.by_room)
 
 
 def _in_force(compiled: CompiledPlacement, observed: str) -> str:

@@ -16,7 +16,7 @@ from schemas.keys import ObjectKey
 from services._rules.policies.cluster_affinity import ClusterMatcher
 from services._rules.scheduling.candidates import Estimator
 from services._rules.scheduling.filters import refusal
-from services._rules.scheduling.scheduling_views import BindingView, ClusterView, Options
+from services._rules.scheduling.scheduling_views import BindingView, ClusterView, SchedulingOptions
 
 GroupKey = tuple[Any, ...]
 COUNTED_AT_ONCE: Final = 5000
@@ -24,7 +24,7 @@ COUNTED_AT_ONCE: Final = 5000
 _ONE_TERM: Final = ("",)
 
 
-class Interest(Struct, frozen=True, eq=False):
+class QueueingHint(Struct, frozen=True, eq=False):
     """What of the clusters one object depends on: `view` is its binding, `terms` the affinity terms that count.
 
     `failed`: it could not be placed; `room`: for want of room, perhaps; `wanted`: replicas that still need room;
@@ -55,7 +55,7 @@ class _Group:
 
     __slots__ = ("api", "as_of", "base", "interest", "matchers", "members", "now", "total")
 
-    def __init__(self, interest: Interest) -> None:
+    def __init__(self, interest: QueueingHint) -> None:
         self.interest = interest
         self.api = interest.view.api
         self.matchers = _matchers(interest)
@@ -83,7 +83,7 @@ class _Group:
         placement = self.interest.view.placement
         return not (self.interest.failed or placement.affinity_names or placement.constraints)
 
-    def room_of(self, cluster: ClusterView | None, options: Options) -> int | None:
+    def room_of(self, cluster: ClusterView | None, options: SchedulingOptions) -> int | None:
         """Further replicas that a cluster could take; None where it is no candidate."""
         if cluster is None or cluster.deleting:
             return None
@@ -92,14 +92,18 @@ class _Group:
             return None
         return Estimator(view, options).general(cluster)
 
-    def count(self, clusters: Mapping[str, ClusterView], options: Options) -> dict[str, int]:
+    def count(self, clusters: Mapping[str, ClusterView], options: SchedulingOptions) -> dict[str, int]:
         """Take up the present room of all clusters."""
         now = {name: room for name, view in clusters.items() if (room := self.room_of(view, options)) is not None}
         self.now, self.total = now, sum(now.values())
         return now
 
     def review(
-        self, changed: Iterable[str], described: Collection[str], clusters: Mapping[str, ClusterView], options: Options
+        self,
+        changed: Iterable[str],
+        described: Collection[str],
+        clusters: Mapping[str, ClusterView],
+        options: SchedulingOptions,
     ) -> list[ObjectKey]:
         """Take up the present room of clusters, some of which are described otherwise; the members that it may help."""
         now, more = self.now, False
@@ -128,7 +132,7 @@ class _Group:
         return helped
 
 
-class Watch:
+class UnschedulableIndex:
     """All objects that somebody has to look after when clusters change: a fold of the last facts of each object.
 
     Beside it stands what this instance noticed since it began; a fresh start does without.
@@ -137,7 +141,7 @@ class Watch:
     def __init__(self) -> None:
         self.active = True
         """Whether anybody wants to know; who does not decide need not keep count of room."""
-        self.options = Options(several_templates=True)
+        self.options = SchedulingOptions(several_templates=True)
         self._groups: dict[GroupKey, _Group] = {}
         self._filed: dict[ObjectKey, GroupKey] = {}
         self._short: dict[GroupKey, _Group] = {}
@@ -155,11 +159,15 @@ class Watch:
 
     def __eq__(self, other: object) -> bool:
         """Whether the same objects are looked after."""
-        return isinstance(other, Watch) and self._filed.keys() == other._filed.keys() and self.failed == other.failed
+        return (
+            isinstance(other, UnschedulableIndex)
+            and self._filed.keys() == other._filed.keys()
+            and self.failed == other.failed
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
-    def file(self, key: ObjectKey, interest: Interest | None) -> None:
+    def file(self, key: ObjectKey, interest: QueueingHint | None) -> None:
         """From now on an object depends on this of the clusters; None: on nothing that they could change."""
         group_key = interest.group if interest is not None else None
         filed = self._filed.get(key)
@@ -287,7 +295,7 @@ class Watch:
         group.as_of = change
 
 
-def _matchers(interest: Interest) -> tuple[ClusterMatcher, ...]:
+def _matchers(interest: QueueingHint) -> tuple[ClusterMatcher, ...]:
     """What the clusters have to match; of an object that is placed only the affinity in force without its overflow."""
     view = interest.view
     found: list[ClusterMatcher] = []

@@ -22,7 +22,7 @@ Manifest = dict[str, Any]
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses of a test."""
     monkeypatch.setattr(lanes, "_GONE_SECONDS", 0.2)
-    monkeypatch.setattr(suspicion.Suspicion.__init__, "__defaults__", (0.3, 3.0))
+    monkeypatch.setattr(suspicion.RelistTrigger.__init__, "__defaults__", (0.3, 3.0))
 
 
 async def is_gone(member: Member, manifest: Manifest) -> bool:

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from services._kit.base.metrics import ReadCollector
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.lane_parts import LaneSettings
-from services._kit.delivery.write_metrics import Written
+from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.client import KubeClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -26,7 +26,7 @@ class Counts:
 
     def __init__(self) -> None:
         reads = ReadCollector("executor")
-        self.written = Written(reads)
+        self.written = WriteMetrics(reads)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(reads)
 

@@ -30,7 +30,7 @@ from services._kit.kube.client import KubeClient, resource_path
 from services._kit.log.heartbeat_bus import MemoryBus
 from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
-from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
 from services._kit.runtime.service import Context
 from services.apiserver.core.request_context import Identity
@@ -54,7 +54,7 @@ from tests.faults.proxy import Proxy
 from tests.support.waiting import eventually
 
 Manifest = dict[str, Any]
-QUICK = Options(heartbeat=0.02, takeover_after=0.2)
+QUICK = LoopOptions(heartbeat=0.02, takeover_after=0.2)
 TOKEN = "admin"
 POLICY: Manifest = {
     "apiVersion": "policy.karmada.io/v1alpha1",

@@ -16,7 +16,7 @@ from schemas.subjects import absence, confirmation
 from services._kit.base.log_errors import LogReplaced
 from services._kit.log.stream_port import NewMessage
 from services.cli.backup.restore_control_plane import restore
-from services.cli.common.control_plane import Target
+from services.cli.common.control_plane import ControlPlaneOptions
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.log.import_marking import mark
 from services.cli.log.verify import verify
@@ -88,7 +88,7 @@ async def test_a_lost_control_plane_is_written_anew_and_members_keep_their_objec
     access = LogAccess(nats_server.url)
     async with AsyncExitStack() as stack:
         world.control, world.kubeconfig = await control_plane(stack, tmp_path / "again")
-        target = Target(str(world.kubeconfig))
+        target = ControlPlaneOptions(str(world.kubeconfig))
         assert await restore(access, world.key_file, target, dry_run=True) == 0
         assert "2 Deployment" in capsys.readouterr().err
         assert (await world.control.get(DEPLOYMENTS))["items"] == []
@@ -133,7 +133,7 @@ async def test_what_is_there_stays_and_what_cannot_be_read_is_named(
         control, kubeconfig = await control_plane(stack, tmp_path / "again")
         await control.create(DEPLOYMENTS, deployment("web", 1))
         # Without the master keys a Secret cannot be read; everything else is written.
-        assert await restore(LogAccess(nats_server.url), None, Target(str(kubeconfig)), dry_run=False) == 1
+        assert await restore(LogAccess(nats_server.url), None, ControlPlaneOptions(str(kubeconfig)), dry_run=False) == 1
         told = capsys.readouterr().err
         assert "Secret secrets/default/key" in told or "default/key" in told
         assert "--secrets-key-file" in told

@@ -28,7 +28,7 @@ from services._kit.kube.client import KubeClient, resource_path
 from services._kit.log.heartbeat_bus import MemoryBus
 from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
-from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.outbox import stream_of
 from services._kit.runtime.runner import Runner
 from services._rules.interpreter.configuration import CUSTOMIZATION
@@ -44,7 +44,7 @@ from tests.support.waiting import eventually
 
 Manifest = dict[str, Any]
 GROUP = "example.io"
-QUICK = Options(heartbeat=0.02, takeover_after=0.2)
+QUICK = LoopOptions(heartbeat=0.02, takeover_after=0.2)
 SUMS = """
 function AggregateStatus(desired, items)
   local ready = 0

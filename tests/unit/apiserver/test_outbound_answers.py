@@ -14,7 +14,7 @@ from aiohttp import web
 from services._kit.base import answer_limits as limits
 from services._kit.base.answer_limits import Limits
 from services._kit.kube.api import BadAnswer
-from services.apiserver.admission.webhook_call import CallFailed, Target, send
+from services.apiserver.admission.webhook_call import CallFailed, WebhookTarget, send
 from services.apiserver.controllers.aggregated_proxy import Backend
 from services.apiserver.controllers.apiservices import Aggregator
 from tests.support.endpoints import answering
@@ -43,7 +43,7 @@ async def server() -> AsyncIterator[HostileServer]:
 
 async def call(session: aiohttp.ClientSession, url: str) -> Any:
     async with asyncio.timeout(30):
-        return await send(session, Target({"url": url}), REVIEW, 2, lambda _: None, lambda *_: None)
+        return await send(session, WebhookTarget({"url": url}), REVIEW, 2, lambda _: None, lambda *_: None)
 
 
 @pytest.mark.parametrize("mode", sorted(set(MODES) - NOT_FOR_THESE))

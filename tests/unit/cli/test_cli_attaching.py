@@ -11,7 +11,7 @@ import pytest
 from schemas import topology
 from services._kit.kube.client import ApiError, KubeClient
 from services.cli.installation import environment as surroundings
-from services.cli.installation.installation_plan import Options, Refused, prepare
+from services.cli.installation.installation_plan import InstallationOptions, Refused, prepare
 from services.cli.installation.up import DESCHEDULER, SERVICES, services_of, up
 from services.cli.members import join as joining
 from services.cli.members.join import MemberAccess, access_of_kubeconfig, member_identity
@@ -87,9 +87,11 @@ def test_a_members_settings_are_told_from_those_of_services_that_begin_alike() -
 
 
 def test_a_later_start_takes_new_kubeconfigs_and_further_members(tmp_path: Path) -> None:
-    first = Options(directory=tmp_path, control_kubeconfig="/old/cp", attached={"m1": "/old/m1"})
+    first = InstallationOptions(directory=tmp_path, control_kubeconfig="/old/cp", attached={"m1": "/old/m1"})
     prepare(first)
-    later = Options(directory=tmp_path, control_kubeconfig="/new/cp", attached={"m1": "/new/m1", "m2": "/new/m2"})
+    later = InstallationOptions(
+        directory=tmp_path, control_kubeconfig="/new/cp", attached={"m1": "/new/m1", "m2": "/new/m2"}
+    )
     _, installation, known = prepare(later)
     assert known
     assert installation.control_kubeconfig == "/new/cp"
@@ -100,9 +102,9 @@ def test_a_later_start_takes_new_kubeconfigs_and_further_members(tmp_path: Path)
     "asked", [{"control_kubeconfig": "/new/cp"}, {"attached": {"member1": "/new/m1"}}], ids=["control plane", "member"]
 )
 def test_what_is_simulated_is_not_replaced_by_a_real_cluster(tmp_path: Path, asked: dict[str, Any]) -> None:
-    prepare(Options(directory=tmp_path))
+    prepare(InstallationOptions(directory=tmp_path))
     with pytest.raises(Refused, match="use another --dir"):
-        prepare(Options(directory=tmp_path, **asked))
+        prepare(InstallationOptions(directory=tmp_path, **asked))
 
 
 @pytest.mark.parametrize(
@@ -117,35 +119,35 @@ def test_what_is_simulated_is_not_replaced_by_a_real_cluster(tmp_path: Path, ask
 def test_what_cannot_be_attached_is_not_kept_for_later_starts(tmp_path: Path, asked: dict[str, Any], said: str) -> None:
     directory = tmp_path / "d"
     with pytest.raises(Refused, match=said):
-        up(Options(directory=directory, **asked))
+        up(InstallationOptions(directory=directory, **asked))
     assert not directory.exists()
 
 
 def test_a_file_is_no_directory_of_an_installation(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     with pytest.raises(Refused, match="is no directory"):
-        up(Options(directory=tmp_path / "f"))
+        up(InstallationOptions(directory=tmp_path / "f"))
 
 
 def test_a_later_start_does_not_change_the_log(tmp_path: Path) -> None:
-    prepare(Options(directory=tmp_path / "own"))
+    prepare(InstallationOptions(directory=tmp_path / "own"))
     with pytest.raises(Refused, match="runs its own log server"):
-        prepare(Options(directory=tmp_path / "own", nats_url="nats://a:1"))
-    prepare(Options(directory=tmp_path / "other", nats_url="a:1, b:1"))
-    prepare(Options(directory=tmp_path / "other", nats_url="nats://a:1,nats://b:1"))
-    prepare(Options(directory=tmp_path / "other"))
+        prepare(InstallationOptions(directory=tmp_path / "own", nats_url="nats://a:1"))
+    prepare(InstallationOptions(directory=tmp_path / "other", nats_url="a:1, b:1"))
+    prepare(InstallationOptions(directory=tmp_path / "other", nats_url="nats://a:1,nats://b:1"))
+    prepare(InstallationOptions(directory=tmp_path / "other"))
     with pytest.raises(Refused, match=r"log is at nats://a:1,nats://b:1; use another --dir"):
-        prepare(Options(directory=tmp_path / "other", nats_url="c:1"))
+        prepare(InstallationOptions(directory=tmp_path / "other", nats_url="c:1"))
 
 
 def test_the_descheduler_runs_where_it_was_asked_for_and_later_starts_keep_the_choice(tmp_path: Path) -> None:
     def runs(choice: bool | None) -> bool:
-        _, installation, _ = prepare(Options(directory=tmp_path, descheduler=choice))
+        _, installation, _ = prepare(InstallationOptions(directory=tmp_path, descheduler=choice))
         return "descheduler" in services_of(installation)
 
     assert [runs(choice) for choice in (None, True, None, False, None)] == [False, True, True, False, False]
 
 
 def test_every_service_of_the_topology_is_started_here(tmp_path: Path) -> None:
-    _, installation, _ = prepare(Options(directory=tmp_path, descheduler=True))
+    _, installation, _ = prepare(InstallationOptions(directory=tmp_path, descheduler=True))
     assert set(services_of(installation)) == set(topology.SERVICES)

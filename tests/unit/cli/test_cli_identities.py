@@ -13,7 +13,7 @@ from services._kit.base.private_files import private_text
 from services.cli.common.layout import Layout, Member, new_installation
 from services.cli.common.logbook import log_access
 from services.cli.common.running import Failed
-from services.cli.installation.installation_plan import Options, Refused, prepare
+from services.cli.installation.installation_plan import InstallationOptions, Refused, prepare
 from services.cli.nats.nkeys import new_seed, public_key
 from services.cli.nats.server_identities import adopt_streams, prepare_agent, server_config, withdraw
 
@@ -66,7 +66,7 @@ def test_an_installation_of_an_earlier_version_keeps_its_members_and_its_log(tmp
     layout.state.write_bytes(msgspec.json.encode(state))
     old = layout.data("nats") / "jetstream" / "$G" / "streams" / "FACTS"
     old.mkdir(parents=True)
-    _, installation, known = prepare(Options(directory=tmp_path))
+    _, installation, known = prepare(InstallationOptions(directory=tmp_path))
     assert known
     assert installation.pull_members == []
     for _ in range(2):
@@ -76,9 +76,9 @@ def test_an_installation_of_an_earlier_version_keeps_its_members_and_its_log(tmp
 
 
 def test_one_simulated_member_has_an_agent_where_the_logs_server_is_ours(tmp_path: Path) -> None:
-    _, installation, _ = prepare(Options(directory=tmp_path / "a", members=4))
+    _, installation, _ = prepare(InstallationOptions(directory=tmp_path / "a", members=4))
     assert [member.mode for member in installation.members] == ["Push", "Push", "Pull", "Push"]
-    _, installation, _ = prepare(Options(directory=tmp_path / "b", nats_url="nats://hub:4222"))
+    _, installation, _ = prepare(InstallationOptions(directory=tmp_path / "b", nats_url="nats://hub:4222"))
     assert installation.pull_members == []
 
 
@@ -87,22 +87,24 @@ def test_the_identity_at_a_signing_server_stays_until_another_is_given(tmp_path:
     first.write_text("one")
     second.write_text("two")
     directory = tmp_path / "installation"
-    _, installation, _ = prepare(Options(directory=directory, nats_url="nats://hub:4222", nats_creds=str(first)))
+    _, installation, _ = prepare(
+        InstallationOptions(directory=directory, nats_url="nats://hub:4222", nats_creds=str(first))
+    )
     assert installation.log_options == {"user_credentials": str(first)}
     assert log_access(directory).creds == str(first)
-    _, installation, known = prepare(Options(directory=directory))
+    _, installation, known = prepare(InstallationOptions(directory=directory))
     assert (known, installation.nats_creds) == (True, str(first))
-    prepare(Options(directory=directory, nats_creds=str(second)))
+    prepare(InstallationOptions(directory=directory, nats_creds=str(second)))
     assert log_access(directory).creds == str(second)
 
 
 def test_an_identity_that_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -> None:
     creds = tmp_path / "hub.creds"
     with pytest.raises(Refused, match=str(creds)):
-        prepare(Options(directory=tmp_path / "a", nats_url="nats://hub:4222", nats_creds=str(creds)))
+        prepare(InstallationOptions(directory=tmp_path / "a", nats_url="nats://hub:4222", nats_creds=str(creds)))
     creds.write_text("one")
     with pytest.raises(Refused, match="--nats-creds needs --nats"):
-        prepare(Options(directory=tmp_path / "b", nats_creds=str(creds)))
+        prepare(InstallationOptions(directory=tmp_path / "b", nats_creds=str(creds)))
     assert not (tmp_path / "b").exists()
 
 

@@ -10,17 +10,17 @@ import pytest
 from schemas.keys import ObjectKey
 from services._kit.base.answer_limits import Limits
 from services._kit.base.clock import ManualClock
-from services._kit.concurrency.debounce import Restless
+from services._kit.concurrency.debounce import Debouncer
 from services._kit.kube.answers.share import Share
 from services._kit.kube.client import ApiResource
-from services.agent.heartbeat_sender import Greeter
+from services.agent.heartbeat_sender import HeartbeatSender
 from services.agent.state import AgentState
 from services.agent.state_storage import LONGEST_PAUSE, PAUSE, pause_after
 
 
 async def test_every_change_puts_the_look_off_until_it_is_quiet() -> None:
     looks: list[str] = []
-    restless = Restless(lambda: looks.append("look"), quiet=100.0, longest=3600.0)
+    restless = Debouncer(lambda: looks.append("look"), quiet=100.0, longest=3600.0)
     assert restless.due == 0.0
     restless.changed()
     first = restless.due
@@ -32,7 +32,7 @@ async def test_every_change_puts_the_look_off_until_it_is_quiet() -> None:
 
 
 async def test_who_is_never_quiet_is_looked_at_all_the_same() -> None:
-    restless = Restless(lambda: None, quiet=100.0, longest=50.0)
+    restless = Debouncer(lambda: None, quiet=100.0, longest=50.0)
     restless.changed()
     first = restless.due
     for _ in range(3):
@@ -43,7 +43,7 @@ async def test_who_is_never_quiet_is_looked_at_all_the_same() -> None:
 
 async def test_after_a_look_the_time_of_the_next_counts_anew() -> None:
     looks: asyncio.Queue[float] = asyncio.Queue()
-    restless = Restless(lambda: looks.put_nowait(restless.due), quiet=0.0, longest=0.0)
+    restless = Debouncer(lambda: looks.put_nowait(restless.due), quiet=0.0, longest=0.0)
     for _ in range(2):
         restless.changed()
         async with asyncio.timeout(60):
@@ -52,7 +52,9 @@ async def test_after_a_look_the_time_of_the_next_counts_anew() -> None:
 
 async def test_a_change_of_an_agent_s_member_is_not_looked_at_at_once() -> None:
     nobody = cast("Any", None)
-    agent = Greeter(nobody, AgentState(cluster="m"), "agent-0", nobody, ManualClock(), lambda: None, lambda _: None)
+    agent = HeartbeatSender(
+        nobody, AgentState(cluster="m"), "agent-0", nobody, ManualClock(), lambda: None, lambda _: None
+    )
     agent.something_changed(ObjectKey("", "configmaps", "default", "a"))
     assert agent._restless.due > 0
     assert not agent._early.is_set()
@@ -85,7 +87,9 @@ class Member:
 
 async def test_an_agent_asks_what_its_member_serves_when_a_definition_changed_and_not_at_every_look() -> None:
     member, nobody = Member(), cast("Any", None)
-    agent = Greeter(nobody, AgentState(cluster="m"), "a", cast("Any", member), ManualClock(), lambda: None, nobody)
+    agent = HeartbeatSender(
+        nobody, AgentState(cluster="m"), "a", cast("Any", member), ManualClock(), lambda: None, nobody
+    )
     await agent._look()
     agent.something_changed(ObjectKey("", "configmaps", "default", "a"))
     await agent._look()

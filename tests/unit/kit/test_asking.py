@@ -16,12 +16,12 @@ from schemas.keys import PolicyKey
 from services._kit.base.health import Health
 from services._kit.base.metrics import KitMetrics
 from services._kit.interpretation import async_interpretation as asking
-from services._kit.interpretation.async_interpretation import Ask, Asking
+from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules.interpreter import InterpretError, InterpretLater
 from services._rules.interpreter.configuration import CUSTOMIZATION
-from services._rules.interpreter.result_cache import Unanswered
+from services._rules.interpreter.result_cache import ResultPending
 
 NAME = PolicyKey(CUSTOMIZATION, "", "widgets")
 
@@ -76,7 +76,7 @@ class Ground:
     def __init__(self) -> None:
         self.scripts = Scripts()
         self.marked: asyncio.Queue[str] = asyncio.Queue()
-        self.asking: Asking[str] = Asking(self._mark, Interpreters(self.scripts))  # type: ignore[arg-type] # all it needs
+        self.asking: AsyncInterpretation[str] = AsyncInterpretation(self._mark, Interpreters(self.scripts))  # type: ignore[arg-type] # all it needs
         assert self.asking.take(customization("s")) == {("example.io/v1", "Widget")}
 
     def _mark(self, keys: Any) -> None:
@@ -84,9 +84,9 @@ class Ground:
             self.marked.put_nowait(key)
 
     def asks(self, key: str, call: Any) -> None:
-        with pytest.raises(Unanswered) as missing:
+        with pytest.raises(ResultPending) as missing:
             call()
-        self.asking.submit(Ask(key, missing.value.questions))
+        self.asking.submit(InterpretationRequest(key, missing.value.questions))
 
     async def until_marked(self, key: str) -> None:
         async with asyncio.timeout(60):

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from services._kit.delivery.concurrency_limiter import SLOW_SECONDS, Outcome, Pace, Window
+from services._kit.delivery.concurrency_limiter import SLOW_SECONDS, ConcurrencyLimiter, RequestOutcome, Window
 from services._kit.kube.api import ApiError, NotLeading, Unreachable
 
 
-def round_of(window: Window, outcome: Outcome, now: float, taken: float = 0.01) -> float:
+def round_of(window: Window, outcome: RequestOutcome, now: float, taken: float = 0.01) -> float:
     """As many requests as may be, all begun at once and ended together; returns when they ended."""
     began = 0
     while window.may_begin(now):
@@ -25,26 +25,26 @@ def round_of(window: Window, outcome: Outcome, now: float, taken: float = 0.01) 
 
 def test_one_round_of_complaints_halves_once_and_never_below_one() -> None:
     window = Window(16)
-    now = round_of(window, Outcome.PUSHED_BACK, 0.0)
+    now = round_of(window, RequestOutcome.PUSHED_BACK, 0.0)
     assert window.limit == 8
     for _ in range(9):
-        now = round_of(window, Outcome.PUSHED_BACK, now)
+        now = round_of(window, RequestOutcome.PUSHED_BACK, now)
     assert window.limit == 1
     assert window.may_begin(now)
 
 
 def test_silence_counts_like_a_complaint() -> None:
     window = Window(16)
-    round_of(window, Outcome.SILENT, 0.0)
+    round_of(window, RequestOutcome.SILENT, 0.0)
     assert window.limit == 8
 
 
 def test_good_rounds_add_about_one_each_up_to_the_most() -> None:
     window = Window(8)
-    now = round_of(window, Outcome.PUSHED_BACK, 0.0)
+    now = round_of(window, RequestOutcome.PUSHED_BACK, 0.0)
     limits = []
     for _ in range(12):
-        now = round_of(window, Outcome.ANSWERED, now)
+        now = round_of(window, RequestOutcome.ANSWERED, now)
         limits.append(window.limit)
     assert limits == sorted(limits)
     assert max(b - a for a, b in itertools.pairwise(limits)) <= 1.001
@@ -53,51 +53,51 @@ def test_good_rounds_add_about_one_each_up_to_the_most() -> None:
 
 def test_room_that_is_not_used_does_not_grow() -> None:
     window = Window(8)
-    now = round_of(window, Outcome.PUSHED_BACK, 0.0)
+    now = round_of(window, RequestOutcome.PUSHED_BACK, 0.0)
     for step in range(100):
         window.begin()
-        window.ended(Outcome.ANSWERED, now + step, now + step + 0.01)
+        window.ended(RequestOutcome.ANSWERED, now + step, now + step + 0.01)
     assert window.limit == 4
 
 
 def test_answers_much_slower_than_the_best_reduce() -> None:
     window = Window(10)
-    now = round_of(window, Outcome.ANSWERED, 0.0, taken=0.05)
-    now = round_of(window, Outcome.ANSWERED, now, taken=SLOW_SECONDS * 2)
+    now = round_of(window, RequestOutcome.ANSWERED, 0.0, taken=0.05)
+    now = round_of(window, RequestOutcome.ANSWERED, now, taken=SLOW_SECONDS * 2)
     assert window.limit == 8
-    round_of(window, Outcome.ANSWERED, now, taken=SLOW_SECONDS * 2)
+    round_of(window, RequestOutcome.ANSWERED, now, taken=SLOW_SECONDS * 2)
     assert window.limit == pytest.approx(6.4)
 
 
 def test_slowness_alone_leaves_a_quarter_and_complaints_do_not() -> None:
     window = Window(16)
-    now = round_of(window, Outcome.ANSWERED, 0.0, taken=0.05)
+    now = round_of(window, RequestOutcome.ANSWERED, 0.0, taken=0.05)
     for _ in range(20):
-        now = round_of(window, Outcome.ANSWERED, now, taken=SLOW_SECONDS * 2)
+        now = round_of(window, RequestOutcome.ANSWERED, now, taken=SLOW_SECONDS * 2)
         window.begin()
-        window.ended(Outcome.ANSWERED, now, now + 0.05)
+        window.ended(RequestOutcome.ANSWERED, now, now + 0.05)
     assert window.limit == 4
-    now = round_of(window, Outcome.PUSHED_BACK, now)
+    now = round_of(window, RequestOutcome.PUSHED_BACK, now)
     assert window.limit == 2
-    round_of(window, Outcome.ANSWERED, now, taken=SLOW_SECONDS * 2)
+    round_of(window, RequestOutcome.ANSWERED, now, taken=SLOW_SECONDS * 2)
     assert window.limit == 2
 
 
 def test_a_cluster_that_is_far_away_is_not_slow() -> None:
     window, now = Window(10), 0.0
     for _ in range(5):
-        now = round_of(window, Outcome.ANSWERED, now, taken=3.0)
+        now = round_of(window, RequestOutcome.ANSWERED, now, taken=3.0)
     assert window.limit == 10
 
 
 def test_a_time_the_cluster_names_is_kept_within_reason() -> None:
     window = Window(4, longest_pause=30.0)
     window.begin()
-    window.ended(Outcome.PUSHED_BACK, 0.0, 1.0, retry_after=5.0)
+    window.ended(RequestOutcome.PUSHED_BACK, 0.0, 1.0, retry_after=5.0)
     assert not window.may_begin(5.9)
     assert window.may_begin(6.0)
     window.begin()
-    window.ended(Outcome.PUSHED_BACK, 6.0, 7.0, retry_after=86400.0)
+    window.ended(RequestOutcome.PUSHED_BACK, 6.0, 7.0, retry_after=86400.0)
     assert not window.may_begin(36.9)
     assert window.may_begin(37.0)
 
@@ -125,7 +125,7 @@ async def settled() -> None:
 
 
 async def test_no_more_are_sent_than_the_limit_and_all_get_their_turn() -> None:
-    pace, cluster = Pace(3), Cluster()
+    pace, cluster = ConcurrencyLimiter(3), Cluster()
     tasks = [asyncio.create_task(pace.send(cluster.ask)) for _ in range(10)]
     await settled()
     assert len(cluster.open) == 3
@@ -138,7 +138,7 @@ async def test_no_more_are_sent_than_the_limit_and_all_get_their_turn() -> None:
 
 
 async def test_complaints_lower_what_is_sent_and_are_passed_on() -> None:
-    pace, cluster = Pace(4), Cluster()
+    pace, cluster = ConcurrencyLimiter(4), Cluster()
     tasks = [asyncio.create_task(pace.send(cluster.ask)) for _ in range(8)]
     await settled()
     for answer in list(cluster.open):
@@ -160,7 +160,7 @@ async def test_a_pause_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     timers: list[tuple[float, Callable[[], None]]] = []
     now = loop.time()
-    pace, cluster = Pace(2), Cluster()
+    pace, cluster = ConcurrencyLimiter(2), Cluster()
     first = asyncio.create_task(pace.send(cluster.ask))
     await settled()
     cluster.open[0].set_exception(ApiError(503, "ServiceUnavailable", "later", retry_after=20.0))
@@ -186,7 +186,7 @@ async def test_a_pause_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_who_gives_up_waiting_leaves_its_turn_to_the_next() -> None:
-    pace, cluster = Pace(1), Cluster()
+    pace, cluster = ConcurrencyLimiter(1), Cluster()
     tasks = [asyncio.create_task(pace.send(cluster.ask)) for _ in range(3)]
     await settled()
     cluster.open[0].set_result(1)
@@ -200,7 +200,7 @@ async def test_who_gives_up_waiting_leaves_its_turn_to_the_next() -> None:
 
 
 async def test_a_turn_that_comes_with_the_cancellation_is_handed_on() -> None:
-    pace, cluster = Pace(1), Cluster()
+    pace, cluster = ConcurrencyLimiter(1), Cluster()
     tasks = [asyncio.create_task(pace.send(cluster.ask)) for _ in range(3)]
     await settled()
     cluster.open[0].set_result(1)
@@ -213,7 +213,7 @@ async def test_a_turn_that_comes_with_the_cancellation_is_handed_on() -> None:
 
 
 async def test_what_was_not_sent_says_nothing_about_the_cluster() -> None:
-    pace = Pace(4)
+    pace = ConcurrencyLimiter(4)
 
     async def unsent() -> None:
         raise NotLeading("another instance leads")

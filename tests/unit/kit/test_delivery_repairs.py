@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from services._kit.delivery.lane_parts import Repairs
+from services._kit.delivery.lane_parts import RepairBackoff
 from tests.support.facts import KEY
 
 
 def test_repairs_wait_longer_while_they_are_undone_and_not_at_all_after_quiet() -> None:
-    repairs, now = Repairs(30.0), 100.0
+    repairs, now = RepairBackoff(30.0), 100.0
     waits = []
     for _ in range(10):
         wait = repairs.wait(KEY, now)
@@ -22,7 +22,7 @@ def test_repairs_wait_longer_while_they_are_undone_and_not_at_all_after_quiet() 
 
 
 def test_a_clock_that_was_set_back_makes_nobody_wait_longer_than_the_longest() -> None:
-    repairs = Repairs(30.0)
+    repairs = RepairBackoff(30.0)
     for _ in range(9):
         repairs.repaired(KEY, 1000.0)
     assert repairs.wait(KEY, 0.0) == 30.0

@@ -17,7 +17,7 @@ from services._kit.kube.answers.listing import each_item
 from services._kit.kube.answers.shapes import manifest_of
 from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable
 from services._kit.kube.list_watch import AsBytes
-from services._kit.members.member_probe import look
+from services._kit.members.member_probe import probe_cluster
 from tests.support.hostile_server import MODES, HostileServer, hostile_server
 
 PODS = "/api/v1/pods"
@@ -71,7 +71,7 @@ CALLS: dict[str, Callable[[KubeClient], Awaitable[Any]]] = {
     "discover": lambda client: client.discover(),
     "create": lambda client: client.create("/api/v1/namespaces/b/pods", {"metadata": {"name": "x"}}),
     "delete": lambda client: client.delete("/api/v1/namespaces/b/pods/a"),
-    "look": lambda client: look(client, "m1", [], 0.0),
+    "look": lambda client: probe_cluster(client, "m1", [], 0.0),
 }
 
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from schemas.keys import ObjectKey
-from services._kit.delivery.fair_queue import FairLine
+from services._kit.delivery.fair_queue import FairQueue
 from services._kit.delivery.lane_parts import LaneSettings
-from services._kit.delivery.work_scheduler import Turns
+from services._kit.delivery.work_scheduler import WorkScheduler
 
 A, B, C = (ObjectKey("", "configmaps", "default", name) for name in "abc")
 SLOW = [ObjectKey("example.io", "widgets", "default", f"w{number}") for number in range(40)]
@@ -58,17 +58,19 @@ def looks() -> Looks:
 
 
 @pytest.fixture
-async def turns(looks: Looks) -> AsyncIterator[Turns]:
+async def turns(looks: Looks) -> AsyncIterator[WorkScheduler]:
     up = asyncio.Event()
     up.set()
     settings = LaneSettings(concurrency=4, scripted_concurrency=2, backoff=0.001, longest_backoff=0.002)
-    made = Turns(looks.look, lambda key: key.group == "example.io", up, settings)
+    made = WorkScheduler(looks.look, lambda key: key.group == "example.io", up, settings)
     made.start()
     yield made
     await made.close()
 
 
-async def test_a_storm_on_one_object_is_one_look_under_way_and_one_more_afterwards(turns: Turns, looks: Looks) -> None:
+async def test_a_storm_on_one_object_is_one_look_under_way_and_one_more_afterwards(
+    turns: WorkScheduler, looks: Looks
+) -> None:
     for key in (A, SLOW[0]):
         looks.held.add(key)
         turns.look_at(key)
@@ -83,7 +85,7 @@ async def test_a_storm_on_one_object_is_one_look_under_way_and_one_more_afterwar
         looks.done.clear()
 
 
-async def test_objects_that_wait_for_scripts_keep_no_others_waiting(turns: Turns, looks: Looks) -> None:
+async def test_objects_that_wait_for_scripts_keep_no_others_waiting(turns: WorkScheduler, looks: Looks) -> None:
     looks.held.update(SLOW)
     for key in SLOW:
         turns.look_at(key)
@@ -100,7 +102,7 @@ async def test_objects_that_wait_for_scripts_keep_no_others_waiting(turns: Turns
 async def test_kinds_that_wait_for_scripts_leave_each_other_places(looks: Looks) -> None:
     up = asyncio.Event()
     up.set()
-    made = Turns(looks.look, lambda _: True, up, LaneSettings(scripted_concurrency=6))
+    made = WorkScheduler(looks.look, lambda _: True, up, LaneSettings(scripted_concurrency=6))
     made.start()
     gadgets = [ObjectKey("example.io", "gadgets", "default", f"g{number}") for number in range(10)]
     try:
@@ -119,7 +121,7 @@ async def test_kinds_that_wait_for_scripts_leave_each_other_places(looks: Looks)
 
 
 def test_kinds_take_turns_and_a_single_place_serves_all() -> None:
-    line = FairLine(1)
+    line = FairQueue(1)
     gadget = ObjectKey("example.io", "gadgets", "default", "g")
     for key in (*SLOW[:3], gadget):
         line.add(key)
@@ -132,7 +134,7 @@ def test_kinds_take_turns_and_a_single_place_serves_all() -> None:
     assert order == [SLOW[0], gadget, SLOW[1], SLOW[2]]
 
 
-async def test_nothing_is_taken_in_line_after_the_end(turns: Turns, looks: Looks) -> None:
+async def test_nothing_is_taken_in_line_after_the_end(turns: WorkScheduler, looks: Looks) -> None:
     await turns.close()
     for key in (A, SLOW[0]):
         turns.look_at(key)
@@ -142,7 +144,7 @@ async def test_nothing_is_taken_in_line_after_the_end(turns: Turns, looks: Looks
 async def test_an_object_that_becomes_slow_while_it_waits_is_looked_at_once_at_a_time(looks: Looks) -> None:
     slow: set[ObjectKey] = set()
     up = asyncio.Event()
-    made = Turns(looks.look, slow.__contains__, up, LaneSettings(concurrency=2, scripted_concurrency=2))
+    made = WorkScheduler(looks.look, slow.__contains__, up, LaneSettings(concurrency=2, scripted_concurrency=2))
     made.start()
     try:
         looks.held.add(A)
@@ -166,7 +168,7 @@ async def test_pauses_grow_with_failures_in_a_row_until_they_are_forgiven(
 ) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("services._kit.delivery.work_scheduler.random.random", lambda: 0.5)
-    made = Turns(looks.look, lambda _: False, asyncio.Event(), LaneSettings(backoff=0.1, longest_backoff=0.5))
+    made = WorkScheduler(looks.look, lambda _: False, asyncio.Event(), LaneSettings(backoff=0.1, longest_backoff=0.5))
 
     def fail() -> None:
         with monkeypatch.context() as patched:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from services._kit.runtime.priority_keys import Ranked
+from services._kit.runtime.priority_keys import PriorityKeys
 from services._kit.runtime.projection import Cause
 
 
-def ranked(**ranks: float) -> Ranked[str]:
-    keys: Ranked[str] = Ranked(lambda key: ranks[key])
+def ranked(**ranks: float) -> PriorityKeys[str]:
+    keys: PriorityKeys[str] = PriorityKeys(lambda key: ranks[key])
     for key in ranks:
         keys[key] = Cause()
     return keys
@@ -30,7 +30,7 @@ def test_going_through_it_takes_nothing_out() -> None:
 
 def test_what_was_taken_out_comes_back_with_its_new_rank_only() -> None:
     ranks = {"a": 1.0, "b": 2.0}
-    keys: Ranked[str] = Ranked(lambda key: ranks[key])
+    keys: PriorityKeys[str] = PriorityKeys(lambda key: ranks[key])
     for key in ranks:
         keys[key] = Cause()
     keys.pop("a")
@@ -41,7 +41,7 @@ def test_what_was_taken_out_comes_back_with_its_new_rank_only() -> None:
 
 def test_a_rank_that_changes_while_a_key_waits_is_not_heeded() -> None:
     ranks = {"a": 1.0, "b": 2.0}
-    keys: Ranked[str] = Ranked(lambda key: ranks[key])
+    keys: PriorityKeys[str] = PriorityKeys(lambda key: ranks[key])
     for key in ranks:
         keys[key] = Cause()
     ranks["b"] = 0.0
@@ -53,7 +53,7 @@ def test_a_rank_that_changes_while_a_key_waits_is_not_heeded() -> None:
 def test_many_keys_in_and_out_keep_their_order() -> None:
     chance = random.Random(7)
     ranks: dict[int, float] = {}
-    keys: Ranked[int] = Ranked(lambda key: ranks[key])
+    keys: PriorityKeys[int] = PriorityKeys(lambda key: ranks[key])
     age: dict[int, int] = {}
     for number in range(3000):
         key = chance.randrange(400)

@@ -12,7 +12,7 @@ import pytest
 
 from schemas.codec import DecodeError
 from services._kit.base.log_errors import LogReplaced
-from services._kit.log.batch_delay import Patience
+from services._kit.log.batch_delay import BatchDelay
 from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import Delivery, Message, NewMessage, match
 from services._kit.runtime.shared_consumer import SharedReading, united
@@ -45,7 +45,9 @@ class Reading:
         await self._stack.aclose()
         await self.shared.close()
 
-    async def part(self, *filters: str, window: int = 64, patience: Patience | None = None) -> AsyncIterator[Delivery]:
+    async def part(
+        self, *filters: str, window: int = 64, patience: BatchDelay | None = None
+    ) -> AsyncIterator[Delivery]:
         pump = self.shared.pump(self.log, filters, window, patience)
         return await self._stack.enter_async_context(aclosing(pump.__aiter__()))  # type: ignore[type-var]  # a generator
 
@@ -162,7 +164,7 @@ async def test_an_event_is_decoded_once_and_what_cannot_be_is_everybodys_error()
 async def test_messages_wait_for_others_until_one_hurries() -> None:
     log = MemoryLog()
     async with Reading(log, 1) as reading:
-        part = await reading.part("work.>", "cluster.*", patience=Patience(lambda: 3600.0, ("cluster.",)))
+        part = await reading.part("work.>", "cluster.*", patience=BatchDelay(lambda: 3600.0, ("cluster.",)))
         async with asyncio.timeout(60):
             assert (await anext(part)).caught_up
             await write(log, "work.a.x", "work.a.y")
@@ -175,7 +177,7 @@ async def test_patience_ends_by_itself_and_when_half_of_the_window_waits() -> No
     log = MemoryLog()
     seconds = 0.01
     async with Reading(log, 1) as reading:
-        part = await reading.part("work.>", window=8, patience=Patience(lambda: seconds))
+        part = await reading.part("work.>", window=8, patience=BatchDelay(lambda: seconds))
         async with asyncio.timeout(60):
             assert (await anext(part)).caught_up
             await write(log, "work.a.x")

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from services.member_sim.loop import Loop
-from services.member_sim.member_port import Change, Expired, Outcome, Refused
+from services.member_sim.member_port import Change, Expired, Refused, WriteOutcome
 from services.member_sim.world.world_model import APPS, PODS, REPLICASETS, Config, Key, Manifest, Write
 
 
@@ -42,7 +42,7 @@ class FakeApi:
             async with self._news:
                 await self._news.wait()
 
-    async def perform(self, write: Write) -> Outcome:
+    async def perform(self, write: Write) -> WriteOutcome:
         await self.gate.wait()
         self.refuse(write)
         self.writes.append(write)
@@ -52,19 +52,19 @@ class FakeApi:
                 raise Refused(409, "AlreadyExists", "taken")
             body = dict(write.body or {})
             body["metadata"] = {**body["metadata"], "uid": f"uid-{len(self.history)}", "generation": 1}
-            return Outcome(await self.store(write.key, body), gone=False)
+            return WriteOutcome(await self.store(write.key, body), gone=False)
         if old is None:
             raise Refused(404, "NotFound", "absent")
         if write.op == "delete":
             await self.drop(write.key)
-            return Outcome(None, gone=True)
+            return WriteOutcome(None, gone=True)
         body = dict(write.body or {})
         if write.op == "status":
             annotations = {**(old["metadata"].get("annotations") or {}), **(write.annotations or {})}
             body = {**old, "metadata": {**old["metadata"], "annotations": annotations}, "status": body}
         elif write.op == "bind":
             body = {**old, "spec": {**old["spec"], "nodeName": body["node"]}}
-        return Outcome(await self.store(write.key, body), gone=False)
+        return WriteOutcome(await self.store(write.key, body), gone=False)
 
     async def store(self, key: Key, body: Manifest) -> Manifest:
         """Keep an object as somebody's write would."""

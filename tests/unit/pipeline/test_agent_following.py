@@ -12,7 +12,7 @@ from schemas.codec import encode, subject_of
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules.interpreter.configuration import CUSTOMIZATION
 from services.agent.state import AgentState
-from services.agent.work_consumer import Follower
+from services.agent.work_consumer import WorkConsumer
 from tests.support.widgets import SCRIPTS, customization, widget_work
 
 RULES = customization(**SCRIPTS)
@@ -44,7 +44,7 @@ class Bench:
         self.state = AgentState(cluster="m1")
         self.told: list[ObjectKey | PolicyKey] = []
         hub: Any = Hub()
-        self.follower = Follower(
+        self.follower = WorkConsumer(
             hub, self.state, self._greet, self.told.append, lambda event: self.told.append(event.key), lambda: True
         )
         self._number = 0

@@ -13,7 +13,7 @@ from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules.interpreter.configuration import CUSTOMIZATION
 from services.agent.state import AgentState, Changes, not_configured, take_answer
-from services.agent.state_file import NotOurs, load, save
+from services.agent.state_file import ForeignState, load, save
 
 A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
 
@@ -52,9 +52,9 @@ def test_what_was_saved_is_what_is_loaded() -> None:
 
 
 def test_bytes_of_another_cluster_or_no_bytes_at_all_are_refused() -> None:
-    with pytest.raises(NotOurs, match="cluster m1"):
+    with pytest.raises(ForeignState, match="cluster m1"):
         load("m2", save(filled()))
-    with pytest.raises(NotOurs, match="cannot be read"):
+    with pytest.raises(ForeignState, match="cannot be read"):
         load("m1", save(filled())[:-20])
 
 

@@ -17,7 +17,7 @@ from services._rules.interpreter.configuration import CUSTOMIZATION
 from services.agent import state_storage as storing
 from services.agent.state import AgentState
 from services.agent.state_file import load, save, save_changes
-from services.agent.state_storage import Storage
+from services.agent.state_storage import StateStorage
 
 A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
 
@@ -42,7 +42,7 @@ class Disk:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.saved: list[Collection[ObjectKey]] = []
-        self.storage = Storage(directory, "m1", self.saved.append)
+        self.storage = StateStorage(directory, "m1", self.saved.append)
         self.state = self.storage.state
 
     async def save(self) -> None:
@@ -58,7 +58,7 @@ class Disk:
 
     def again(self) -> AgentState:
         """What another start finds."""
-        state = Storage(self.directory, "m1", lambda _: None).state
+        state = StateStorage(self.directory, "m1", lambda _: None).state
         state.changes.taken()
         return state
 

@@ -22,7 +22,7 @@ from services._rules.kubernetes.event_objects import event_name, event_of
 from services._rules.kubernetes.patch.json_patch import merge_difference
 from services._rules.overrides import OverrideError
 from services.status_aggregator.app import StatusAggregator
-from services.status_aggregator.decide import Pace, affordable_at, decide, due_at, within_bounds
+from services.status_aggregator.decide import RollupPace, affordable_at, decide, due_at, within_bounds
 from services.status_aggregator.event_announcements import announce, bound, overridden
 from services.status_aggregator.pending_observations import Early
 from services.status_aggregator.settings import AggregatorSettings
@@ -238,7 +238,7 @@ def test_a_merge_patch_turns_one_status_into_the_other() -> None:
     assert merge_difference(after, after) == {}
 
 
-PACE = Pace(gather=0.01, settle=0.1, interval=0.02, patience=1.0)
+PACE = RollupPace(gather=0.01, settle=0.1, interval=0.02, patience=1.0)
 
 
 def fresh(name: str, at: float, observed: int) -> WorkObserved:
@@ -419,7 +419,7 @@ def test_the_statuses_of_a_rollup_fit_into_one_message() -> None:
 
 def sums_in(seconds: float, size: int, every: float) -> list[float]:
     """When sums are said of an object whose member reports another status of this size all the time."""
-    world, pace, now, said = started(), Pace(0.03, 0.02, 1.0, 0.06), 1000.0, []
+    world, pace, now, said = started(), RollupPace(0.03, 0.02, 1.0, 0.06), 1000.0, []
     while now < 1000.0 + seconds:
         world.given(reported("m1", text="x" * size, now=now), seen("m2", at=now))
         known = world.state.objects[KEY]

@@ -8,14 +8,14 @@ from schemas.envelope import Provenance
 from schemas.events.observed import WorkObserved
 from schemas.events.rollup import StatusRolledUp
 from schemas.keys import ObjectKey
-from services.failover.eviction_rate import Pace as EvictionPace
-from services.status_aggregator.decide import Pace, due_at
+from services.failover.eviction_rate import EvictionRate as EvictionPace
+from services.status_aggregator.decide import RollupPace, due_at
 from services.status_aggregator.state import Copy, Reported
 
 NOW = 1_700_000_000.0
 HOUR = 3600.0
 KEY = ObjectKey("apps", "deployments", "n", "app")
-PACE = Pace(gather=0.2, interval=1.0, patience=2.0)
+PACE = RollupPace(gather=0.2, interval=1.0, patience=2.0)
 
 
 def work(at: float) -> Copy:

@@ -13,8 +13,8 @@ from services._rules.kubernetes.patch.json_patch import merge_patch
 from services.cluster_monitor.decide import (
     FINALIZER,
     AddFinalizer,
+    ClusterDecision,
     DropFinalizer,
-    Verdict,
     WriteSpec,
     WriteStatus,
     decide,
@@ -41,14 +41,14 @@ class World:
         }
         self.seq = 0
 
-    def probes(self, at: float, *, online: bool = True, summary: dict[str, Any] | None = None) -> Verdict:
+    def probes(self, at: float, *, online: bool = True, summary: dict[str, Any] | None = None) -> ClusterDecision:
         healthy = online
         self.cluster.probe = Probe(
             at=T0 + at, online=online, healthy=healthy, summary=summary or (READY if healthy else None)
         )
         return self.decides(at)
 
-    def decides(self, at: float = 0.0) -> Verdict:
+    def decides(self, at: float = 0.0) -> ClusterDecision:
         verdict = decide(self.state, "m1", T0 + at)
         for event in verdict.events:
             self.seq += 1
@@ -119,7 +119,7 @@ def test_nothing_is_due_between_two_probes() -> None:
     world.probes(0)
     world.probes(10, online=False)
     verdict = world.decides(41)
-    assert verdict == Verdict()
+    assert verdict == ClusterDecision()
     assert world.ready == "True"
 
 

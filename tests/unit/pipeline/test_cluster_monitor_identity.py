@@ -12,7 +12,15 @@ from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.endpoint_identity import Reading
-from services.cluster_monitor.decide import FINALIZER, Announce, Verdict, WriteIdentity, WriteSpec, decide, decide_all
+from services.cluster_monitor.decide import (
+    FINALIZER,
+    Announce,
+    ClusterDecision,
+    WriteIdentity,
+    WriteSpec,
+    decide,
+    decide_all,
+)
 from services.cluster_monitor.member_identity import fold_absence, is_another
 from services.cluster_monitor.state import MonitorState, Probe
 
@@ -41,7 +49,7 @@ class World:
         for name in {*self.state.clusters} - self.state.lost(names) - {*names}:
             self.state.of(name).manifest = None
 
-    def decides(self, name: str = "") -> Verdict:
+    def decides(self, name: str = "") -> ClusterDecision:
         verdict = decide(self.state, name, T0) if name else decide_all(self.state, T0)
         for event in verdict.events:
             self.seq += 1

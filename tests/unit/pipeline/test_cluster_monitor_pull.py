@@ -9,8 +9,8 @@ import pytest
 
 from schemas.agent import Sample
 from schemas.events.cluster import ClusterChanged
-from services.cluster_monitor.decide import DropFinalizer, Verdict, WriteSpec, WriteStatus, decide
-from services.cluster_monitor.heartbeats import LARGEST, PER_SECOND, Malformed, Pace, heard
+from services.cluster_monitor.decide import ClusterDecision, DropFinalizer, WriteSpec, WriteStatus, decide
+from services.cluster_monitor.heartbeats import LARGEST, PER_SECOND, HeartbeatRate, Malformed, heard
 from services.cluster_monitor.readiness import find_condition
 from services.cluster_monitor.state import ClusterState, MonitorState
 
@@ -48,7 +48,7 @@ def ready(status: str, reason: str = "ClusterReady") -> Manifest:
     return {"conditions": [entry]}
 
 
-def published(verdict: Verdict) -> Manifest | None:
+def published(verdict: ClusterDecision) -> Manifest | None:
     """The Ready condition that is written."""
     for effect in verdict.effects:
         if isinstance(effect, WriteStatus):
@@ -56,7 +56,7 @@ def published(verdict: Verdict) -> Manifest | None:
     return None
 
 
-def taints(verdict: Verdict) -> list[str]:
+def taints(verdict: ClusterDecision) -> list[str]:
     return [taint["key"] for effect in verdict.effects if isinstance(effect, WriteSpec) for taint in effect.taints]
 
 
@@ -152,6 +152,6 @@ def test_what_is_no_greeting_is_refused(data: bytes) -> None:
 
 
 def test_a_flood_of_greetings_is_not_read() -> None:
-    pace = Pace()
+    pace = HeartbeatRate()
     assert [pace.allows(5.0) for _ in range(PER_SECOND + 1)] == [True] * PER_SECOND + [False]
     assert pace.allows(6.0)

@@ -18,7 +18,7 @@ from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey
 from services._kit.base.log_errors import Unavailable
 from services._kit.base.settings import SettingsError, load
-from services.descheduler.decide import Question, Verdict, decide, next_turn
+from services.descheduler.decide import DescheduleDecision, Question, decide, next_turn
 from services.descheduler.settings import DeschedulerSettings
 from services.descheduler.state import Answers, DeschedulerState, fold, forget
 from services.descheduler.unschedulable_queries import Estimators, NoAnswer
@@ -59,7 +59,7 @@ class World:
             self.seq += 1
             assert list(fold(self.state, self.seq, subject_of(event), event)) == [event.key]  # type: ignore[union-attr]
 
-    def decides(self, now: float = NOW, turn: float | None = None, **unschedulable: int) -> Verdict:
+    def decides(self, now: float = NOW, turn: float | None = None, **unschedulable: int) -> DescheduleDecision:
         answers = Answers(self.state.objects[KEY].seen, unschedulable) if unschedulable else None
         verdict = decide(self.state, KEY, now, INTERVAL, turn, answers)
         if verdict.event is not None:
@@ -72,14 +72,14 @@ def short() -> World:
     return World(binding(8, AGGREGATED), placed(m1=5, m2=3), ready(m1=2, m2=3))
 
 
-def lowered(verdict: Verdict) -> dict[str, int]:
+def lowered(verdict: DescheduleDecision) -> dict[str, int]:
     assert verdict.event is not None
     return {item.name: item.replicas for item in verdict.event.clusters}
 
 
 def test_whoever_lacks_ready_replicas_has_its_turn_first_and_is_asked_about_then() -> None:
     world = short()
-    assert world.decides() == Verdict(turn=TURN)
+    assert world.decides() == DescheduleDecision(turn=TURN)
     question = world.decides(TURN, TURN).question
     assert question == Question(KEY, ("m1",), (2, 0, 0)), "m2 lacks nothing"
 
@@ -91,7 +91,7 @@ def test_the_same_turn_comes_for_all_and_after_a_restart() -> None:
 
 
 def test_a_turn_from_before_the_clock_was_set_back_is_not_waited_for() -> None:
-    assert short().decides(NOW, NOW + 3600) == Verdict(turn=TURN)
+    assert short().decides(NOW, NOW + 3600) == DescheduleDecision(turn=TURN)
 
 
 def test_replicas_without_a_node_are_taken_back_down_to_what_is_ready() -> None:
@@ -100,11 +100,11 @@ def test_replicas_without_a_node_are_taken_back_down_to_what_is_ready() -> None:
     assert lowered(verdict) == {"m1": 2}
     assert verdict.event is not None
     assert (verdict.event.placement, verdict.event.provenance.own) == (2, {"binding": 1, "placement": 2, "rollup": 3})
-    assert world.decides(TURN, TURN + INTERVAL) == Verdict(), "now m1 has what it was given"
+    assert world.decides(TURN, TURN + INTERVAL) == DescheduleDecision(), "now m1 has what it was given"
 
 
 def test_an_answer_that_takes_nothing_back_leaves_the_next_turn() -> None:
-    assert short().decides(TURN, TURN + INTERVAL, m1=6) == Verdict(turn=TURN + INTERVAL)
+    assert short().decides(TURN, TURN + INTERVAL, m1=6) == DescheduleDecision(turn=TURN + INTERVAL)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_evicted_cluster_is_not_asked_about() -> None:
     ids=["all ready", "static weights", "another uid", "not placed", "released", "placement released"],
 )
 def test_nothing_to_do(world: World) -> None:
-    assert world.decides(TURN, TURN, m1=3) == Verdict()
+    assert world.decides(TURN, TURN, m1=3) == DescheduleDecision()
 
 
 def test_a_status_of_another_uid_says_nothing_of_what_is_ready() -> None:

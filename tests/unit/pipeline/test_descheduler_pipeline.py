@@ -21,7 +21,7 @@ from services._kit.base.metrics import KitMetrics
 from services._kit.log.heartbeat_bus import MemoryBus
 from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
-from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
 from services.descheduler.app import Descheduler
 from services.descheduler.settings import DeschedulerSettings
@@ -109,7 +109,7 @@ class House:
 
     @asynccontextmanager
     async def running(self, service: Any) -> AsyncIterator[Runner[Any, Any]]:
-        options = Options(heartbeat=0.02, takeover_after=0.2)
+        options = LoopOptions(heartbeat=0.02, takeover_after=0.2)
         runner: Runner[Any, Any] = Runner(
             service, self.logs, self.bus, f"{service.name}-0", options=options, clock=self.clock
         )

@@ -16,7 +16,7 @@ from services._rules import constants as const
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.secrets.secret_objects import DigestKey
 from services.detector import state as det
-from services.detector.decide import Verdict, WriteClaim, WritePolicyId, decide_policy, decide_template
+from services.detector.decide import DetectorDecision, WriteClaim, WritePolicyId, decide_policy, decide_template
 from tests.support.facts import KEY, STATIC, deployment
 
 NOW = 1_793_232_000.0
@@ -57,7 +57,7 @@ class World:
     def sees(self, manifest: dict[str, Any] | None) -> bool:
         return KEY in det.take_template(self.state, KEY, manifest)
 
-    def decides(self) -> Verdict:
+    def decides(self) -> DetectorDecision:
         verdict = decide_template(self.state, KEY, NOW)
         for event in verdict.events:
             self.seq += 1
@@ -83,20 +83,20 @@ class World:
         assert not again.effects
 
 
-def kinds(verdict: Verdict) -> list[str]:
+def kinds(verdict: DetectorDecision) -> list[str]:
     return [type(event).__name__ for event in verdict.events]
 
 
 def test_nothing_is_decided_before_every_policy_is_known() -> None:
     world = World(listed=False)
     world.sees(deployment())
-    assert decide_template(world.state, KEY, NOW) == Verdict()
+    assert decide_template(world.state, KEY, NOW) == DetectorDecision()
 
 
 def test_an_unmatched_template_is_no_fact() -> None:
     world = World()
     world.sees(deployment())
-    assert world.decides() == Verdict(events=[], effects=[])
+    assert world.decides() == DetectorDecision(events=[], effects=[])
     assert KEY in world.state.waiting
 
 
@@ -166,11 +166,11 @@ def test_a_deleted_template_is_closed_only_when_its_kind_was_listed() -> None:
     world.settles()
     world.sees(None)
     world.state.listed.discard("deployments.apps")
-    assert world.decides() == Verdict()
+    assert world.decides() == DetectorDecision()
     dirty = det.take_list(world.state, "deployments.apps", {})
     assert KEY in dirty
     assert kinds(world.decides()) == ["TemplateDeleted", "BindingReleased"]
-    assert world.decides() == Verdict(events=[])
+    assert world.decides() == DetectorDecision(events=[])
 
 
 def test_an_object_recreated_under_the_same_name_is_closed_and_opened_in_one_batch() -> None:
@@ -217,7 +217,7 @@ def test_a_claim_stays_when_the_template_changes_and_goes_when_the_policy_does()
     manifest = world.state.templates[KEY]
     labels = {name: value for name, value in manifest["metadata"]["labels"].items() if name != "app"}
     world.sees({**manifest, "metadata": {**manifest["metadata"], "labels": labels}})
-    assert world.decides() == Verdict()
+    assert world.decides() == DetectorDecision()
     changed = policy(resourceSelectors=[selector], priority=1)
     changed["metadata"]["generation"] = 2
     assert KEY in det.take_policy(world.state, POLICY, changed)

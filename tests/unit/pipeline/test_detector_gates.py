@@ -17,8 +17,8 @@ from services._kit.kube.client import KubeClient
 from services._rules.interpreter import INTERPRET_COMPONENT, Interpreter, NativeInterpreter, interpret_chain
 from services._rules.kubernetes.event_objects import Note
 from services.detector import state as det
-from services.detector.binding_request import Options, Unresolved, affinity_groups, binding_spec
-from services.detector.decide import Tell, Verdict
+from services.detector.binding_request import DetectorOptions, Unresolved, affinity_groups, binding_spec
+from services.detector.decide import DetectorDecision, Tell
 from services.detector.policy_event_recorder import Complaints
 from services.detector.settings import DetectorSettings
 from tests.support.endpoints import answering
@@ -26,7 +26,7 @@ from tests.support.facts import KEY, STATIC, deployment
 from tests.unit.pipeline.test_detector import World, policy
 
 HIGH = ObjectKey("scheduling.k8s.io", "priorityclasses", "", "high")
-ON = Options(components=True, priorities=True, affinities=True)
+ON = DetectorOptions(components=True, priorities=True, affinities=True)
 BY_CLASS = {"schedulePriority": {"priorityClassSource": "KubePriorityClass", "priorityClassName": "high"}}
 AFFINITY = {"affinity": {"groupByLabelKey": "app"}, "antiAffinity": {"groupByLabelKey": "tier"}}
 
@@ -36,7 +36,7 @@ def priority_class(value: int, name: str = "high") -> dict[str, Any]:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value}
 
 
-def world(options: Options, *policies: dict[str, Any], listed: bool = True) -> World:
+def world(options: DetectorOptions, *policies: dict[str, Any], listed: bool = True) -> World:
     made = World(*policies)
     made.state.options = options
     if listed:
@@ -45,18 +45,18 @@ def world(options: Options, *policies: dict[str, Any], listed: bool = True) -> W
     return made
 
 
-def requested(verdict: Verdict) -> dict[str, Any] | None:
+def requested(verdict: DetectorDecision) -> dict[str, Any] | None:
     found = [msgspec.json.decode(event.spec) for event in verdict.events if isinstance(event, BindingRequested)]
     return found[0] if found else None
 
 
-def told(verdict: Verdict) -> list[str]:
+def told(verdict: DetectorDecision) -> list[str]:
     return [effect.note.message for effect in verdict.effects if isinstance(effect, Tell)]
 
 
 def test_by_default_nothing_of_it_shows() -> None:
     placement = {**STATIC, "workloadAffinity": AFFINITY}
-    made = world(Options(), policy(**BY_CLASS, placement=placement))
+    made = world(DetectorOptions(), policy(**BY_CLASS, placement=placement))
     spec = requested(made.decides())
     assert spec is not None
     assert not {"schedulePriority", "workloadAffinityGroups", "components"} & spec.keys()
@@ -214,7 +214,7 @@ def test_a_workload_of_several_templates_is_described_by_them_instead_of_replica
 
 
 def test_without_the_gate_and_for_other_kinds_replicas_count() -> None:
-    for options, interpreter in ((Options(), CHAIN), (ON, interpret_chain((NativeInterpreter(),)))):
+    for options, interpreter in ((DetectorOptions(), CHAIN), (ON, interpret_chain((NativeInterpreter(),)))):
         asked = binding_spec(deployment(3), {}, options, lambda name: None, interpreter)
         assert (asked.replicas, asked.workload) == (3, True)
         assert "components" not in asked.spec
@@ -224,8 +224,8 @@ def test_quota_adds_the_namespace_to_requirements() -> None:
     manifest = deployment(3)
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     container["resources"] = {"requests": {"cpu": "1"}}
-    with_quota = binding_spec(manifest, {}, Options(quotas=True), lambda name: None).spec["replicaRequirements"]
-    without = binding_spec(manifest, {}, Options(), lambda name: None).spec["replicaRequirements"]
+    with_quota = binding_spec(manifest, {}, DetectorOptions(quotas=True), lambda name: None).spec["replicaRequirements"]
+    without = binding_spec(manifest, {}, DetectorOptions(), lambda name: None).spec["replicaRequirements"]
     assert with_quota == {**without, "namespace": "default"}
 
 

@@ -13,11 +13,11 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
 from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, InterpretError
 from services._rules.interpreter.configuration import CUSTOMIZATION, WEBHOOKS, Configured
-from services._rules.interpreter.result_cache import Answered, Answers, Unanswered
+from services._rules.interpreter.result_cache import Answers, CachedInterpreter, ResultPending
 from services.detector import state as det
 from services.detector.app import Detector
-from services.detector.binding_request import Options
-from services.detector.decide import Tell, Verdict, decide_policy
+from services.detector.binding_request import DetectorOptions
+from services.detector.decide import DetectorDecision, Tell, decide_policy
 from services.detector.settings import DetectorSettings
 from tests.support.facts import KEY, deployment
 from tests.unit.pipeline.test_detector import World, kinds, policy
@@ -149,7 +149,7 @@ class Interpreted(World):
             return touched
 
         self.state.reinterpret = take
-        self.state.interpreter = Answered(
+        self.state.interpreter = CachedInterpreter(
             lambda *wanted: self.configured.customizations.hook_enabled(*wanted), self.answers
         )
 
@@ -159,12 +159,12 @@ class Interpreted(World):
         edited["metadata"]["generation"] = self.edits
         return list(det.take_policy(self.state, WIDGETS, edited))
 
-    def decides(self) -> Verdict:
+    def decides(self) -> DetectorDecision:
         """Decide, asking as often as the decision wants."""
         while True:
             try:
                 return super().decides()
-            except Unanswered as missing:
+            except ResultPending as missing:
                 self.asked += 1
                 for question in missing.questions:
                     obj = question.arguments[0]
@@ -183,13 +183,13 @@ def size_of(script: str, obj: dict[str, Any]) -> Any:
     return obj["spec"].get(script, 0), None
 
 
-def request(verdict: Verdict) -> BindingRequested:
+def request(verdict: DetectorDecision) -> BindingRequested:
     found = [event for event in verdict.events if isinstance(event, BindingRequested)]
     assert len(found) == 1
     return found[0]
 
 
-def notes(verdict: Verdict) -> list[tuple[str, str]]:
+def notes(verdict: DetectorDecision) -> list[tuple[str, str]]:
     return [(effect.note.reason, effect.note.message) for effect in verdict.effects if isinstance(effect, Tell)]
 
 
@@ -271,7 +271,7 @@ def test_a_number_that_cannot_be_meant_is_told_and_never_scheduled(size: float) 
 def test_components_are_asked_for_behind_their_gate() -> None:
     found = [{"name": "main", "replicas": 2}]
     world = Interpreted(lambda script, obj: found, widget_policy())
-    world.state.options = Options(components=True)
+    world.state.options = DetectorOptions(components=True)
     world.customized("x", member="componentResource")
     world.sees(widget())
     asked = request(world.decides())
@@ -284,7 +284,7 @@ def test_a_failure_about_components_says_so() -> None:
         raise InterpretError("no")
 
     world = Interpreted(answer, widget_policy())
-    world.state.options = Options(components=True)
+    world.state.options = DetectorOptions(components=True)
     world.customized("x", member="componentResource")
     world.sees(widget())
     assert [reason for reason, _ in notes(world.decides())] == ["GetComponentsFailed"]

@@ -10,7 +10,7 @@ from schemas.events.observed import Drift, WorkObserved
 from schemas.events.work import WorkRendered
 from services._kit.delivery.lane_parts import instead_of, says_the_same
 from services._rules.delivery.drift import removed
-from services._rules.history.event_words import words
+from services._rules.history.event_words import summarize
 from services._rules.history.timeline import OBSERVED, Fact, timeline
 from services.status_aggregator.event_announcements import announce
 from services.status_aggregator.state import AggregatorState, fold
@@ -30,8 +30,8 @@ def seen(**fields: object) -> WorkObserved:
 
 def test_a_repair_is_a_line_of_the_history_that_no_work_caused() -> None:
     repaired = seen(operation="updated", drift=DRIFT)
-    assert words(repaired, seen()) == f"m1: {WORDS}, Healthy"
-    assert words(seen(operation="created", drift=removed())) == (
+    assert summarize(repaired, seen()) == f"m1: {WORDS}, Healthy"
+    assert summarize(seen(operation="created", drift=removed())) == (
         "m1: it was deleted in the cluster; created again, Healthy"
     )
     (step,) = timeline([Fact(9, 5.0, subject_of(repaired), encode(repaired), OBSERVED)])
@@ -65,6 +65,6 @@ def test_two_repairs_in_one_report_are_both_said_and_a_new_object_says_all() -> 
     assert instead_of(first, again).drift == (*DRIFT, *other)
     assert instead_of(first, first).drift == DRIFT
     assert instead_of(first, seen(operation="created", drift=removed())).drift == removed()
-    assert words(instead_of(seen(operation="created", drift=removed()), again), seen()) == (
+    assert summarize(instead_of(seen(operation="created", drift=removed()), again), seen()) == (
         "m1: it was deleted in the cluster; created again, Healthy"
     )

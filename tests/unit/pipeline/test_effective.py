@@ -8,7 +8,7 @@ import pytest
 from schemas.events.binding import BindingReleased
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.placement import TargetCluster
-from services._rules.effective import NOWHERE, effective, standing
+from services._rules.effective import NOWHERE, current_targets, effective
 from tests.support.facts import KEY, binding, placement
 
 MEMBERS = ("m1", "m2", "m3")
@@ -74,8 +74,8 @@ def test_clusters_left_while_no_placement_was_decided_stay_left() -> None:
 
 
 def test_what_stands_of_a_placement_is_what_no_later_eviction_took() -> None:
-    assert standing(None, evicted("m1"), 9) == ()
-    assert standing(placement(as_of=5, m1=1, m2=1), evicted("m1"), 9) == (TargetCluster("m2", 1),)
-    assert standing(placement(as_of=9, m1=1), evicted("m1"), 9) == (TargetCluster("m1", 1),)
+    assert current_targets(None, evicted("m1"), 9) == ()
+    assert current_targets(placement(as_of=5, m1=1, m2=1), evicted("m1"), 9) == (TargetCluster("m2", 1),)
+    assert current_targets(placement(as_of=9, m1=1), evicted("m1"), 9) == (TargetCluster("m1", 1),)
     gone = EvictionFinished(key=KEY, uid="u1", left=("m1",))
-    assert standing(placement(as_of=5, m1=1, m2=1), gone, 9) == (TargetCluster("m2", 1),)
+    assert current_targets(placement(as_of=5, m1=1, m2=1), gone, 9) == (TargetCluster("m2", 1),)

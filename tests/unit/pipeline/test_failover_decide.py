@@ -17,7 +17,7 @@ from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionReq
 from schemas.events.placement import PlacementFailed
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from services._rules.failover.application_failover import Gates
-from services.failover.decide import Rules, Verdict, decide
+from services.failover.decide import FailoverDecision, Rules, decide
 from services.failover.state import FailoverState, fold
 from tests.support.facts import KEY, STATIC, Log, binding, cluster, placement
 
@@ -41,7 +41,7 @@ class World:
             fold(self.state, self.position, subject, event)
         return self
 
-    def decide(self, now: float = NOW) -> Verdict:
+    def decide(self, now: float = NOW) -> FailoverDecision:
         return decide(self.state, KEY, now, self.rules)
 
     def step(self, now: float = NOW) -> EvictionEvent | None:
@@ -92,12 +92,12 @@ def start(rules: Rules = ON) -> World:
 
 def test_nothing_is_said_while_nothing_is_wrong() -> None:
     world = start().healthy(m1=1, m2=1)
-    assert world.decide() == Verdict()
+    assert world.decide() == FailoverDecision()
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule"])
 def test_only_no_execute_drives_out(effect: str) -> None:
-    assert start().add(tainted("m1", ("x", effect))).decide() == Verdict()
+    assert start().add(tainted("m1", ("x", effect))).decide() == FailoverDecision()
 
 
 def test_an_untolerated_taint_evicts_at_once_and_the_scheduler_is_told_what_ran_there() -> None:
@@ -115,7 +115,7 @@ def test_an_untolerated_taint_evicts_at_once_and_the_scheduler_is_told_what_ran_
 
 def test_nothing_is_evicted_while_the_settings_forbid_it() -> None:
     world = start(Rules()).add(tainted("m1", ("x", "NoExecute")))
-    assert world.decide() == Verdict()
+    assert world.decide() == FailoverDecision()
 
 
 def test_tolerations_count_from_the_moment_of_the_taint() -> None:
@@ -124,14 +124,14 @@ def test_tolerations_count_from_the_moment_of_the_taint() -> None:
         {"key": "y", "operator": "Exists", "tolerationSeconds": 30},
     )
     world = World().add(tainted("m1", ("x", "NoExecute"), ("y", "NoExecute")), cluster("m2"), requested, placed)
-    assert world.decide(NOW + 10) == Verdict(wake_at=NOW + 30)
+    assert world.decide(NOW + 10) == FailoverDecision(wake_at=NOW + 30)
     assert world.decide(NOW + 30).event is not None
 
 
 def test_a_toleration_without_end_keeps_the_object() -> None:
     requested, placed = tolerating({"operator": "Exists"})
     world = World().add(tainted("m1", ("x", "NoExecute")), cluster("m2"), requested, placed)
-    assert world.decide(NOW + 1e6) == Verdict()
+    assert world.decide(NOW + 1e6) == FailoverDecision()
 
 
 def test_without_a_readable_placement_nothing_moves_and_the_reason_is_told() -> None:
@@ -154,7 +154,7 @@ def test_the_old_copy_goes_once_the_scheduler_answered_and_the_new_one_is_ready(
     event = world.step(NOW + 5)
     assert isinstance(event, EvictionFinished)
     assert event.left == ("m1",)
-    assert world.decide() == Verdict()
+    assert world.decide() == FailoverDecision()
 
 
 def test_a_copy_goes_at_the_end_of_its_grace_though_nothing_replaces_it() -> None:
@@ -219,11 +219,11 @@ def test_a_cluster_whose_toleration_ran_out_is_not_chosen_again_while_the_taint_
     event = world.step(NOW + 61)
     assert isinstance(event, EvictionRequested), "without a task the scheduler would take the toleration for endless"
     assert ([task.purge_mode for task in event.tasks], event.left) == (["Directly"], ("m1",))
-    assert world.decide(NOW + 10_000) == Verdict()
+    assert world.decide(NOW + 10_000) == FailoverDecision()
     world.add(cluster("m1"))
     event = world.step(NOW + 10_001)
     assert isinstance(event, EvictionFinished)
-    assert world.decide(NOW + 10_002) == Verdict()
+    assert world.decide(NOW + 10_002) == FailoverDecision()
 
 
 def test_the_policy_says_how_the_copy_goes() -> None:
@@ -251,7 +251,7 @@ def test_an_eviction_ends_with_its_object() -> None:
     world.step()
     world.add(BindingReleased(key=KEY, uid="u1"))
     assert isinstance(world.step(), EvictionFinished)
-    assert world.decide() == Verdict()
+    assert world.decide() == FailoverDecision()
 
 
 def test_an_eviction_of_a_predecessor_is_closed_and_does_not_concern_the_new_object() -> None:
@@ -319,7 +319,7 @@ def test_an_application_that_must_never_be_purged_keeps_its_copy() -> None:
     assert event.tasks[0].suppress_deletion is True
     world.placed(m2=2)
     report(world, NOW + 70, m2="Healthy")
-    assert world.decide(NOW + 1e6) == Verdict()
+    assert world.decide(NOW + 1e6) == FailoverDecision()
 
 
 def test_state_is_taken_along_where_the_gate_is_on() -> None:

@@ -14,7 +14,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.rollup import Cleared
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from services._rules.failover.eviction_requests import awaits_removal, carried_labels, removed
-from services._rules.history.event_words import words
+from services._rules.history.event_words import summarize
 from services.gateway.state import GatewayState
 from services.gateway.state import fold as fold_gateway
 from services.gateway.views.binding_views import build
@@ -146,8 +146,8 @@ def test_bindings_show_their_tasks() -> None:
 
 def test_a_history_tells_what_is_being_left_and_what_was() -> None:
     going_on = replace(leave("m2"), left=("m1",))
-    assert words(going_on) == "left m1; leave m2: TaintUntolerated, Gracefully"
-    assert words(leave("m1", "Directly")) == "leave m1: TaintUntolerated, Directly"
+    assert summarize(going_on) == "left m1; leave m2: TaintUntolerated, Gracefully"
+    assert summarize(leave("m1", "Directly")) == "leave m1: TaintUntolerated, Directly"
 
 
 def test_a_cluster_is_clear_once_the_withdrawn_copy_was_seen_to_be_absent() -> None:

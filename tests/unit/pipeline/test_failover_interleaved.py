@@ -18,7 +18,7 @@ from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.placement import PlacementDecided
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
-from services._rules.effective import leaving
+from services._rules.effective import evicted_clusters
 from services.failover.decide import Rules
 from services.failover.decide import decide as decide_failover
 from services.failover.state import FailoverState
@@ -187,7 +187,7 @@ def check_never_resurrected(log: list[Known]) -> None:
     away: dict[str, int] = {}
     for seq, event in enumerate(log, 1):
         if isinstance(event, EvictionRequested | EvictionFinished):
-            away.update((name, away.get(name, seq)) for name in leaving(event))
+            away.update((name, away.get(name, seq)) for name in evicted_clusters(event))
         elif isinstance(event, PlacementDecided):
             for target in event.clusters:
                 if event.provenance.as_of >= away.get(target.name, 0):

@@ -14,7 +14,7 @@ from services._kit.log.stream_port import Message
 from services._kit.runtime.service import Decision
 from services._rules.feature_gates import DEFAULTS, FeatureGateError, feature_gates
 from services.failover.app import Failover
-from services.failover.eviction_rate import SLOWEST, Pace
+from services.failover.eviction_rate import SLOWEST, EvictionRate
 from services.failover.settings import FailoverSettings
 from services.failover.state import FailoverState
 from tests.support.facts import KEY, binding, cluster, placement
@@ -71,7 +71,7 @@ def key(number: int) -> ObjectKey:
 
 
 def test_turns_are_a_rate_apart_and_used_up() -> None:
-    pace = Pace(0.5)
+    pace = EvictionRate(0.5)
     assert pace.turn(key(0), NOW, 0.0) == NOW
     assert pace.turn(key(1), NOW, NOW) == NOW + 2
     assert pace.turn(key(2), NOW, NOW) == NOW + 4
@@ -83,14 +83,14 @@ def test_turns_are_a_rate_apart_and_used_up() -> None:
 
 
 def test_without_a_rate_everything_leaves_at_once_and_at_rate_zero_hardly_anything() -> None:
-    free, nearly_stopped = Pace(None), Pace(0.0)
+    free, nearly_stopped = EvictionRate(None), EvictionRate(0.0)
     assert [free.turn(key(number), NOW, NOW) for number in range(3)] == [NOW] * 3
     assert nearly_stopped.turn(key(0), NOW, 0.0) == NOW
     assert nearly_stopped.turn(key(1), NOW, NOW) == NOW + SLOWEST
 
 
 def test_a_restart_does_not_hurry() -> None:
-    assert Pace(0.5).turn(key(0), NOW, NOW - 0.5) == NOW + 1.5
+    assert EvictionRate(0.5).turn(key(0), NOW, NOW - 0.5) == NOW + 1.5
 
 
 class Running:

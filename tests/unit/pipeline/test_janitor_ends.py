@@ -12,8 +12,8 @@ from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
 from services._kit.delivery.lane_parts import says_the_same
-from services._rules.history.retention import cut
-from services.janitor.decide import Verdict, decide
+from services._rules.history.retention import trim_position
+from services.janitor.decide import CleanupDecision, decide
 from services.janitor.state import Tail, fold, forget_object, unreadable
 from tests.support.facts import KEY, cluster, template
 from tests.support.lifetimes import World, named
@@ -37,7 +37,7 @@ def ended(*members: str) -> World:
     return world
 
 
-def verdict(world: World, key: object = KEY, now: float = OVER) -> Verdict:
+def verdict(world: World, key: object = KEY, now: float = OVER) -> CleanupDecision:
     return decide(world.janitor(), key, now, RETENTION)  # type: ignore[arg-type]
 
 
@@ -121,7 +121,7 @@ def test_an_open_facet_keeps_the_object(aggregate: str) -> None:
     state = ended().janitor()
     facets = state.objects[KEY].facets
     facets[aggregate] = replace(facets[aggregate], closed=False)
-    assert decide(state, KEY, OVER, RETENTION) == Verdict(waits=f"its {aggregate} is not closed")
+    assert decide(state, KEY, OVER, RETENTION) == CleanupDecision(waits=f"its {aggregate} is not closed")
 
 
 def test_a_member_that_nobody_reaches_keeps_the_object_until_it_is_back() -> None:
@@ -285,7 +285,7 @@ def test_many_ended_objects_leave_nothing_but_those_a_lost_member_may_hold() -> 
     ],
 )
 def test_a_tail_is_cut_up_to_what_history_holds(positions: list[int], tail: int, held: int, expected: int) -> None:
-    assert cut(positions, tail, held) == expected
+    assert trim_position(positions, tail, held) == expected
 
 
 def test_a_busy_subject_is_looked_at_now_and_then() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from services._kit.base.answer_limits import Limits
 from services._kit.base.clock import SystemClock
-from services._kit.concurrency.debounce import Restless
+from services._kit.concurrency.debounce import Debouncer
 from services._kit.credentials import access
 from services._kit.credentials.access import Members
 from services._kit.kube.answers.share import Share
@@ -90,7 +90,7 @@ def _members(monkeypatch: pytest.MonkeyPatch) -> None:
         return Member(next(kinds))
 
     monkeypatch.setattr(access.Member, "open", opened)
-    monkeypatch.setattr(probing, "Restless", partial(Restless, quiet=0.01))
+    monkeypatch.setattr(probing, "Debouncer", partial(Debouncer, quiet=0.01))
 
 
 @pytest.mark.usefixtures("_members")

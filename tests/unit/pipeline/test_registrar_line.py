@@ -9,7 +9,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from services.registrar import request_queue as lines
-from services.registrar.request_queue import Line
+from services.registrar.request_queue import RequestQueue
 from tests.support.waiting import eventually
 
 
@@ -20,7 +20,7 @@ class Counter:
         self.attended: list[list[str]] = []
         self.turned_away: list[str] = []
         self.pause = 0.0
-        self.line = Line("counter", self._attend, self._turn_away, 3, 100, together=together)
+        self.line = RequestQueue("counter", self._attend, self._turn_away, 3, 100, together=together)
 
     async def _attend(self, requests: Sequence[tuple[str, Msg]]) -> float:
         self.attended.append([bytes(message.data).decode() for _, message in requests])

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from schemas.agent import MAX_QUESTIONS, RoomAnswers, RoomQuestions
-from services.registrar.capacity_queries import ABSENT_SECONDS, Rooms
+from services.registrar.capacity_queries import ABSENT_SECONDS, CapacityQueries
 
 
 class Hall:
@@ -15,7 +15,7 @@ class Hall:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.rooms = Rooms("m3", lambda: self.now, 3.0)
+        self.rooms = CapacityQueries("m3", lambda: self.now, 3.0)
         self.replies: list[RoomAnswers] = []
         self.handed: list[tuple[RoomQuestions, ...]] = []
 

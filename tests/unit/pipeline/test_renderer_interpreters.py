@@ -12,10 +12,10 @@ from schemas.codec import Known, subject_of
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import PolicyKey
-from services._kit.interpretation.async_interpretation import Ask
+from services._kit.interpretation.async_interpretation import InterpretationRequest
 from services._rules.interpreter import REVISE_REPLICA, InterpretError
 from services._rules.interpreter.configuration import CUSTOMIZATION, Configured
-from services._rules.interpreter.result_cache import Answered, Answers, Question
+from services._rules.interpreter.result_cache import Answers, CachedInterpreter, InterpretationQuery
 from services.override_renderer.app import OverrideRenderer
 from services.override_renderer.decide import Works, decide
 from services.override_renderer.state import RendererState, fold
@@ -54,10 +54,10 @@ def facts() -> list[Known]:
 class World:
     """A renderer at the end of a log; `answer` is what scripts would say of a question."""
 
-    def __init__(self, answer: Callable[[Question], Any], *events: Known) -> None:
+    def __init__(self, answer: Callable[[InterpretationQuery], Any], *events: Known) -> None:
         self.state = RendererState()
         self.answer, self.answers, self.configured = answer, Answers(), Configured()
-        self.state.interpreter = Answered(
+        self.state.interpreter = CachedInterpreter(
             lambda *wanted: self.configured.customizations.hook_enabled(*wanted), self.answers
         )
         self.state.reinterpret = self._take
@@ -103,7 +103,7 @@ class World:
                     self.answers.put(question, error)
 
 
-def revised(question: Question) -> Any:
+def revised(question: InterpretationQuery) -> Any:
     obj, replicas = question.arguments
     return {**obj, "spec": {"size": replicas}}
 
@@ -149,7 +149,7 @@ def test_a_script_that_fails_is_a_problem_of_the_copy_which_stays() -> None:
     world = World(revised, customization("x"), *facts())
     before = world.decides()
 
-    def fails(question: Question) -> Any:
+    def fails(question: InterpretationQuery) -> Any:
         raise InterpretError("ResourceInterpreterCustomization widgets: attempt to index a nil value")
 
     world.answer = fails
@@ -168,7 +168,7 @@ def test_a_script_that_fails_is_a_problem_of_the_copy_which_stays() -> None:
 
 
 def test_an_answer_that_is_another_object_is_refused() -> None:
-    def other(question: Question) -> Any:
+    def other(question: InterpretationQuery) -> Any:
         obj = question.arguments[0]
         return {**obj, "metadata": {**obj["metadata"], "name": "other"}}
 
@@ -185,6 +185,6 @@ def test_the_service_asks_for_what_works_lack() -> None:
         fold(state, seq, subject_of(event), event)
     decision = service.decide(state, KEY, 0.0)
     (ask,) = decision.effects
-    assert isinstance(ask, Ask)
+    assert isinstance(ask, InterpretationRequest)
     assert ask.key == KEY
     assert sorted(question.arguments[1] for question in ask.questions) == [1, 2]

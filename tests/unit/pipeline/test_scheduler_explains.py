@@ -16,7 +16,7 @@ from services._kit.base.log_errors import StreamFull
 from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
 from services.cli.queries.explain import document, text, told_of
-from services.scheduler.decide import decide_and_tell
+from services.scheduler.decide import decide_with_trace
 from services.scheduler.decision_trace import Changed, explained
 from services.scheduler.state import SchedulerState, fold
 from services.scheduler.trace_writer import MOST_WAITING, ExplanationWriter
@@ -46,7 +46,7 @@ def changed(*events: Known, now: float = NOW) -> Changed:
     state = SchedulerState()
     for seq, event in enumerate(events, 1):
         list(fold(state, seq, subject_of(event), event))
-    event, considered = decide_and_tell(state, KEY, now, "default-scheduler")
+    event, considered = decide_with_trace(state, KEY, now, "default-scheduler")
     assert isinstance(event, PlacementDecided | PlacementFailed)
     assert considered is not None
     return Changed(KEY, event, considered)

@@ -20,7 +20,7 @@ from services._kit.base.settings import SettingsError
 from services._kit.log.heartbeat_bus import MemoryBus
 from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import Message, NewMessage
-from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
 from services.scheduler.app import Scheduler
 from services.scheduler.decide import HANDOVER_SECONDS, decide, handed_over_until
@@ -31,7 +31,7 @@ from tests.support.facts import KEY, binding, cluster
 PATIENCE = 60.0
 ANYWHERE: dict[str, Any] = {"clusterAffinity": {}}
 OTHER = "other"
-QUICK = Options(heartbeat=0.02, takeover_after=0.2)
+QUICK = LoopOptions(heartbeat=0.02, takeover_after=0.2)
 
 
 def key(name: str) -> ObjectKey:

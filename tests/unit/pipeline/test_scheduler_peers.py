@@ -18,7 +18,7 @@ from schemas.keys import ObjectKey
 from services._kit.base.settings import load
 from services._rules.scheduling.scheduling_views import Peers
 from services.scheduler.app import Scheduler
-from services.scheduler.decide import Rules, decide_and_tell
+from services.scheduler.decide import Rules, decide_with_trace
 from services.scheduler.decision_trace import explained
 from services.scheduler.peers import PeerIndex
 from services.scheduler.settings import SchedulerSettings
@@ -71,7 +71,7 @@ class World:
             self.dirty = set(fold(self.state, self.seq, subject_of(event), event))
 
     def decides(self, name: str, namespace: str = "default") -> PlacementEvent | None:
-        event, _ = decide_and_tell(self.state, key(name, namespace), NOW, "default-scheduler", rules=self.rules)
+        event, _ = decide_with_trace(self.state, key(name, namespace), NOW, "default-scheduler", rules=self.rules)
         if event is not None:
             event = msgspec.structs.replace(event, provenance=Provenance(as_of=self.seq))
             self.given(event)
@@ -210,7 +210,7 @@ def test_a_decision_counts_before_it_is_written() -> None:
 def test_an_explanation_names_the_plugin_that_kept_a_workload_away() -> None:
     world = World(*FLEET, asked("a", only("m1"), apart="app=x"), asked("b", ONE, apart="app=x"))
     world.decides("a")
-    event, considered = decide_and_tell(world.state, key("b"), NOW, "default-scheduler", rules=world.rules)
+    event, considered = decide_with_trace(world.state, key("b"), NOW, "default-scheduler", rules=world.rules)
     assert isinstance(event, PlacementDecided)
     assert considered is not None
     told = explained(event, considered)

@@ -17,7 +17,7 @@ from services._kit.base.settings import SettingsError, load
 from services._rules.scheduling.plugin_set import STANDARD, PluginError
 from services.cli.queries.explain import reasons
 from services.scheduler.app import Scheduler
-from services.scheduler.decide import Rules, decide_and_tell
+from services.scheduler.decide import Rules, decide_with_trace
 from services.scheduler.decision_trace import explained
 from services.scheduler.plugins import GROUP, load_plugins
 from services.scheduler.settings import SchedulerSettings
@@ -66,7 +66,7 @@ FLEET = {"m1": price("30"), "m2": price("10"), "m3": price("1", budget="spent")}
 
 
 def test_an_installed_plugin_is_found_and_decides(installed: None) -> None:
-    event, considered = decide_and_tell(world(**FLEET), KEY, NOW, "default-scheduler", rules=rules())
+    event, considered = decide_with_trace(world(**FLEET), KEY, NOW, "default-scheduler", rules=rules())
     assert isinstance(event, PlacementDecided)
     assert considered is not None
     assert [target.name for target in event.clusters] == ["m2"]
@@ -81,7 +81,7 @@ def test_an_installed_plugin_is_found_and_decides(installed: None) -> None:
 
 
 def test_a_plugin_that_is_turned_off_is_not_even_imported(installed: None) -> None:
-    event, _ = decide_and_tell(world(**FLEET), KEY, NOW, "default-scheduler", rules=rules(PLUGINS="*,-Frugal"))
+    event, _ = decide_with_trace(world(**FLEET), KEY, NOW, "default-scheduler", rules=rules(PLUGINS="*,-Frugal"))
     assert isinstance(event, PlacementDecided)
     assert [target.name for target in event.clusters] == ["m1"]
     assert "fleetlog_frugal" not in sys.modules
@@ -140,7 +140,7 @@ def test_a_plugin_that_raises_fails_the_attempt_and_keeps_what_runs() -> None:
     plugins = load_plugins(("*",), {}, [])
     broken = type(plugins)(plugins.names, (("Raises", Raises()),))
     options = type(Rules().options)(plugins=broken)
-    event, _ = decide_and_tell(world(m1={}), KEY, NOW, "default-scheduler", rules=Rules(options))
+    event, _ = decide_with_trace(world(m1={}), KEY, NOW, "default-scheduler", rules=Rules(options))
     assert isinstance(event, PlacementFailed)
     assert event.reason == "SchedulerError"
     assert 'plugin "Raises" failed with: RuntimeError: no idea' in event.message

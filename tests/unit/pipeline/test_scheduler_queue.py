@@ -17,7 +17,7 @@ from services._kit.base.settings import SettingsError
 from services._kit.log.heartbeat_bus import MemoryBus
 from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
-from services._kit.runtime.decision_loop import Options
+from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
 from services.scheduler.app import Scheduler
 from services.scheduler.queue.retry_backoff import Limits, Retries
@@ -48,7 +48,7 @@ async def placed_in_order(gates: tuple[str, ...], *requests: Known) -> list[str]
         await facts.append([NewMessage(subject_of(event), encode(event), {})])
     service = Scheduler(SchedulerSettings(feature_gates=gates))
     runner: Runner[SchedulerState, ObjectKey] = Runner(
-        service, logs, MemoryBus(), "a", options=Options(heartbeat=0.02, takeover_after=0.2)
+        service, logs, MemoryBus(), "a", options=LoopOptions(heartbeat=0.02, takeover_after=0.2)
     )
     service._context = runner  # type: ignore[assignment]
     runner.clock = runner.clock  # type: ignore[attr-defined]

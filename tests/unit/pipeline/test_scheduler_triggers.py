@@ -12,7 +12,7 @@ from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
-from services._rules.scheduling.scheduling_views import Options
+from services._rules.scheduling.scheduling_views import SchedulingOptions
 from services.gateway.state import Bound, Since
 from services.gateway.views.binding_views import build
 from services.scheduler.decide import Rules, decide
@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, *events: Known, gate: bool = True) -> None:
         self.state = SchedulerState()
-        self.rules = Rules(Options(several_templates=gate))
+        self.rules = Rules(SchedulingOptions(several_templates=gate))
         self.seq = 0
         self.now = NOW
         self.given(*events)

@@ -14,7 +14,7 @@ from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.keys import ObjectKey
-from services.scheduler.decide import decide, decide_and_tell
+from services.scheduler.decide import decide, decide_with_trace
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import binding, cluster
 
@@ -88,7 +88,7 @@ def test_nobody_waits_who_could_be_placed(steps: list[Known]) -> None:
 
     def tried(name: ObjectKey) -> Known | None:
         state.ledger.withdraw(name)
-        event, considered = decide_and_tell(state, name, NOW, "default-scheduler")
+        event, considered = decide_with_trace(state, name, NOW, "default-scheduler")
         if considered is not None and considered.attempt.decision.error is not None:
             state.tried(name)
         elif isinstance(event, PlacementDecided):

@@ -18,7 +18,7 @@ from schemas.topology import BLOBS
 from services._kit.content.blobs import Blobs, digest_of
 from services._kit.log.memory import MemoryLog
 from services._rules import constants as const
-from services._rules.delivery.work_labels import with_marks
+from services._rules.delivery.work_labels import with_work_labels
 from services._rules.secrets.secret_objects import WITHHELD, DigestKey
 from services.override_renderer.decide import Works, decide
 from services.override_renderer.state import RendererState, fold
@@ -75,7 +75,7 @@ def test_each_cluster_reads_its_own_marks_from_shared_bytes() -> None:
     ids = set()
     for event in rendered(works):
         assert event.shared
-        copy = with_marks(msgspec.json.decode(data), event.cluster, event.key, event.uid)
+        copy = with_work_labels(msgspec.json.decode(data), event.cluster, event.key, event.uid)
         assert copy["metadata"]["annotations"][const.WORK_NAMESPACE_ANNOTATION] == f"karmada-es-{event.cluster}"
         ids.add(copy["metadata"]["labels"][const.WORK_ID_LABEL])
         assert const.WORK_ID_LABEL in copy["metadata"]["annotations"][const.MANAGED_LABELS_ANNOTATION]

@@ -28,7 +28,7 @@ from services._kit.runtime.service import NOTHING
 from services.failover.app import Failover
 from services.failover.settings import FailoverSettings
 from services.janitor import state as janitor
-from services.janitor.decide import Verdict
+from services.janitor.decide import CleanupDecision
 from services.janitor.decide import decide as ends
 from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.settings import AggregatorSettings
@@ -142,7 +142,7 @@ def test_nothing_comes_to_its_end_by_a_fact_that_marked_nothing(history: list[Kn
     state = janitor.JanitorState(held=10_000)
 
     def over() -> bool:
-        verdict: Verdict = ends(state, KEY, NOW + 60.0, RETENTION)
+        verdict: CleanupDecision = ends(state, KEY, NOW + 60.0, RETENTION)
         return bool(verdict.purges) or verdict.ask_history or verdict.wake_at is not None
 
     for message, event in messages(history):

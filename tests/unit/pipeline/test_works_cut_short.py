@@ -14,7 +14,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered
 from services._kit.base.log_errors import LogError, Refused, Unavailable
 from services._kit.content.blobs import BlobMissing
-from services._kit.content.envelope_encryption import Locked
+from services._kit.content.envelope_encryption import KeyUnavailable
 from services._kit.delivery.lane_parts import WorkSource
 from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
@@ -111,7 +111,9 @@ HELD = WorkObserved(
 )
 
 
-@pytest.mark.parametrize("lost", [BlobMissing(0, "no blob d"), Locked(0, "its key was dropped")], ids=["blob", "key"])
+@pytest.mark.parametrize(
+    "lost", [BlobMissing(0, "no blob d"), KeyUnavailable(0, "its key was dropped")], ids=["blob", "key"]
+)
 async def test_a_work_is_delivered_although_the_manifest_before_it_is_lost(lost: LogError) -> None:
     state = executor_with(member("Push"), SHARED, HELD, LATER)
     events = member("Push"), SHARED, LATER

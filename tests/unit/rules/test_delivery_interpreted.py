@@ -14,7 +14,7 @@ from services._rules.delivery.apply import (
     Leave,
     Refuse,
     Replace,
-    Told,
+    ReportedStatus,
     apply_action,
     collectable,
     merge,
@@ -83,19 +83,19 @@ def test_whatever_the_answer_says_the_write_is_bound_to_the_version_that_was_loo
 
 def test_status_and_health_come_from_where_they_are_offered() -> None:
     assert reflect(LIVE).status == {"phase": "Up"}
-    told = reflect(LIVE, Told(Raw(b'{"a":1}')), Told(False))
+    told = reflect(LIVE, ReportedStatus(Raw(b'{"a":1}')), ReportedStatus(False))
     assert (bytes(told.status), told.health, told.problem, told.unread) == (b'{"a":1}', "Unhealthy", "", False)
-    assert reflect(LIVE, None, Told(True)).status == {"phase": "Up"}
-    assert reflect(LIVE, Told(None), None).health == "Healthy"
+    assert reflect(LIVE, None, ReportedStatus(True)).status == {"phase": "Up"}
+    assert reflect(LIVE, ReportedStatus(None), None).health == "Healthy"
 
 
 def test_a_health_that_cannot_be_told_is_unknown_and_says_why() -> None:
-    found = reflect(LIVE, None, Told(problem="no", passing=True))
+    found = reflect(LIVE, None, ReportedStatus(problem="no", passing=True))
     assert (found.health, found.problem, found.unread, found.passing) == ("Unknown", "no", False, True)
 
 
 def test_a_status_that_cannot_be_told_leaves_the_last_one_and_health_is_told_all_the_same() -> None:
-    found = reflect(LIVE, Told(problem="no"), Told(True))
+    found = reflect(LIVE, ReportedStatus(problem="no"), ReportedStatus(True))
     assert (found.health, found.problem, found.unread, found.passing) == ("Healthy", "no", True, False)
 
 

@@ -11,8 +11,8 @@ from msgspec import UNSET, Raw
 from schemas.events.descheduling import LoweredCluster, ReplicasDescheduled
 from schemas.events.placement import PlacementDecided, TargetCluster
 from schemas.events.rollup import ClusterStatusItem
-from services._rules.effective import effective, standing
-from services._rules.history.retention import Facet, Remains, closes, purges_of, unfinished
+from services._rules.effective import current_targets, effective
+from services._rules.history.retention import Facet, LogEntries, closes, purges_of, unfinished
 from services._rules.scheduling.descheduling import Share, descheduled_words, follows_room, joined, shares, taken_back
 from tests.support.facts import KEY, binding, placement
 
@@ -126,29 +126,29 @@ def test_a_lowered_cluster_stays_a_target_with_fewer_replicas() -> None:
     event = lowering(9, m1=0)
     where = effective(binding(8), decided, descheduling=event, placement_seq=9, clusters=("m1", "m2"))
     assert counts(where.targets) == {"m1": 0, "m2": 3}
-    assert counts(standing(decided, None, 0, event, 9)) == {"m1": 0, "m2": 3}
+    assert counts(current_targets(decided, None, 0, event, 9)) == {"m1": 0, "m2": 3}
 
 
 @pytest.mark.parametrize("position", [0, 8, 10])
 def test_a_descheduling_of_another_placement_counts_as_absent(position: int) -> None:
-    assert counts(standing(placement(m1=5, m2=3), None, 0, lowering(9, m1=0), position)) == {"m1": 5, "m2": 3}
+    assert counts(current_targets(placement(m1=5, m2=3), None, 0, lowering(9, m1=0), position)) == {"m1": 5, "m2": 3}
 
 
 def test_a_descheduling_of_another_uid_counts_as_absent() -> None:
-    assert counts(standing(placement(m1=5), None, 0, lowering(9, uid="u0", m1=0), 9)) == {"m1": 5}
+    assert counts(current_targets(placement(m1=5), None, 0, lowering(9, uid="u0", m1=0), 9)) == {"m1": 5}
 
 
 def test_a_descheduling_never_adds_replicas_or_clusters() -> None:
-    assert counts(standing(placement(m1=5), None, 0, lowering(9, m1=7, m9=2), 9)) == {"m1": 5}
+    assert counts(current_targets(placement(m1=5), None, 0, lowering(9, m1=7, m9=2), 9)) == {"m1": 5}
 
 
 def test_objects_without_replicas_are_left_as_they_are() -> None:
     decided = PlacementDecided(key=KEY, uid="u1", clusters=(TargetCluster("m1"),))
-    assert counts(standing(decided, None, 0, lowering(9, m1=0), 9)) == {"m1": None}
+    assert counts(current_targets(decided, None, 0, lowering(9, m1=0), 9)) == {"m1": None}
 
 
 def test_it_does_not_keep_an_object_on_the_log_and_goes_before_the_placement_it_speaks_of() -> None:
-    remains = Remains(
+    remains = LogEntries(
         facets={"placement": Facet(9, 0.0, True), "descheduling": Facet(10, 0.0, closes(lowering(9, m1=0)))}
     )
     assert unfinished(remains, (), 10) == ""

@@ -9,7 +9,7 @@ import pytest
 from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, RETAIN, REVISE_REPLICA, InterpretError
 from services._rules.interpreter.common.interpretation import InterpretLater
 from services._rules.interpreter.configuration import EVERY
-from services._rules.interpreter.result_cache import Answered, Answers, Question, Unanswered
+from services._rules.interpreter.result_cache import Answers, CachedInterpreter, InterpretationQuery, ResultPending
 
 WIDGET: dict[str, Any] = {
     "apiVersion": "example.io/v1",
@@ -23,8 +23,8 @@ def customized(api_version: str, kind: str, operation: str) -> bool:
     return (api_version, kind) == ("example.io/v1", "Widget")
 
 
-def asked(call: Any) -> Question:
-    with pytest.raises(Unanswered) as missing:
+def asked(call: Any) -> InterpretationQuery:
+    with pytest.raises(ResultPending) as missing:
         call()
     (question,) = missing.value.questions
     return question
@@ -36,11 +36,11 @@ def answers() -> Answers:
 
 
 @pytest.fixture
-def interpreter(answers: Answers) -> Answered:
-    return Answered(customized, answers)
+def interpreter(answers: Answers) -> CachedInterpreter:
+    return CachedInterpreter(customized, answers)
 
 
-def test_what_nobody_answered_is_asked_for_and_then_found(interpreter: Answered, answers: Answers) -> None:
+def test_what_nobody_answered_is_asked_for_and_then_found(interpreter: CachedInterpreter, answers: Answers) -> None:
     question = asked(lambda: interpreter.get_replicas(WIDGET))
     assert (question.operation, question.arguments) == (INTERPRET_REPLICA, (WIDGET,))
     assert question not in answers
@@ -50,7 +50,7 @@ def test_what_nobody_answered_is_asked_for_and_then_found(interpreter: Answered,
     assert interpreter.get_replicas(WIDGET, quota=True)[1] == {"resourceRequest": {"cpu": "1"}, "namespace": "ns"}
 
 
-def test_other_arguments_are_another_question(interpreter: Answered, answers: Answers) -> None:
+def test_other_arguments_are_another_question(interpreter: CachedInterpreter, answers: Answers) -> None:
     answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (3, None))
     asked(lambda: interpreter.get_replicas({**WIDGET, "spec": {"size": 4}}))
     two = asked(lambda: interpreter.revise_replica(WIDGET, 2))
@@ -60,7 +60,7 @@ def test_other_arguments_are_another_question(interpreter: Answered, answers: An
     assert asked(lambda: interpreter.get_components(WIDGET)).operation == INTERPRET_COMPONENT
 
 
-def test_an_error_is_an_answer(interpreter: Answered, answers: Answers) -> None:
+def test_an_error_is_an_answer(interpreter: CachedInterpreter, answers: Answers) -> None:
     question = asked(lambda: interpreter.get_replicas(WIDGET))
     answers.put(question, InterpretLater("webhook w.example.io: no connection"))
     for _ in range(2):
@@ -74,7 +74,7 @@ def test_an_error_is_an_answer(interpreter: Answered, answers: Answers) -> None:
     ("touched", "again"), [(("example.io/v1", "Widget"), True), (("apps/v1", "Deployment"), False), (EVERY, True)]
 )
 def test_an_answer_counts_until_its_kind_is_interpreted_in_another_way(
-    interpreter: Answered, answers: Answers, touched: tuple[str, str], again: bool
+    interpreter: CachedInterpreter, answers: Answers, touched: tuple[str, str], again: bool
 ) -> None:
     answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (3, None))
     answers.changed((touched,))
@@ -84,7 +84,7 @@ def test_an_answer_counts_until_its_kind_is_interpreted_in_another_way(
         assert interpreter.get_replicas(WIDGET) == (3, None)
 
 
-def test_kinds_that_nobody_customized_are_answered_at_once(interpreter: Answered) -> None:
+def test_kinds_that_nobody_customized_are_answered_at_once(interpreter: CachedInterpreter) -> None:
     spec = {"replicas": 2, "template": {"spec": {"containers": []}}}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
     assert interpreter.get_replicas(deployment)[0] == 2
@@ -95,7 +95,7 @@ def test_kinds_that_nobody_customized_are_answered_at_once(interpreter: Answered
         interpreter.get_components(deployment)
 
 
-def test_only_what_decisions_ask_is_offered_for_customized_kinds(interpreter: Answered) -> None:
+def test_only_what_decisions_ask_is_offered_for_customized_kinds(interpreter: CachedInterpreter) -> None:
     assert interpreter.hook_enabled("example.io/v1", "Widget", REVISE_REPLICA)
     assert not interpreter.hook_enabled("example.io/v1", "Widget", RETAIN)
 
@@ -113,7 +113,7 @@ def test_only_what_decisions_ask_is_offered_for_customized_kinds(interpreter: An
     ],
 )
 def test_a_revised_object_is_the_one_that_was_asked_about(
-    interpreter: Answered, answers: Answers, answer: dict[str, Any], why: str
+    interpreter: CachedInterpreter, answers: Answers, answer: dict[str, Any], why: str
 ) -> None:
     answers.put(asked(lambda: interpreter.revise_replica(WIDGET, 1)), answer)
     with pytest.raises(InterpretError, match=why):
@@ -134,7 +134,7 @@ def test_a_revised_object_is_the_one_that_was_asked_about(
     ],
 )
 def test_a_size_that_no_workload_has_is_refused(
-    interpreter: Answered, answers: Answers, answer: tuple[Any, Any], why: str
+    interpreter: CachedInterpreter, answers: Answers, answer: tuple[Any, Any], why: str
 ) -> None:
     answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), answer)
     with pytest.raises(InterpretError, match=f"InterpretReplica answered {why}"):
@@ -153,7 +153,7 @@ def test_a_size_that_no_workload_has_is_refused(
     ],
 )
 def test_a_component_that_no_workload_has_is_refused(
-    interpreter: Answered, answers: Answers, component: dict[str, Any], why: str
+    interpreter: CachedInterpreter, answers: Answers, component: dict[str, Any], why: str
 ) -> None:
     answers.put(asked(lambda: interpreter.get_components(WIDGET)), [{"name": "b", "replicas": 1}, component])
     with pytest.raises(InterpretError, match=f"InterpretComponent answered {why}"):
@@ -185,14 +185,14 @@ def test_answers_that_no_decision_has_used_are_kept_even_if_they_are_many() -> N
     assert not any(question in answers for question in questions)
 
 
-def test_what_is_found_may_be_changed_by_its_finder(interpreter: Answered, answers: Answers) -> None:
+def test_what_is_found_may_be_changed_by_its_finder(interpreter: CachedInterpreter, answers: Answers) -> None:
     answers.put(asked(lambda: interpreter.revise_replica(WIDGET, 1)), WIDGET)
     interpreter.revise_replica(WIDGET, 1)["spec"]["size"] = 99
     assert interpreter.revise_replica(WIDGET, 1) == WIDGET
 
 
 def test_nobody_is_asked_about_secrets(answers: Answers) -> None:
-    interpreter = Answered(lambda *_: True, answers)
+    interpreter = CachedInterpreter(lambda *_: True, answers)
     assert interpreter.hook_enabled("v1", "ConfigMap", REVISE_REPLICA)
     assert not interpreter.hook_enabled("v1", "Secret", REVISE_REPLICA)
     assert not interpreter.hook_enabled("v1", "Secret", INTERPRET_REPLICA)

@@ -10,7 +10,14 @@ from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.plugin_set import STANDARD, PluginSet
 from services._rules.scheduling.plugins.interface import FilterContext, Plugin, Result
 from services._rules.scheduling.schedule import schedule, schedule_groups
-from services._rules.scheduling.scheduling_views import BindingView, ClusterView, Decision, Options, Peers, Status
+from services._rules.scheduling.scheduling_views import (
+    BindingView,
+    ClusterView,
+    Decision,
+    Peers,
+    SchedulingOptions,
+    Status,
+)
 
 Manifest = dict[str, Any]
 AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
@@ -38,8 +45,8 @@ def binding(**parts: Any) -> BindingView:
     return binding_view({**spec, **parts})
 
 
-def options(**plugins: Plugin) -> Options:
-    return Options(plugins=PluginSet(STANDARD, tuple(plugins.items())))
+def options(**plugins: Plugin) -> SchedulingOptions:
+    return SchedulingOptions(plugins=PluginSet(STANDARD, tuple(plugins.items())))
 
 
 def names(decision: Decision) -> list[str]:

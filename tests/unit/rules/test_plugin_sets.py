@@ -16,7 +16,7 @@ from services._rules.scheduling.plugin_set import (
     registry,
 )
 from services._rules.scheduling.schedule import schedule
-from services._rules.scheduling.scheduling_views import Decision, Options, Peers
+from services._rules.scheduling.scheduling_views import Decision, Peers, SchedulingOptions
 
 Manifest = dict[str, Any]
 KNOWN = frozenset(("Foo", "Bar", "Baz"))
@@ -72,7 +72,7 @@ def decide(clusters: list[Manifest], without: str, running: dict[str, int] | Non
         "clusters": [{"name": name, "replicas": count} for name, count in (running or {}).items()],
         "gracefulEvictionTasks": [{"fromCluster": "leaving"}],
     }
-    options = Options(plugins=PluginSet(STANDARD - {without}))
+    options = SchedulingOptions(plugins=PluginSet(STANDARD - {without}))
     return schedule(ClusterIndex(cluster_view(item) for item in clusters), binding_view(spec), options=options)
 
 
@@ -128,7 +128,7 @@ def test_without_any_plugin_all_live_clusters_pass() -> None:
     gone = cluster("gone")
     gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     index = ClusterIndex(cluster_view(item) for item in [*ODD, gone])
-    found = schedule(index, view, options=Options(plugins=PluginSet(frozenset())))
+    found = schedule(index, view, options=SchedulingOptions(plugins=PluginSet(frozenset())))
     assert len(found.clusters) == len(ODD)
 
 
@@ -136,7 +136,7 @@ def test_sets_of_plugins_do_not_share_remembered_outcomes() -> None:
     index = ClusterIndex(cluster_view(item) for item in ODD)
     view = binding_view({"resource": {"apiVersion": "apps/v1", "kind": "Deployment"}, "replicas": 1})
     counts = {
-        names: len(schedule(index, view, options=Options(plugins=PluginSet(names))).clusters)
+        names: len(schedule(index, view, options=SchedulingOptions(plugins=PluginSet(names))).clusters)
         for names in (STANDARD, STANDARD - {"TaintToleration"}, frozenset[str](), STANDARD)
     }
     assert list(counts.values()) == [3, 4, 5]

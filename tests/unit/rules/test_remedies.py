@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services._rules.delivery.refusal_hints import RETRIED, remedy_of
+from services._rules.delivery.refusal_hints import RETRIED, hint_for
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,6 @@ from services._rules.delivery.refusal_hints import RETRIED, remedy_of
     ],
 )
 def test_every_refusal_has_its_remedy(status: int, reason: str, message: str, remedy: str) -> None:
-    found = remedy_of(status, reason, message)
+    found = hint_for(status, reason, message)
     assert remedy in found
     assert bool(found) == bool(remedy)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from schemas.events.placement import TargetCluster
 from schemas.events.rollup import ClusterStatusItem
 from schemas.keys import ObjectKey
-from services._rules.capacity.cluster_totals import KINDS, Sums
+from services._rules.capacity.cluster_totals import KINDS, ClusterTotals
 from services._rules.capacity.general_estimate import Component, capacity_of, demand_of, max_replicas
 from services._rules.capacity.packing import Room, place_set
-from services._rules.capacity.reservations import LONGEST, Ledger, replicas_shown
-from services._rules.capacity.reserved import Want, displaced, less_taken, needs_of, place_on_models
+from services._rules.capacity.reservations import LONGEST, ReservationLedger, replicas_shown
+from services._rules.capacity.reserved import PodClass, displaced, less_taken, needs_of, place_on_models
 
 NOW = 1_793_232_000.0
 
@@ -33,16 +33,16 @@ def status(cluster: str, replicas: int) -> ClusterStatusItem:
     return ClusterStatusItem(cluster=cluster, status=msgspec.Raw(msgspec.json.encode({"replicas": replicas})))
 
 
-def pods(ledger: Ledger, cluster: str) -> int:
+def pods(ledger: ReservationLedger, cluster: str) -> int:
     return sum(ledger.taken(cluster).values())
 
 
-def given_to(ledger: Ledger, counts: dict[str, int], seq: int = 2, at: float = NOW, number: int = 0) -> None:
+def given_to(ledger: ReservationLedger, counts: dict[str, int], seq: int = 2, at: float = NOW, number: int = 0) -> None:
     ledger.placed(key(number), "u", [TargetCluster(name, count) for name, count in counts.items()], at, seq)
 
 
 def test_a_placement_holds_room_until_its_replicas_show() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3, "m2": 2})
     assert (pods(ledger, "m1"), pods(ledger, "m2")) == (3, 2)
@@ -53,7 +53,7 @@ def test_a_placement_holds_room_until_its_replicas_show() -> None:
 
 
 def test_growing_holds_only_what_is_new() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
     ledger.shown(key(), "u", [status("m1", 3)], NOW, 9)
@@ -63,7 +63,7 @@ def test_growing_holds_only_what_is_new() -> None:
 
 
 def test_the_end_of_a_placement_gives_its_room_back() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
     ledger.placed(key(), "u", (), NOW, 3)
@@ -71,7 +71,7 @@ def test_the_end_of_a_placement_gives_its_room_back() -> None:
 
 
 def test_the_status_of_another_object_of_the_same_name_counts_for_nothing() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
     assert not ledger.shown(key(), "former", [status("m1", 3)], NOW, 9)
@@ -79,7 +79,7 @@ def test_the_status_of_another_object_of_the_same_name_counts_for_nothing() -> N
 
 
 def test_what_never_shows_is_let_go() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
     assert not ledger.expire(NOW + LONGEST - 1)
@@ -90,7 +90,7 @@ def test_what_never_shows_is_let_go() -> None:
 
 
 def test_what_shows_is_held_until_a_summary_has_it() -> None:
-    ledger = Ledger(settle=15.0)
+    ledger = ReservationLedger(settle=15.0)
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
     assert not ledger.shown(key(), "u", [status("m1", 3)], NOW + 10, 9)
@@ -102,7 +102,7 @@ def test_what_shows_is_held_until_a_summary_has_it() -> None:
 
 
 def test_a_summary_that_does_not_move_is_not_waited_for_for_ever() -> None:
-    ledger = Ledger(settle=15.0)
+    ledger = ReservationLedger(settle=15.0)
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
     ledger.shown(key(), "u", [status("m1", 3)], NOW + 10, 9)
@@ -112,7 +112,7 @@ def test_a_summary_that_does_not_move_is_not_waited_for_for_ever() -> None:
 
 
 def test_a_promise_counts_at_once_and_once() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs(), 1)
     ledger.promise(key(), [TargetCluster("m1", 3)], NOW)
     assert pods(ledger, "m1") == 3
@@ -124,7 +124,7 @@ def test_a_promise_counts_at_once_and_once() -> None:
 
 
 def test_a_promise_that_is_withdrawn_leaves_nothing() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs(), 1)
     ledger.promise(key(), [TargetCluster("m1", 3)], NOW)
     ledger.withdraw(key())
@@ -133,7 +133,7 @@ def test_a_promise_that_is_withdrawn_leaves_nothing() -> None:
 
 
 def test_other_requirements_are_held_from_their_request_on() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs("1"), 1)
     given_to(ledger, {"m1": 3})
     ledger.requested(key(), "u", needs("2"), 3)
@@ -141,7 +141,7 @@ def test_other_requirements_are_held_from_their_request_on() -> None:
 
 
 def test_an_object_or_a_cluster_that_is_gone_holds_nothing() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3, "m2": 1})
     ledger.removed("m1")
@@ -173,7 +173,7 @@ ACTS = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(ACTS)
 def test_a_restart_comes_to_the_same_reservations(acts: list[tuple[str, int, int, str, str]]) -> None:
-    live = Ledger()
+    live = ReservationLedger()
     last: dict[tuple[str, int], tuple[int, Any]] = {}
     for seq, (act, number, count, cluster, cpu) in enumerate(acts, 1):
         at = NOW + seq
@@ -181,7 +181,7 @@ def test_a_restart_comes_to_the_same_reservations(acts: list[tuple[str, int, int
             live.promise(key(number), [TargetCluster(cluster, count)], at)
             live.withdraw(key(number))
             continue
-        found: tuple[str, Callable[[Ledger], Any]] = {
+        found: tuple[str, Callable[[ReservationLedger], Any]] = {
             "ask": ("binding", lambda log, n=number, c=cpu, s=seq: log.requested(key(n), "u", needs(c), s)),
             "place": (
                 "placement",
@@ -196,7 +196,7 @@ def test_a_restart_comes_to_the_same_reservations(acts: list[tuple[str, int, int
         facet, call = found
         call(live)
         last[facet, number] = (seq, call)
-    restarted = Ledger()
+    restarted = ReservationLedger()
     for _, call in sorted(last.values(), key=lambda item: item[0]):
         call(restarted)
     for cluster in ("m1", "m2"):
@@ -212,7 +212,7 @@ def test_answers_less_what_was_given_never_promise_too_much(gone: list[tuple[int
     before = sum(room.fits(wanted.on_node) for room in nodes)
     taken = []
     for number, (size, count, start) in enumerate(gone):
-        want = Want("", demand_of({"cpu": str(size)}))
+        want = PodClass("", demand_of({"cpu": str(size)}))
         placed = 0
         for offset in range(len(nodes)):
             room = nodes[(start + number + offset) % len(nodes)]
@@ -266,7 +266,7 @@ def test_running_sums_take_off_what_the_kinds_of_pods_come_to(
     if modelled:
         summary["allocatableModelings"] = [{"grade": 0, "count": 9}]
     capacity = capacity_of({"spec": models if modelled else {}, "status": {"resourceSummary": summary}})
-    sums = Sums()
+    sums = ClusterTotals()
     for cpu, lasting, count in steps:
         kind = needs(f"{cpu}m")
         sums.add(kind, count)
@@ -280,7 +280,7 @@ def test_running_sums_take_off_what_the_kinds_of_pods_come_to(
 
 
 def test_many_kinds_of_pods_are_counted_in_few() -> None:
-    sums = Sums()
+    sums = ClusterTotals()
     kinds = [needs(f"{number}m") for number in range(1, 300)]
     for kind in kinds:
         sums.add(kind, 1)
@@ -296,7 +296,7 @@ def test_many_kinds_of_pods_are_counted_in_few() -> None:
 
 
 def test_pods_that_go_away_soon_are_held_again_and_let_go_in_time() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
     ledger.shown(key(), "u", [status("m1", 3)], NOW + 1, 3)
@@ -308,7 +308,7 @@ def test_pods_that_go_away_soon_are_held_again_and_let_go_in_time() -> None:
 
 
 def test_pods_that_go_away_long_after_their_placement_hold_nothing() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u", needs(), 1)
     given_to(ledger, {"m1": 3})
     ledger.shown(key(), "u", [status("m1", 3)], NOW + 1, 3)
@@ -319,14 +319,14 @@ def test_pods_that_go_away_long_after_their_placement_hold_nothing() -> None:
 
 
 def test_what_was_never_placed_and_is_not_asked_for_any_more_leaves_nothing_behind() -> None:
-    ledger = Ledger()
+    ledger = ReservationLedger()
     ledger.requested(key(), "u1", needs(), 1)
     ledger.requested(key(), "u1", (), 2)
-    assert ledger == Ledger()
+    assert ledger == ReservationLedger()
 
 
 def test_a_status_without_replicas_is_none_whoever_it_speaks_of() -> None:
-    full, fresh = Ledger(), Ledger()
+    full, fresh = ReservationLedger(), ReservationLedger()
     for ledger in (full, fresh):
         ledger.requested(key(), "u2", needs(), 5)
     full.shown(key(), "u1", [status("m1", 2)], 1.0, 3)

@@ -7,7 +7,7 @@ import pytest
 from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.schedule import schedule
-from services._rules.scheduling.scheduling_views import Decision, Options, Status
+from services._rules.scheduling.scheduling_views import Decision, SchedulingOptions, Status
 
 Manifest = dict[str, Any]
 
@@ -348,5 +348,5 @@ def test_empty_workloads_go_where_they_were_selected_if_asked_for() -> None:
         for name, room in (("m1", 9), ("m2", 2), ("m3", 3))
     ]
     index = ClusterIndex(cluster_view(item) for item in clusters)
-    found = schedule(index, binding_view(spec), options=Options(empty_workload_propagation=True))
+    found = schedule(index, binding_view(spec), options=SchedulingOptions(empty_workload_propagation=True))
     assert told(found) == "m1:5 m3:0 m2:0"

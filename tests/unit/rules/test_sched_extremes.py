@@ -12,7 +12,14 @@ from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.plugin_set import GATED, STANDARD, PluginSet
 from services._rules.scheduling.plugins.interface import Result
 from services._rules.scheduling.schedule import schedule
-from services._rules.scheduling.scheduling_views import BindingView, ClusterView, Decision, Options, Peers, Status
+from services._rules.scheduling.scheduling_views import (
+    BindingView,
+    ClusterView,
+    Decision,
+    Peers,
+    SchedulingOptions,
+    Status,
+)
 
 Manifest = dict[str, Any]
 
@@ -139,9 +146,9 @@ cases = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCh
 
 def run(
     fleet: list[Manifest], spec: Manifest, answers: list[dict[str, int]], plugins: PluginSet, peers: Peers | None
-) -> tuple[Decision, ClusterIndex, BindingView, Options]:
+) -> tuple[Decision, ClusterIndex, BindingView, SchedulingOptions]:
     index, view = ClusterIndex(cluster_view(item) for item in fleet), binding_view(spec)
-    options = Options(plugins=plugins)
+    options = SchedulingOptions(plugins=plugins)
     heeded = plugins.heeded(peers)
     return schedule(index, view, STATUS, answers, options, heeded), index, view, options
 

@@ -8,7 +8,7 @@ from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.division.weights import webster
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.schedule import schedule
-from services._rules.scheduling.scheduling_views import Decision, Options, Status
+from services._rules.scheduling.scheduling_views import Decision, SchedulingOptions, Status
 
 Manifest = dict[str, Any]
 
@@ -51,7 +51,7 @@ def decide(
     prev: dict[str, int] | None = None,
     uid: str = "",
     fresh: bool = False,
-    options: Options | None = None,
+    options: SchedulingOptions | None = None,
     requirements: bool = True,
     **placement: Any,
 ) -> Decision:
@@ -68,7 +68,7 @@ def decide(
     if fresh:
         spec["rescheduleTriggeredAt"] = "2026-01-02T00:00:00Z"
     status = Status("g" if "clusterAffinities" in placement else "", "2026-01-01T00:00:00Z" if fresh else None)
-    return schedule(index, binding_view(spec), status, options=options or Options())
+    return schedule(index, binding_view(spec), status, options=options or SchedulingOptions())
 
 
 def placed(decision: Decision) -> dict[str, int]:
@@ -252,5 +252,5 @@ def test_overflow_tiers_that_are_all_full_are_unschedulable() -> None:
 
 
 def test_empty_workload_propagation_keeps_selected_clusters_in_the_result() -> None:
-    decision = decide(AGGREGATED, 5, [9, 1, 1], options=Options(empty_workload_propagation=True))
+    decision = decide(AGGREGATED, 5, [9, 1, 1], options=SchedulingOptions(empty_workload_propagation=True))
     assert placed(decision) == {"m1": 5, "m2": 0, "m3": 0}

@@ -12,7 +12,7 @@ from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.outcome import outcome, success_event
 from services._rules.scheduling.reschedule_triggers import placement_changed, trigger
 from services._rules.scheduling.schedule import schedule, schedule_groups
-from services._rules.scheduling.scheduling_views import Decision, Options, Status
+from services._rules.scheduling.scheduling_views import Decision, SchedulingOptions, Status
 
 Manifest = dict[str, Any]
 
@@ -101,7 +101,11 @@ def test_only_a_change_of_the_observed_term_counts() -> None:
 def test_components_without_targets_count_as_a_change_of_replicas() -> None:
     several = {**spec(DIVIDED, 0), "clusters": [], "components": [{"name": "a", "replicas": 1}]}
     found = trigger(
-        index(cluster("m1")), binding_view(several), DONE, json.dumps(DIVIDED), Options(several_templates=True)
+        index(cluster("m1")),
+        binding_view(several),
+        DONE,
+        json.dumps(DIVIDED),
+        SchedulingOptions(several_templates=True),
     )
     assert found is not None
     assert found.schedule_type == "ScaleSchedule"
@@ -180,7 +184,7 @@ def test_component_sets_need_room_for_one_whole_set_on_one_cluster() -> None:
     }
     components = [{"name": "jm", "replicas": 1}, {"name": "tm", "replicas": 4}]
     binding = binding_view({**spec(placement, 0), "clusters": [], "components": components})
-    options = Options(several_templates=True)
+    options = SchedulingOptions(several_templates=True)
     clusters = index(cluster("m1", 4), cluster("m2", 5))
     assert schedule(clusters, binding, options=options).clusters == (TargetCluster("m2"),)
     assert schedule(index(cluster("m1", 4)), binding, options=options).error == "Error"

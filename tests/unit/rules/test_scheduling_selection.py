@@ -8,7 +8,7 @@ from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.regions.scoring import Group, choose_groups
 from services._rules.scheduling.schedule import schedule
-from services._rules.scheduling.scheduling_views import Decision, Options, Peers, Status
+from services._rules.scheduling.scheduling_views import Decision, Peers, SchedulingOptions, Status
 
 Manifest = dict[str, Any]
 
@@ -54,7 +54,7 @@ def decide(
         "gracefulEvictionTasks": [{"fromCluster": name} for name in evicting or []],
     }
     index = ClusterIndex(cluster_view(item) for item in clusters)
-    return schedule(index, binding_view(spec), Status(observed), peers=peers, options=Options())
+    return schedule(index, binding_view(spec), Status(observed), peers=peers, options=SchedulingOptions())
 
 
 def placed(decision: Decision) -> dict[str, int]:

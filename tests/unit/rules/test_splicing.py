@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from services._rules.history.delta_encoding import WORTH, base_of, bound, marker, splice, whole
+from services._rules.history.delta_encoding import WORTH, base_of, decode_delta, marker, referenced, splice
 
 BASE = random.Random(1).randbytes(2 * WORTH)
 NAME = sha256(BASE).hexdigest()
@@ -33,7 +33,7 @@ def test_what_is_written_in_short_comes_out_whole(data: bytes) -> None:
     assert short is not None
     assert len(short) < 3000
     assert base_of(short) == NAME
-    assert whole(short, base) == data
+    assert decode_delta(short, base) == data
 
 
 def test_values_beside_one_that_changed_are_not_written_again() -> None:
@@ -43,7 +43,7 @@ def test_values_beside_one_that_changed_are_not_written_again() -> None:
     short = splice(NAME, base, data)
     assert short is not None
     assert len(short) < 300
-    assert whole(short, base) == data
+    assert decode_delta(short, base) == data
 
 
 def test_what_would_not_be_short_is_left_as_it_is() -> None:
@@ -55,11 +55,11 @@ def test_what_would_not_be_short_is_left_as_it_is() -> None:
 def test_bytes_that_only_look_like_a_short_form_are_left_as_they_are() -> None:
     for data in (b"", b'{"kind":"ConfigMap"}', b"FLD1", b"FLD1\xff\xff", b'FLD1{"a":1}'):
         assert base_of(data) == ""
-        assert whole(data, BASE) == data
+        assert decode_delta(data, BASE) == data
 
 
 def test_what_a_stored_short_form_builds_on_stays_with_it() -> None:
     name, other = "a" * 64, "b" * 64
     mark, orphan = marker(name, NAME), marker(other, NAME)
-    assert bound({name, NAME, mark}) == {mark, NAME}
-    assert bound({NAME, orphan, "like-", "like-x-y"}) == set()
+    assert referenced({name, NAME, mark}) == {mark, NAME}
+    assert referenced({NAME, orphan, "like-", "like-x-y"}) == set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.topology import FACTS, HISTORY, STREAMS
-from services._rules.history.retention import cut
+from services._rules.history.retention import trim_position
 from services._rules.log.stream_limits import Fill, RoomError, alarms, most_bytes, sizes
 
 GIB = 1 << 30
@@ -74,9 +74,9 @@ def test_an_alarm_says_what_will_happen_and_what_to_do() -> None:
 
 def test_a_subject_of_large_events_keeps_fewer_and_its_newest_always() -> None:
     positions = [10, 20, 30, 40]
-    assert cut(positions, 64, 100, [5, 5, 5, 5], 10) == 20
-    assert cut(positions, 64, 100, [5, 5, 5, 50], 10) == 30
-    assert cut(positions, 64, 15, [5, 5, 5, 50], 10) == 10, "HISTORY does not hold more yet"
-    assert cut(positions, 2, 100, [1, 1, 1, 1], 10) == 20
-    assert cut(positions, 64, 100, [1, 1, 1, 1], 10) == 0
-    assert cut([], 64, 100, [], 10) == 0
+    assert trim_position(positions, 64, 100, [5, 5, 5, 5], 10) == 20
+    assert trim_position(positions, 64, 100, [5, 5, 5, 50], 10) == 30
+    assert trim_position(positions, 64, 15, [5, 5, 5, 50], 10) == 10, "HISTORY does not hold more yet"
+    assert trim_position(positions, 2, 100, [1, 1, 1, 1], 10) == 20
+    assert trim_position(positions, 64, 100, [1, 1, 1, 1], 10) == 0
+    assert trim_position([], 64, 100, [], 10) == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.keys import PolicyKey
-from services._rules.policies.unsupported import KINDS, not_acted_on
+from services._rules.policies.unsupported import KINDS, unsupported_fields
 from services.apiserver.crds import generate
 from services.apiserver.crds.custom_kinds import custom_kinds
 from services.detector.decide import Tell, decide_policy
@@ -37,12 +37,12 @@ def policy(**spec: Any) -> dict[str, Any]:
     ],
 )
 def test_fields_without_effect_are_named(spec: dict[str, Any], fields: list[str]) -> None:
-    assert [text.split(" ")[0] for text in not_acted_on("ClusterPropagationPolicy", policy(**spec))] == fields
+    assert [text.split(" ")[0] for text in unsupported_fields("ClusterPropagationPolicy", policy(**spec))] == fields
 
 
 @pytest.mark.parametrize("manifest", [{}, {"spec": None}, {"spec": "text"}, {"spec": {"propagateDeps": "yes"}}])
 def test_manifests_of_any_shape_are_read(manifest: dict[str, Any]) -> None:
-    assert not_acted_on("PropagationPolicy", manifest) == []
+    assert unsupported_fields("PropagationPolicy", manifest) == []
 
 
 def test_a_policy_gets_an_event_when_it_is_taken_up_and_when_it_changes_only() -> None:

@@ -16,7 +16,7 @@ from schemas.events.policy import PolicyChanged
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
 from schemas.subjects import blob, cluster, policy_key, template
-from services._rules.history.delta_encoding import base_of, whole
+from services._rules.history.delta_encoding import base_of, decode_delta
 from services.apiserver.store.store_port import Key
 from services.apiserver.store.subject_names import key_of
 from services.cli.log.disk import records
@@ -91,7 +91,7 @@ def _content(event: TemplateChanged, blobs: StreamFiles | None) -> bytes | None:
     if stored is None or not (base := base_of(stored)):
         return stored
     built_on = _last(blobs, blob(base)) if blobs is not None else None
-    return whole(stored, built_on) if built_on is not None else None
+    return decode_delta(stored, built_on) if built_on is not None else None
 
 
 def _last(stream: StreamFiles, subject: str) -> bytes | None:
