@@ -101,6 +101,13 @@ async def test_a_list_that_is_none_is_never_taken_for_one(server: HostileServer,
             await listed(client)
 
 
+async def test_a_continue_token_that_comes_again_ends_a_list(server: HostileServer, client: KubeClient) -> None:
+    server.turn("repeated_continue")
+    with pytest.raises(BadAnswer, match="continue token is repeated"):
+        await listed(client)
+    assert len(server.requests) == 2
+
+
 @pytest.mark.parametrize("mode", ["endless_line", "gzip_bomb", "tiny_items", "endless_headers"])
 @pytest.mark.parametrize("call", ["get", "list", "watch"])
 async def test_what_never_ends_takes_little_memory(
