@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services._kit.base.answer_limits import Limits
-from services._kit.kube import list_watch as kube_watch
-from services._kit.kube.answers.share import Share
-from services._kit.kube.client import KubeClient
-from services._kit.kube.list_watch import AsBytes, Kept, Reflector
-from services._kit.members import node_informer as member_view
+from services._kit import kube_watch, member_view
+from services._kit.answers.limits import Limits, of_control_plane
+from services._kit.answers.share import Share
+from services._kit.kube import KubeClient
+from services._kit.kube_watch import AsBytes, Kept, Reflector
+from services._kit.settings import Settings
 from tests.support.hostile_server import HostileServer, hostile_server
 from tests.support.waiting import eventually
 
@@ -114,8 +114,8 @@ GARBAGE = (
 @pytest.mark.parametrize("garbage", GARBAGE, ids=lambda text: repr(text[:60]))
 async def test_a_line_of_garbage_interrupts_a_watch_and_ends_nothing(garbage: bytes) -> None:
     async with following() as ground:
-        await until(lambda: bool(ground.server.inject(b"")), SOON)
-        ground.server.inject(garbage)
+        await until(lambda: bool(ground.server.inject(garbage)), SOON)
+        await until(lambda: ground.reflector.trouble is not None, SOON)
         await ground.sees("new", ground.change("new"))
         ground.change("new", "DELETED")
         await until(lambda: "new" not in ground.follower.seen, SOON)
@@ -211,6 +211,14 @@ async def test_a_flood_is_made_to_wait() -> None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await client.close()
+
+
+@pytest.mark.parametrize("limits", [Limits(), Settings().answer_limits, of_control_plane()])
+def test_silence_is_noticed_within_half_a_minute(limits: Limits) -> None:
+    assert limits.silence_seconds <= 30.0
+    assert limits.first_byte_seconds <= 30.0
+    # Of a server in order something is heard before that.
+    assert limits.watch_seconds < limits.silence_seconds
 
 
 def test_pauses_allow_for_a_recovery_within_ten_seconds() -> None:
