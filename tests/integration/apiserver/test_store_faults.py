@@ -122,7 +122,8 @@ async def filled(url: str, count: int) -> None:
 
 @pytest.mark.faults
 async def test_a_store_that_loads_while_the_log_is_killed_goes_on_once_it_is_back(nats_server: Server) -> None:
-    await filled(nats_server.url, 3000)
+    # More than what is on its way to a reader at once: the rest has to be asked for again.
+    await filled(nats_server.url, 9000)
     store = JetStreamStore(nats_server.url)
     folded = store._fold
     killed = asyncio.Event()
@@ -138,7 +139,7 @@ async def test_a_store_that_loads_while_the_log_is_killed_goes_on_once_it_is_bac
     await killed.wait()
     await asyncio.to_thread(nats_server.start)
     async with asyncio.timeout(20):
-        assert await loading == 3000
+        assert await loading == 9000
 
 
 @pytest.mark.faults
