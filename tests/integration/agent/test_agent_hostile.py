@@ -294,6 +294,24 @@ async def test_a_flood_of_large_reports_is_stored_at_a_pace_and_the_last_of_each
     assert stats.superseded + stats.dropped > 20
 
 
+async def test_an_agent_that_waits_for_answers_is_paced_by_bytes(hub: Hub, open_agent: Any, story: str) -> None:
+    """Nothing that it says is superseded: each report is stored before it says the next."""
+    registrar: Any = hub.registrar
+    registrar._settings = replace(registrar._settings, report_bytes_burst=1e6, report_bytes_per_second=1e6)
+    agent, size, count = await open_agent("m1"), 900_000, 5
+    before, begun = (await hub.bytes())["OBSERVED"], asyncio.get_running_loop().time()
+    for number in range(1, count + 1):
+        status = msgspec.Raw(msgspec.json.encode({"number": number, "text": "x" * size}))
+        event = WorkObserved(cluster="m1", key=KEY, uid="u1", applied=True, health="Healthy", status=status)
+        body = msgspec.json.encode(Reported(events=(replace(event, at=float(number)),)))
+        assert msgspec.json.decode(await agent.ask("reports.m1", body), type=ReportedAnswer) == ReportedAnswer()
+    took = asyncio.get_running_loop().time() - begun
+    grown = (await hub.bytes())["OBSERVED"] - before
+    assert grown > count * size
+    # The last report is answered before it is paid for.
+    assert grown < 1e6 + 1e6 * took + 2 * size, took
+
+
 async def test_after_lies_in_the_name_of_an_agent_its_truth_is_on_the_log_again(
     hub: Hub, agents: Agents, open_agent: Any
 ) -> None:
