@@ -21,7 +21,7 @@ PROCESS = """
     import sys
     from pathlib import Path
     from services._kit.base.settings import Settings
-    from services._kit.runtime.multi_service import Part, run_together
+    from services._kit.runtime.multi_service import Part, run_services
     from tests.log.toy import Toy
 
     def toy(name):
@@ -32,7 +32,7 @@ PROCESS = """
         return make
 
     directory, *ports = sys.argv[1:]
-    sys.exit(run_together([
+    sys.exit(run_services([
         Part(
             toy(name),
             Settings,

@@ -11,20 +11,19 @@ from typing import Any
 
 import pytest
 
-from services._kit.clock import SystemClock
+from services._kit.base.clock import SystemClock
+from services._kit.concurrency.supervision import supervise
+from services._kit.credentials import kubeconfig
+from services._kit.credentials.access import Members
+from services._kit.credentials.kubeconfig import open_kubeconfig
 from services._kit.delivery import lane as lanes
 from services._kit.delivery.lane import Lane
-from services._kit.delivery.parts import LaneSettings, WorkSource
-from services._kit.kube import ApiError, KubeClient, resource_path
-from services._kit.kube_watch import Decoded, Reflector
-from services._kit.members import kubeconfig
-from services._kit.members.access import Members
-from services._kit.members.kubeconfig import open_kubeconfig
-from services._kit.supervision import supervise
-from services.apiserver.call import Identity
-from services.apiserver.kinds.registry import Registry
+from services._kit.delivery.lane_parts import LaneSettings, WorkSource
+from services._kit.kube.client import ApiError, KubeClient, resource_path
+from services._kit.kube.list_watch import Decoded, Reflector
+from services.apiserver.core.request_context import Identity
 from services.apiserver.server import ApiServer
-from services.cluster_monitor.probing import Prober
+from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.state import Probe
 from tests.support.serving import api_server
 from tests.support.waiting import comes_to, eventually
@@ -69,8 +68,8 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
     async with AsyncExitStack() as stack:
         (tmp_path / "control").mkdir()
         (tmp_path / "member").mkdir()
-        control, _, _ = await api_server(stack, tmp_path / "control", Registry.builtin(), "root")
-        member, server, _ = await api_server(stack, tmp_path / "member", Registry.builtin(), "root")
+        control, _, _ = await api_server(stack, tmp_path / "control", builtin_registry(), "root")
+        member, server, _ = await api_server(stack, tmp_path / "member", builtin_registry(), "root")
         await control.create(resource_path("", "v1", "namespaces"), {"metadata": {"name": NAMESPACE}})
         made = Ground(control, server, member)
         await control.create(SECRETS, {"metadata": {"name": "m1"}})

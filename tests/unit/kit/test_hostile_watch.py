@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services._kit import kube_watch, member_view
-from services._kit.answers.limits import Limits, of_control_plane
-from services._kit.answers.share import Share
-from services._kit.kube import KubeClient
-from services._kit.kube_watch import AsBytes, Kept, Reflector
-from services._kit.settings import Settings
+from services._kit.base.answer_limits import Limits, of_control_plane
+from services._kit.base.settings import Settings
+from services._kit.kube import list_watch as kube_watch
+from services._kit.kube.answers.share import Share
+from services._kit.kube.client import KubeClient
+from services._kit.kube.list_watch import AsBytes, Kept, Reflector
+from services._kit.members import node_informer as member_view
 from tests.support.hostile_server import HostileServer, hostile_server
 from tests.support.waiting import eventually
 

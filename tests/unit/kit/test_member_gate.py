@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services._kit.identity.member import MemberGate, Stranger
-from services._kit.kube import KubeClient, Unreachable
+from services._kit.identity.member_gate import MemberGate, Stranger
+from services._kit.kube.client import KubeClient, Unreachable
 from tests.support.hostile_server import LISTS, HostileServer, hostile_server
 
 NAMESPACES = "/api/v1/namespaces"
