@@ -1,1 +1,1 @@
-"""What may be said on the log, by whom, and how it is written down."""
+"""The contract of the log: event types, their writers and readers, and their encoding."""

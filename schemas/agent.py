@@ -1,4 +1,4 @@
-"""What an agent and the hub say to each other: greetings, samples, manifest bytes, observations, room for replicas.
+"""Request and reply messages between agent and hub: hello, samples, manifest bytes, reports, capacity estimates.
 
 Requests go to `hello.<cluster>`, `blobs.<cluster>` and `reports.<cluster>`. The cluster is the one in the subject,
 which only that cluster's account reaches, never the one in the body.
@@ -14,7 +14,7 @@ from schemas.events.observed import WorkObserved
 from schemas.keys import PolicyKey
 
 HEARTBEAT_SECONDS: Final = 10.0
-"""How often an agent says hello when nothing else happens."""
+"""Interval of an agent's hello requests when nothing else triggers one."""
 
 BLOB_DIGEST: Final = "Fleetlog-Digest"
 BLOB_SIZE: Final = "Fleetlog-Size"
@@ -49,10 +49,10 @@ class Expiry(Struct, frozen=True, kw_only=True):
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One look at a member. `summary` holds version, apiEnablements, nodeSummary and resourceSummary when healthy.
+    """One probe of a member. `summary` holds version, apiEnablements, nodeSummary and resourceSummary when healthy.
 
-    `error` tells why no client could be built; `apis_complete` is false when the list of kinds has gaps. `expiry` is of
-    the credentials that the look was taken with, where they say when they end. `identity` is the uid of the member's
+    `error` is the reason why no client could be built; `apis_complete` is false when the list of kinds has gaps.
+    `expiry` is that of the credentials used by the probe, where they carry one. `identity` is the uid of the member's
     namespace kube-system, empty where it cannot be read.
     """
 
@@ -88,13 +88,13 @@ class Hello(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HelloAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the hub answers: `problem` says why there is no consumer, and what to do; empty when all is well.
+    """The hub's reply: `problem` is the reason why there is no consumer, and the remedy; empty when all is well.
 
     `uid` is the Cluster's, `log` the identity of the log, `start` the position the consumer begins at (0: the last
     fact of every work), `models` the resource models that a sample's modelings are counted by. `configured` names
-    what says how to interpret objects as of position `as_of`; None where nobody was asked. Works withdrawn up to
-    `settled` (a position) are nobody's concern any more: they were carried out, or the membership ended that they
-    were said for. `identity` is the uid of the namespace kube-system of the member, empty while it is not known.
+    the objects that configure interpretation as of position `as_of`; None where it was not requested. Works withdrawn
+    up to `settled` (a position) need no action: they were carried out, or the membership that they belonged to
+    ended. `identity` is the uid of the namespace kube-system of the member, empty while it is not known.
     `resync` asks for all reports again: another session came in between, or the hub does not know.
     """
 
@@ -149,7 +149,7 @@ class RoomQuestions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class RoomAnswers(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a member has room for: one count for each of the requirements of a question, -1 for no opinion.
 
-    For a workload it is one count. `problem` says why there is none.
+    For a workload it is one count. `problem` is the reason why there is none.
     """
 
     id: str

@@ -51,7 +51,7 @@ def event_id(cause: str, index: int, subject: str) -> str:
 
 
 def named_id(name: str) -> str:
-    """The UUID (version 5, in our namespace) of a name: what `uuid.uuid5` says, at a fraction of the time."""
+    """The UUID (version 5, in our namespace) of a name: equal to `uuid.uuid5`, at a fraction of the time."""
     digest = bytearray(sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80

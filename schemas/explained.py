@@ -16,7 +16,7 @@ class ExplainedCluster(Struct, frozen=True, omit_defaults=True):
     """One cluster that passed the filters: where it ranked and what it was given.
 
     `available` is how many further replicas fit, `room` the same with those already there (-1: nothing limits them);
-    `source` says who said so (`summary`, `nodes`, `agent`), `at` when (seconds since 1970, 0: with the cluster's fact),
+    `source` names the estimator (`summary`, `nodes`, `agent`), `at` its time (seconds since 1970; 0: the fact's),
     `reserved` what was taken off for placements decided since. `share` is the exact part that `weight` stands for,
     before rounding; `kept` runs there already and stays. `plugins` are parts of the score by installed plugin.
     """

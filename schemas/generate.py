@@ -38,7 +38,7 @@ def events_schema() -> dict[str, Any]:
 
 
 def asyncapi() -> dict[str, Any]:
-    """An AsyncAPI 3 document: channels are subjects, operations are who writes and who reads them."""
+    """An AsyncAPI 3 document: channels are subjects, operations are their writers and readers."""
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
     messages: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Messages that nobody stores: hints between services that may be lost without harm."""
+"""Messages that are not stored: hints between services that may be lost without harm."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Gone(Struct, frozen=True, array_like=True):
 
 
 class Purged(Struct, frozen=True, omit_defaults=True):
-    """What the janitor removed from the log: whoever remembers tombstones of it may forget them.
+    """Facets the janitor removed from the log: a service that holds tombstones of them may forget them.
 
-    A service that does not hear it holds on to them until its next start.
+    A service that misses the message keeps them until its next start.
     """
 
     objects: tuple[Gone, ...] = ()

@@ -13,7 +13,7 @@ EVERY_ACTIVITY = "active.*"
 RESTORE = "restore.log"
 RESTORES = "restore.*"
 PURGED = "purged"
-"""Core NATS subject on which the janitor tells what is gone from the log; a hint that may be lost."""
+"""Core NATS subject on which the janitor announces purged facets; a hint that may be lost."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _ESCAPED = re.compile(r"((?:=[0-9A-F]{2})+)")
 _TOKEN = re.compile(r"(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+")
@@ -120,7 +120,7 @@ def explained(key: ObjectKey) -> str:
 
 
 def work(cluster: str, key: ObjectKey) -> str:
-    """Subject of what one cluster shall hold."""
+    """Subject of the works of one object in one cluster."""
     return f"work.{escape(cluster)}.{key_tokens(key)}"
 
 
@@ -145,7 +145,7 @@ def lease(service: str) -> str:
 
 
 def control_plane() -> str:
-    """Subject of who the control plane is."""
+    """Subject of the identity of the control plane."""
     return "identity.control-plane"
 
 
@@ -160,7 +160,7 @@ def confirmation(scope: str) -> str:
 
 
 def restore(service: str = "") -> str:
-    """Subject of the restore under way, or of what a service says to it."""
+    """Subject of the restore under way, or of a service's reply to it."""
     return f"restore.{escape(service)}" if service else RESTORE
 
 
@@ -185,7 +185,7 @@ def heartbeat(service: str) -> str:
 
 
 def activity(cluster: str) -> str:
-    """Core NATS subject on which it is told that something changed in a cluster; a hint that may be lost."""
+    """Core NATS subject of the activity hint of a cluster; it may be lost."""
     return f"active.{escape(cluster)}"
 
 

@@ -36,7 +36,7 @@ class Stream(Struct, frozen=True, kw_only=True):
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """One family of subjects: its single writer, who reads it and which events it holds."""
+    """One family of subjects: its single writer, its readers and the events it holds."""
 
     pattern: str
     stream: str

@@ -20,7 +20,7 @@ class BindingRequested(Event, frozen=True, kw_only=True, omit_defaults=True, tag
     """Place this object: `spec` is the ResourceBinding spec in JSON, without `clusters` and eviction tasks.
 
     `uid` is the template's; `generation` grows by one with every change of `spec`. `everywhere` asks for a copy in
-    every member without scheduling (namespaces). `workload` tells whether the object has replicas to divide.
+    every member without scheduling (namespaces). `workload`: whether the object has replicas to divide.
     """
 
     key: ObjectKey

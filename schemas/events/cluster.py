@@ -25,7 +25,7 @@ class ClusterChanged(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class ClusterRemoved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="ClusterRemoved.v1"):
-    """The cluster of this uid is no member any more; its works count as absent. `reason` tells how that is known."""
+    """The cluster of this uid is no member any more; its works count as absent. `reason` is the evidence for it."""
 
     name: str
     uid: str

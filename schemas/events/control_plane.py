@@ -1,4 +1,4 @@
-"""Facts about who the control plane is, and about objects that are missing from it but not withdrawn yet."""
+"""Facts about the identity of the control plane, and about objects missing from it that are not withdrawn yet."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class AbsenceHeld(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Abs
     """What is missing from the control plane (or a member) does not count as deleted: nothing is withdrawn for it.
 
     `scope` is `templates` (templates and policies), `clusters` (Cluster objects) or `member/<name>` (the member behind
-    a name). `reason` is IdentityChanged, IdentityUnknown, RevisionWentBack or MassDisappearance; `message` tells a
-    person. `identity` is the uid that is seen now, `expected` the one that is known. `kinds` counts what is missing by
+    a name). `reason` is IdentityChanged, IdentityUnknown, RevisionWentBack or MassDisappearance; `message` is for
+    people. `identity` is the uid that is seen now, `expected` the one that is known. `kinds` counts what is missing by
     kind, `missing` names it, up to a bound; `digest` stands for all names. `since` in seconds since 1970.
     """
 
@@ -54,7 +54,7 @@ class AbsenceReleased(Event, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class AbsenceConfirmed(Event, frozen=True, kw_only=True, omit_defaults=True, tag="AbsenceConfirmed.v1"):
-    """An operator says that what is missing was meant to go, or that another identity is the right one.
+    """An operator confirms that the missing objects are deleted on purpose, or that another identity is the right one.
 
     It holds for the AbsenceHeld at position `held_at` alone; `digest`, `count` and `identity` are copied from it. `by`
     names the operator as the machine knows him, `at` in seconds since 1970.

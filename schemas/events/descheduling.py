@@ -20,7 +20,7 @@ class ReplicasDescheduled(Event, frozen=True, kw_only=True, omit_defaults=True, 
     """The placement at position `placement` holds with fewer replicas in `clusters`, sorted by name.
 
     All clusters that were lowered since that placement are listed, whichever fact lowered them. Any later placement of
-    the object ends it: that was decided in view of it, or of something newer than what was looked at here.
+    the object ends it: that was decided in view of it, or of something newer than what was evaluated here.
     """
 
     key: ObjectKey

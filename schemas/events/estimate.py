@@ -11,7 +11,7 @@ from schemas.keys import ObjectKey
 class ClusterEstimate(Struct, frozen=True, omit_defaults=True):
     """One cluster's answer; -1 means no opinion.
 
-    `source` says who looked: `nodes` the estimator itself, `agent` the one in the member. `position` is the log's that
+    `source` names the estimator: `nodes` the service, `agent` the one in the member. `position` is the log's that
     the answer of an agent looked up to; 0: that of the fact. `at` is when it was found, in seconds since 1970.
     `reserved` is what the scheduler took off for placements that were decided since.
     """

@@ -11,7 +11,7 @@ from schemas.keys import ObjectKey
 class EvictionTask(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One cluster to leave; fields as a binding's gracefulEvictionTasks (reference 03 §7.4).
 
-    `removed` tells that a copy to be removed directly is gone: until then no copy is written anywhere.
+    `removed`: a copy to be removed directly is gone; until then no copy is written anywhere.
     """
 
     from_cluster: str
@@ -29,7 +29,7 @@ class EvictionTask(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class EvictionRequested(Event, frozen=True, kw_only=True, omit_defaults=True, tag="EvictionRequested.v1"):
-    """The object shall leave the clusters of `tasks`; all tasks in force are listed.
+    """The object must leave the clusters of `tasks`; all tasks in force are listed.
 
     `left` are the clusters of tasks that just ended while others go on; `unseen` those that ended before and that no
     placement has been decided in view of.

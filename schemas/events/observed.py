@@ -9,11 +9,11 @@ from schemas.keys import ObjectKey
 
 
 class Drift(Struct, frozen=True, omit_defaults=True):
-    """One field that was changed in a member and put back; values are not told.
+    """One field that was changed in a member and put back; values are not recorded.
 
     `field` is spelled as in messages of API servers (`.spec.replicas`), `.` for an object that was gone. `manager`,
     `operation` (Apply, Update) and `at` (seconds since 1970) are of the last writer by the member's managed fields;
-    empty where those do not say.
+    empty where those do not name one.
     """
 
     field: str
@@ -25,7 +25,7 @@ class Drift(Struct, frozen=True, omit_defaults=True):
 class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="WorkObserved.v1"):
     """The state of one object in one cluster.
 
-    `work_seq` is the position of the work fact acted upon; `applied` tells whether the member holds its manifest;
+    `work_seq` is the position of the work fact acted upon; `applied`: whether the member holds its manifest;
     `absent` that the member holds nothing (or nothing of ours). `reason` and `message` explain a failure.
     `drift` names what was changed in the member and put back by this operation.
     `status` is the reflected status, `health` one of Healthy, Unhealthy, Unknown.

@@ -6,7 +6,7 @@ from schemas.envelope import Event
 
 
 class KeyParked(Event, frozen=True, kw_only=True, omit_defaults=True, tag="KeyParked.v1"):
-    """A service set a key aside: `position` is the input it stumbled over, `reason` says what to do."""
+    """A service set a key aside: `position` is the input it failed on, `reason` is the error with its remedy."""
 
     service: str
     key: str

@@ -17,11 +17,11 @@ class TargetCluster(Struct, frozen=True, omit_defaults=True, order=True):
 
 
 class PlacementDecided(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PlacementDecided.v1"):
-    """The object shall run in `clusters`, sorted by name.
+    """The object is placed in `clusters`, sorted by name.
 
     `placement` (the policy's, in JSON) and `replicas` are what was decided upon: a later decision compares with them.
-    `affinity_name` is the affinity term in force, `trigger` why the scheduler looked.
-    `estimates` are the answers about members' nodes that were used; `estimate_missed` says that none came in time.
+    `affinity_name` is the affinity term in force, `trigger` the reason for scheduling.
+    `estimates` are the answers about members' nodes that were used; `estimate_missed`: none came in time.
     """
 
     key: ObjectKey
@@ -41,7 +41,7 @@ class PlacementDecided(Event, frozen=True, kw_only=True, omit_defaults=True, tag
 class PlacementFailed(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PlacementFailed.v1"):
     """No placement satisfies the request; `clusters` (the last good decision) stay in force.
 
-    `reason` is the reason of the binding's Scheduled condition, `message` tells a person what to change.
+    `reason` is the reason of the binding's Scheduled condition, `message` the remedy for people.
     """
 
     key: ObjectKey

@@ -19,7 +19,7 @@ class PolicyChanged(Event, frozen=True, kw_only=True, omit_defaults=True, tag="P
 
 
 class PolicyDeleted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PolicyDeleted.v1"):
-    """The policy of this uid is gone; `reason` tells how that is known."""
+    """The policy of this uid is gone; `reason` is the evidence for it."""
 
     key: PolicyKey
     uid: str

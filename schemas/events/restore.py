@@ -1,4 +1,4 @@
-"""Facts about a restore: while one is under way nothing is delivered, because what the log says may be outdated."""
+"""Facts about a restore: while one is under way nothing is delivered, because the state of the log may be outdated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about works: what one cluster shall hold of one object."""
+"""Facts about works: the desired state of one object in one cluster."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class AppliedOverride(Struct, frozen=True, omit_defaults=True):
 
 
 class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="WorkRendered.v1"):
-    """The cluster shall hold exactly this manifest.
+    """The desired manifest of the object in the cluster.
 
     `digest` names its bytes; `manifest` holds them inline when they are small and no Secret. `shared` bytes belong to
     every cluster with the same content: readers put the cluster's own marks on them
     (services/_rules/delivery/work_labels.py).
-    `problem` tells why this cluster's copy could not be rendered anew; the previous manifest then stays in force.
+    `problem` is the error that prevented a new rendering for this cluster; the previous manifest then stays in force.
     """
 
     cluster: str
@@ -43,7 +43,7 @@ class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
 
 
 class WorkWithdrawn(Event, frozen=True, kw_only=True, omit_defaults=True, tag="WorkWithdrawn.v1"):
-    """The cluster shall no longer hold the object; `keep` leaves the member's copy behind, unmanaged."""
+    """The object is no longer desired in the cluster; `keep` leaves the member's copy behind, unmanaged."""
 
     cluster: str
     key: ObjectKey
