@@ -31,7 +31,7 @@ def _elapsed() -> float:
 class SystemClock:
     """The machine's clocks, its wall clock without its steps.
 
-    Deadlines are computed, kept and compared as wall time. When somebody sets the machine's clock, none of them may
+    Deadlines are computed, kept and compared as wall time. When the machine's clock is set, none of them may
     come an hour early or late: the time goes on evenly and is brought up (or held back) by a quarter of what passes
     until both agree again. It never goes back. A step of more than a day is adopted.
     """

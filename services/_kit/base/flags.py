@@ -16,13 +16,13 @@ import msgspec
 from services._kit.base.settings import PREFIX, Settings
 
 _NO_FLAGS: Final = frozenset({"nats_password"})
-"""Whoever lists processes would read them."""
+"""Excluded from flags: command lines are visible in process lists."""
 
 
 def with_flags(
     kind: type[Settings], arguments: Sequence[str], module: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment with what the flags say on top; `--help` prints every setting and ends the process.
+    """The environment overridden by the flags; `--help` prints every setting and ends the process.
 
     A flag that does not exist ends the process with code 2.
     """

@@ -79,7 +79,7 @@ class Health:
 def _asked(check: Check) -> str:
     try:
         return check()
-    except Exception as error:  # noqa: BLE001 - who cannot tell how it is doing is not ready, and the others are told
+    except Exception as error:  # noqa: BLE001 - a check that fails is not ready; the other checks still run
         return f"the check failed: {type(error).__name__}: {error}"
 
 

@@ -49,7 +49,7 @@ def _number(level: str) -> int:
 
 
 class _Placed:
-    """The file of whoever writes, looked up anew each time: standard error may be another one by then."""
+    """The file of the current writer, resolved on each access: standard error may be another one by then."""
 
     def write(self, line: bytes) -> int:
         return self._file().write(line)
@@ -88,9 +88,9 @@ def _set_up(number: int, stream: BinaryIO, *first: Any) -> None:
 
 
 def tell_strays(loop: asyncio.AbstractEventLoop, logger: Any) -> None:
-    """Log what nobody awaits as any other event; a connection that broke while nobody used it is no bug."""
+    """Log unawaited exceptions as any other event; a connection that broke while it was idle is no bug."""
 
-    def tell(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def log_stray(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         message = str(context.get("message", ""))
         if "transport" in context or "protocol" in context:
@@ -98,7 +98,7 @@ def tell_strays(loop: asyncio.AbstractEventLoop, logger: Any) -> None:
         else:
             logger.error("stray error", what=message, exc_info=error)
 
-    loop.set_exception_handler(tell)
+    loop.set_exception_handler(log_stray)
 
 
 def get(**bound: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def private_text(path: Path, text: str) -> None:
-    """Write a file that only its owner reads; nobody sees half of it, not even after a loss of power."""
+    """Write a file that only its owner reads, atomically: readers never see half of it, even after a loss of power."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

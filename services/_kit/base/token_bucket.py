@@ -1,4 +1,4 @@
-"""Says how long the next piece of work has to wait so that a rate is kept on average."""
+"""Limits a rate with a token bucket: returns the wait before the next item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says when to look at somebody who changes all the time: when it is quiet for a moment, or has not been for long."""
+"""Debounces a callback: fires `quiet` seconds after the last change, at most `longest` after the first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONGEST_RESTLESS_SECONDS: Final = 5.0
 
 
 class Debouncer:
-    """Calls `look` after the last of several changes; a look takes the time of one who is busy, so it can wait."""
+    """Calls `look` once for several changes: `quiet` seconds after the last, at most `longest` after the first."""
 
     def __init__(
         self, look: Callable[[], None], quiet: float = QUIET_SECONDS, longest: float = LONGEST_RESTLESS_SECONDS
@@ -24,11 +24,11 @@ class Debouncer:
 
     @property
     def due(self) -> float:
-        """When the look is to come, by the loop's clock; 0 while none is."""
+        """When the callback is due, by the loop's clock; 0 while none is."""
         return self._timer.when() if self._timer is not None else 0.0
 
     def changed(self) -> None:
-        """Something changed: look when it has been quiet for a moment from now on."""
+        """Record a change: restart the quiet period."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._timer is None:
@@ -38,7 +38,7 @@ class Debouncer:
         self._timer = loop.call_at(min(now + self._quiet, self._since + self._longest), self._now)
 
     def close(self) -> None:
-        """Look no more."""
+        """Cancel the pending callback."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -37,7 +37,7 @@ _unowned: WeakKeyDictionary[asyncio.AbstractEventLoop, Supervisor] = WeakKeyDict
 
 
 class Supervised:
-    """A long-running task. `trouble` says why it is down; empty while it runs."""
+    """A long-running task. `trouble` is the reason why it is down; empty while it runs."""
 
     def __init__(self, owner: Supervisor, name: str, run: Run, *, returns: bool) -> None:
         self.name = name
@@ -244,8 +244,8 @@ def supervise(name: str, run: Run, *, returns: bool = False) -> Supervised:
     """Keep a coroutine function running until the handle is closed or the service ends.
 
     When it raises, or returns although `returns` is false, that is logged and counted, the service is not ready, and
-    it is called again after a pause (seconds: 0.1, doubled up to 5). `name` is for people and metrics; what tells
-    several of a kind apart follows a colon (`lane:member1`) and is left out of metrics.
+    it is called again after a pause (seconds: 0.1, doubled up to 5). `name` is for people and metrics; what
+    distinguishes several of a kind follows a colon (`lane:member1`) and is left out of metrics.
     """
     return owner().supervise(name, run, returns=returns)
 

@@ -81,7 +81,7 @@ async def until_first_ends(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 class Shared(Generic[T]):
-    """One call at a time, shared by all who ask meanwhile; a caller that is cancelled does not end it for others."""
+    """One call at a time, shared by concurrent callers; a caller that is cancelled does not end it for others."""
 
     def __init__(self, call: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._call = call
@@ -100,12 +100,12 @@ class Shared(Generic[T]):
         return self._task is not None and not self._task.done()
 
     def cancel(self) -> None:
-        """End the call under way; those who wait for it are cancelled."""
+        """End the call under way; its callers are cancelled."""
         if self._task is not None:
             self._task.cancel()
 
 
 def _seen(task: asyncio.Task[Any]) -> None:
-    """An error nobody waits for any more is no error of the loop."""
+    """Retrieve the exception of an abandoned task, so that the loop does not report it."""
     if not task.cancelled():
         task.exception()

@@ -138,7 +138,7 @@ class Blobs:
         if absent:
             for message in await self._log.last_many(list(absent)):
                 digest = absent[message.subject]
-                # One that does not come together is as good as missing; `get` tells why.
+                # An incomplete blob counts as missing; `get` raises the reason.
                 with suppress(Refused):
                     found[digest] = await self._whole(digest, message.data)
         opened: dict[str, bytes] = {}
@@ -146,7 +146,7 @@ class Blobs:
             try:
                 opened[digest] = self._opened(digest, data)
             except Refused:
-                continue  # As good as missing; `get` tells why.
+                continue  # Counts as missing; `get` raises the reason.
             self._keep(digest, data)
         return opened
 
@@ -183,7 +183,7 @@ class Blobs:
                 await self._store(rest)
 
     async def _store_one(self, new: NewMessage) -> None:
-        """Store bytes that may be there already; old ones are stored anew, so that nobody collects them meanwhile."""
+        """Store bytes that may be there already; old ones are stored again, before they are collected."""
         for _ in range(_TRIES):
             there = await self._log.last(new.subject)
             if there is not None and there.time >= self._clock.now() - REFRESH_AFTER:

@@ -256,7 +256,7 @@ class Vault:
         self._seen[namespace] = message.seq
         before = self._of.get(namespace)
         if before is not None and before.id == stored.id:
-            return  # Wrapped anew, the same key.
+            return  # Wrapped again, the same key.
         if before is not None:
             del self._of[namespace], self._by_id[before.id]
         try:

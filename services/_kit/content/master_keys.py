@@ -63,7 +63,7 @@ class MasterKeys:
         return MasterKeys(self.current, {self.current: self._keys[self.current]})
 
     def save(self, path: Path) -> None:
-        """Write the file, readable by its owner only; nobody sees half of it."""
+        """Write the file atomically, readable by its owner only."""
         data = msgspec.json.format(msgspec.json.encode(_File(current=self.current, keys=self._keys)), indent=2)
         private_text(path, data.decode())
 

@@ -67,7 +67,7 @@ class Member:
 
     @property
     def expiry(self) -> Expiry | None:
-        """When the credentials in use end, where they say so."""
+        """Expiry of the credentials in use, where they carry one."""
         return self._known.expiry if self._known is not None else None
 
     @property

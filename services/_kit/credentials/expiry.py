@@ -50,7 +50,7 @@ class Credentials(Struct, frozen=True):
 
     @property
     def expiry(self) -> Expiry | None:
-        """When they end, where they say so."""
+        """Expiry of the credentials, where they carry one."""
         if self.token:
             return token_expiry(self.token, f"the token in {self.place}")
         if self.client_pem is not None:

@@ -46,7 +46,7 @@ class _FileClient(RenewingClient):
         except (OSError, ValueError):
             raise
         except Exception as error:
-            # What the loader raises for a file that somebody is still writing has no common class.
+            # The loader raises unrelated exception types for a file that is being written.
             raise ValueError(f"kubeconfig {self._path} cannot be read: {error}") from error
         self._files, self._stamp = files, stamp
         return client
@@ -81,7 +81,7 @@ async def open_kubeconfig(path: str | Path, *, connections: int = 64) -> Renewin
 
 
 def kubeconfig_expiry(path: str | Path) -> Expiry | None:
-    """When the credentials of a kubeconfig's current context end; None where they, or the file, do not say."""
+    """Expiry of the credentials of a kubeconfig's current context; None where they, or the file, carry none."""
     file = Path(path).expanduser()
     try:
         user = _current(_read(file), "user")
@@ -108,7 +108,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _stamp(files: list[Path]) -> Stamp:
-    """What tells a version of files from another."""
+    """Identifies a version of the files."""
     found = []
     for file in files:
         try:

@@ -1,4 +1,4 @@
-"""A client whose credentials are replaced while it is used: when they are refused, or when who gave them has others."""
+"""A client that replaces its credentials while in use: when the endpoint refuses them, or when their source changes."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class RenewingClient(KubeClient):
 
 
 def concerns_credentials(error: BaseException) -> bool:
-    """Whether a request failed for who sent it, or for how the two sides trust each other."""
+    """Whether a request failed because of its credentials or of the trust between the two sides."""
     if isinstance(error, ApiError):
         return error.status == 401
     cause: BaseException | None = error

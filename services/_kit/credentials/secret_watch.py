@@ -1,4 +1,4 @@
-"""Says when Secrets change that Clusters name: one watch per namespace, of which names and versions are kept."""
+"""Watches the Secrets that Clusters reference: one watch per namespace, which keeps only names and versions."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Applier:
                 case Replace():
                     before = _version(live)
                     if held and not read:
-                        # The watch leaves out who manages which field; it is asked for only where that is to be told.
+                        # The watch omits managed fields; they are read only where their managers are to be reported.
                         live, read = await self._read(kind, key), True
                         if _version(live) != before:
                             continue
@@ -156,9 +156,9 @@ class Applier:
             raise
 
     async def withdraw(self, kind: Kind, key: ObjectKey, *, keep: bool) -> DeleteResult | None:
-        """Delete the object, or (`keep`) let go of it; what there is to tell, None until it is seen that it is gone.
+        """Delete the object, or (`keep`) release it; returns the result, None until the object is seen to be gone.
 
-        An answer alone does not prove that: a deletion counts once the watch or a refusal (404) says so.
+        An answer alone does not prove that: a deletion counts once the watch or a refusal (404) confirms it.
 
         Raises ApiError and Unreachable.
         """

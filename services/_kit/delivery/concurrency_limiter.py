@@ -1,7 +1,7 @@
-"""Decides how many requests one cluster is sent at once, by how it takes them.
+"""Limits concurrent requests per cluster by additive increase and multiplicative decrease (AIMD).
 
 The number grows by about one for every round of good answers while at least half of it is in use, and is halved (slow
-answers: reduced by a fifth) at most once per round when the cluster says that it has too much, does not answer, or
+answers: reduced by a fifth) at most once per round when the cluster reports overload, does not answer, or
 answers much slower than it did. A cluster that names a time (Retry-After) is left alone until then.
 """
 
@@ -20,7 +20,7 @@ Manifest = dict[str, Any]
 T = TypeVar("T")
 
 TOO_MUCH: Final = frozenset({429, 503, 504})
-"""Codes by which an API server says that it has too much to do, or that somebody behind it does."""
+"""Codes by which an API server reports that it, or a server behind it, is overloaded."""
 SLOW_SECONDS: Final = 1.0
 """An answer faster than this is never slow."""
 SLOW_FACTOR: Final = 4.0
@@ -91,7 +91,7 @@ class Window:
 
     def _reduce(self, by: float, began: float, now: float, least: float = 1.0) -> None:
         if began < self._reduced_at:
-            return  # Sent before the last reduction: it says nothing about what that did.
+            return  # Sent before the last reduction: it is no evidence of the effect of that.
         self.limit = max(self.limit * by, min(self.limit, least), 1.0)
         self._reduced_at = now
 
@@ -161,7 +161,7 @@ class ConcurrencyLimiter:
         self._admit()
 
     def close(self) -> None:
-        """Let no pause outlive the lane; whoever waits is cancelled by its owner."""
+        """Cancel the pending pause, which must not outlive the lane; the owner cancels waiting requests."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

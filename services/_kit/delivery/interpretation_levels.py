@@ -66,7 +66,7 @@ class Interpretation:
         await self._interpreters.close()
 
     def take(self, event: PolicyEvent) -> frozenset[Target]:
-        """Take in a fact; the kinds asked about so far whose objects have to be looked at again."""
+        """Take in a fact; returns the kinds asked about so far whose objects have to be compared again."""
         touched = self._interpreters.take(event)
         if not touched:
             return frozenset()
@@ -91,7 +91,7 @@ class Interpretation:
 
     def _look_up(self, target: Target) -> Offered:
         secret = is_secret(*target)
-        # A Secret goes to scripts that were written for Secrets, and to no webhook: its rules may just say every kind.
+        # A Secret goes to scripts that were written for Secrets, and to no webhook, whose rules may match every kind.
         asked = (
             self._interpreters.configured.customizations.hook_enabled if secret else self._interpreters.ask.customized
         )
@@ -115,12 +115,12 @@ class Interpretation:
     async def reflect(self, live: Manifest, offered: Offered, cluster: str) -> Reflection:
         """Status and health of a member's object."""
         ask = self._interpreters.ask
-        status = await _told(INTERPRET_STATUS, live, cluster, ask.reflect_status(live)) if offered.status else None
-        health = await _told(INTERPRET_HEALTH, live, cluster, ask.interpret_health(live)) if offered.health else None
+        status = await _result(INTERPRET_STATUS, live, cluster, ask.reflect_status(live)) if offered.status else None
+        health = await _result(INTERPRET_HEALTH, live, cluster, ask.interpret_health(live)) if offered.health else None
         return reflect(live, status, health)
 
 
-async def _told(operation: str, live: Manifest, cluster: str, answer: Awaitable[Any]) -> ReportedStatus:
+async def _result(operation: str, live: Manifest, cluster: str, answer: Awaitable[Any]) -> ReportedStatus:
     try:
         found = await answer
         return ReportedStatus(collectable(found) if operation == INTERPRET_STATUS and found is not None else found)

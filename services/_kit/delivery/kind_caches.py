@@ -24,7 +24,7 @@ Manifest = dict[str, Any]
 UNCLAIMED: Final = 1000
 """Names of objects without works that are remembered of a kind; beyond, any object may be in the cluster."""
 SYNC_SECONDS: Final = 2.0
-"""How long those who need a kind wait for its first list before they ask why there is none."""
+"""How long callers wait for the first list of a kind before they ask why there is none."""
 _DIGITS: Final = 20
 
 
@@ -37,7 +37,7 @@ Place = tuple[str, str]
 
 
 class Live(Mapping[Place, Manifest]):
-    """The live objects of one kind, kept as bytes: a lane has thousands and looks at one at a time.
+    """The live objects of one kind, kept as bytes: a lane has thousands and decodes one at a time.
 
     Of what does not fit into the cache only the version is known; it is not among the objects here.
     """
@@ -174,7 +174,7 @@ class Kind:
         self.live = Live(cache)
         self._on_change = on_change
         self._is_given = is_given
-        self._told = 0  # the newest version the watch told of since the last list
+        self._watched = 0  # the newest version that the watch delivered since the last list
         self._unclaimed = Unclaimed()
         self._listed_unclaimed = Unclaimed()
         self._settled = asyncio.Event()
@@ -197,7 +197,7 @@ class Kind:
     async def _follow(self) -> None:
         await self._reflector.run()
         self._settled.set()
-        # Whoever asks for the kind from now on asks whether it is served: these have to.
+        # Later callers ask whether the kind is served; these objects have to be requeued here.
         for place in self.live.places():
             self._on_change(self._key(place))
 
@@ -226,7 +226,7 @@ class Kind:
         it cannot be listed for a while: other kinds do not wait for it.
         """
         while not self._settled.is_set():
-            # Who comes after the first trouble does not wait for the next one.
+            # Callers after the first failure do not wait for the next one.
             self._raise_trouble()
             with suppress(TimeoutError):
                 async with asyncio.timeout(SYNC_SECONDS):
@@ -281,7 +281,7 @@ class Kind:
         self.live.clear()
         for kept in objects:
             self.live.keep(kept)
-        self._told = 0
+        self._watched = 0
         self._reading.complete()
         self._unclaimed = self._listed_unclaimed
         if self._unclaimed.count:
@@ -295,7 +295,7 @@ class Kind:
     def changed(self, kind: str, found: Kept) -> None:
         """One change of one of our objects."""
         place = (found.namespace, found.name)
-        self._told = max(self._told, _number(found.version))
+        self._watched = max(self._watched, _number(found.version))
         before = self.live.version(place)
         if before is not None and not _is_newer(found.version, before):
             return  # The echo of our own write, or what preceded it.
@@ -309,8 +309,8 @@ class Kind:
     def written(self, manifest: Manifest) -> None:
         """Take the server's answer to a write as the live object, unless the watch was faster and is ahead of it."""
         kept = Kept.of(manifest)
-        if 0 < _number(kept.version) <= self._told:
-            return  # The watch told of this write already, and perhaps of a deletion after it.
+        if 0 < _number(kept.version) <= self._watched:
+            return  # The watch delivered this write already, and perhaps a deletion after it.
         before = self.live.version((kept.namespace, kept.name))
         if before is None or _is_newer(kept.version, before):
             self.live.keep(kept)
@@ -326,7 +326,7 @@ def _number(version: str) -> int:
 
 
 def _is_newer(found: str, than: str) -> bool:
-    """Whether a version follows another; versions that are no numbers only tell equal from different."""
+    """Whether a version follows another; versions that are no numbers are only compared for equality."""
     ours, theirs = _number(found), _number(than)
     if ours and theirs:
         return ours > theirs
@@ -334,7 +334,7 @@ def _is_newer(found: str, than: str) -> bool:
 
 
 class Kinds:
-    """Every kind in use in one cluster; `is_given` says whether there is a work for an object."""
+    """Every kind in use in one cluster; `is_given` returns whether there is a work for an object."""
 
     def __init__(
         self,
@@ -381,7 +381,7 @@ class Kinds:
         return current
 
     async def _discover(self) -> None:
-        """Ask the cluster what it serves; those who ask meanwhile share the answer, or what it raises."""
+        """Discover the kinds the cluster serves; concurrent callers share the answer, or the exception."""
         asked = self._asked
         async with self._asking:
             if self._asked == asked:

@@ -1,4 +1,4 @@
-"""Brings one cluster to what its works say and reports what it holds; independent of every other cluster.
+"""Reconciles one cluster with its works and reports what it holds; independent of every other cluster.
 
 A lane gives objects their turns (turns.py), compares and reports, has written what differs (acting.py), and pauses as a
 whole while the cluster does not answer. It never gives up and never deletes without a withdrawn work.
@@ -56,9 +56,9 @@ FIRST_PAUSE: Final = 0.1
 STEADY_SECONDS: Final = 5.0
 """How long a cluster has to answer, in seconds, before its next trouble counts as a new one."""
 _QUIETLY: Final = 4
-"""How often in a row a cluster may say that it has too much, or nothing usable, before that is told as a failure."""
+"""How often in a row a cluster may report overload, or answer nothing usable, before that is reported as a failure."""
 _GONE_SECONDS: Final = 2.0
-"""How long a cluster has to show that what it says it deleted is gone, before it is told again; then twice as long."""
+"""How long a cluster has to show that a deleted object is gone, before the request is repeated; then twice as long."""
 _PASSING_SECONDS: Final = 5.0
 """The longest pause after an answer that concerns the cluster rather than the object."""
 
@@ -113,7 +113,7 @@ class Lane:
         self._turns.start()
 
     async def close(self) -> None:
-        """Stop at once; whatever was under way is looked at again after the next start."""
+        """Stop at once; objects under way are reconciled again after the next start."""
         if self._connecting is not None:
             self._connecting.cancel()
         self._suspicion.close()
@@ -140,7 +140,7 @@ class Lane:
         self._turns.look_at(key)
 
     def _is_slow(self, key: ObjectKey) -> bool:
-        """Whether a look at an object waits for answers from other processes."""
+        """Whether reconciling an object waits for answers from other processes."""
         found = self._source.work(key)
         if found is None or not isinstance(found[0], WorkRendered):
             return False
@@ -303,7 +303,7 @@ class Lane:
             # What went to several clusters alike lacks this one's marks.
             previous = with_work_labels(decode(before), self.cluster, key, work.uid) if before is not None else None
             desired = with_work_labels(decode(data), self.cluster, key, work.uid) if work.shared else decode(data)
-            held = self._held(key, work, seq) and not self._interpreted_anew(key, offered)
+            held = self._held(key, work, seq) and not self._interpretation_changed(key, offered)
             brought = await self._acting.bring(kind, key, desired, live, previous, offered, held=held)
             if brought.refusal:
                 self.stats.failed += 1
@@ -342,8 +342,8 @@ class Lane:
         settled = self._settled.get(key)
         return seen.work_seq == seq or (settled is not None and settled.seq == seq)
 
-    def _interpreted_anew(self, key: ObjectKey, offered: Offered) -> bool:
-        """Whether what differs now may do so because its kind is interpreted in another way: nobody changed it."""
+    def _interpretation_changed(self, key: ObjectKey, offered: Offered) -> bool:
+        """Whether a difference may come from a changed interpretation of the kind, without a write in the member."""
         settled = self._settled.get(key)
         return settled is not None and settled.interpreted != offered.since
 
@@ -403,7 +403,7 @@ class Lane:
         )
 
     def _report(self, key: ObjectKey, work: WorkEvent, seq: int, **fields: Any) -> None:
-        """Tell what is there, unless the last report says the same."""
+        """Report the observed state, unless the last report equals it."""
         before = self._source.observed(key)
         digest = work.digest if isinstance(work, WorkRendered) else ""
         event = WorkObserved(
@@ -446,7 +446,7 @@ class Lane:
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether an answer says more about the cluster than about the object."""
+    """Whether an error concerns the cluster rather than the object."""
     return (
         isinstance(error, BadAnswer) or too_much(error) or (isinstance(error, ApiError) and error.status in (401, 502))
     )

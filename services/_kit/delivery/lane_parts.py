@@ -109,7 +109,7 @@ def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:
     """Whether an observation repeats the one before it; positions and times do not count.
 
     But each withdrawal is confirmed on its own: what was gone before it was asked for again proves nothing afterwards;
-    and each repair is told, though the object then is as it was.
+    and each repair is reported, though the object then is as it was.
     """
     if event.absent and before.work_seq < event.work_seq:
         return False
@@ -132,7 +132,7 @@ def instead_of(unsent: WorkObserved | None, event: WorkObserved) -> WorkObserved
     """The observation to send for an unsent one and the next: what is seen now, and all that was done before it."""
     if unsent is None or not event.applied or unsent.uid != event.uid:
         return event
-    # An object that was created and changed at once is new to whoever reads of it.
+    # An object that was created and changed at once is reported as created.
     operation = unsent.operation if unsent.operation == CREATED else event.operation or unsent.operation
     return replace(event, operation=operation, drift=both(unsent.drift, event.drift))
 
@@ -143,8 +143,8 @@ def summary(error: str) -> str:
 
 
 def reported_failure(work: WorkEvent, error: Exception) -> str:
-    """What may be told of a failure: cluster, reason and remedy; of a Secret nothing that could quote it."""
-    what = _told(work, error)
+    """The reportable text of a failure: cluster, reason and remedy; nothing that could quote a Secret."""
+    what = _redacted(work, error)
     if isinstance(error, UnknownKind | Unreachable):
         return f"cluster {work.cluster}: {what}"
     if not isinstance(error, ApiError):
@@ -154,7 +154,7 @@ def reported_failure(work: WorkEvent, error: Exception) -> str:
     return f"{what}; {remedy}" if remedy else what
 
 
-def _told(work: WorkEvent, error: Exception) -> str:
+def _redacted(work: WorkEvent, error: Exception) -> str:
     if not is_secret(work.api_version, work.kind) or isinstance(error, LogError | UnknownKind):
         return str(error)
     if isinstance(error, ApiError):
@@ -176,7 +176,7 @@ def uid_of(manifest: Manifest) -> str:
 
 
 class RepairBackoff:
-    """How soon an object may be repaired again: somebody who keeps changing it back is met ever more seldom."""
+    """Backoff of repairs per object: repeated changes to the same object are repaired ever less often."""
 
     def __init__(self, longest: float) -> None:
         self._longest = longest

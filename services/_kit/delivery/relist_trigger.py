@@ -1,4 +1,4 @@
-"""Says when everything that a cluster holds is to be listed again, because it answered what cannot be used."""
+"""Triggers a relist of everything a cluster holds after it gave unusable answers."""
 
 from __future__ import annotations
 

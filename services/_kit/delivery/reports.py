@@ -1,7 +1,7 @@
 """Hands observations on: the newest per object and cluster, many in one batch, of each cluster at a bounded rate.
 
 An object that was just written is seen twice within milliseconds: as it was written, and as its cluster begins with it.
-The first is held back for a moment, so that one report says both.
+The first is held back for a moment, so that one report covers both.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def weight(event: WorkObserved) -> int:
 
 
 def about_to_change(event: WorkObserved) -> bool:
-    """Whether the cluster is about to say what becomes of something that was just written."""
+    """Whether a new status is expected soon, because the object was just written."""
     return bool(event.operation) and not_looked_at(event)
 
 

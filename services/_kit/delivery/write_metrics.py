@@ -14,7 +14,7 @@ _LABELS: Final = ("result", "apiversion", "kind", "member_cluster")
 
 
 class WriteMetrics:
-    """The counts of all lanes of a service; they go on when a lane is opened anew."""
+    """The counts of all lanes of a service; they go on when a lane is reopened."""
 
     def __init__(self, reads: ReadCollector) -> None:
         self._created = reads.tally(

@@ -1,1 +1,1 @@
-"""Who answers at an endpoint: read over a connection of its own, and asked before its lists count."""
+"""The identity of an endpoint: read over a separate connection, and verified before its lists count."""

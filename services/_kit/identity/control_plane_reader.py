@@ -15,7 +15,7 @@ from services._rules.absence.absence_guard import Guard
 
 
 class ControlPlaneIdentity(EndpointIdentity):
-    """Who answers at the address of the control plane, judged by a guard; it has a connection of its own."""
+    """The identity at the address of the control plane, judged by a guard; it has a connection of its own."""
 
     def __init__(self, own: KubeClient, client: KubeClient, guard: Guard[Any], on_reading: Callable[[], None]) -> None:
         super().__init__(

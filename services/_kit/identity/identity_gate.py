@@ -1,7 +1,7 @@
-"""Lets lists of an endpoint count only while the endpoint is who it is known to be.
+"""Admits lists of an endpoint only while the endpoint has its known identity.
 
-Every reflector asks its gate before it lists, before a list counts, and when a new watch says its first word. The
-identity is read anew for that, once for all that ask at the same time, and now and then beside it.
+Every reflector asks its gate before it lists, before a list counts, and at the first event of a new watch. The
+identity is read again for that, once for all concurrent callers, and periodically beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AGAIN_SECONDS: Final = 1.0
 
 
 class EndpointIdentity:
-    """Who answers at one endpoint; `trusted` is whether what it says counts.
+    """The identity of one endpoint; `trusted` is whether its answers count.
 
     `read` asks it. `take` judges the answer; it gets beside it what `note` gave before the question. `cut` ends all
     other connections: some of them may lead to another endpoint than the one that answers now. `on_reading` is called
@@ -83,11 +83,11 @@ class EndpointIdentity:
             await self._watching.close()
 
     async def opened(self) -> None:
-        """Return once what the endpoint says counts."""
+        """Return once the answers of the endpoint count."""
         await self._opened.wait()
 
     async def check(self) -> bool:
-        """Read the identity by a question that is asked from now on; whether what the endpoint says counts.
+        """Read the identity by a request that is sent from now on; whether the answers of the endpoint count.
 
         One question serves all that wait for it. Raises Unreachable when there is no usable answer.
         """
@@ -175,7 +175,7 @@ class Gate(Generic[T]):
         """Whether nothing was watched since the last list."""
 
     async def opened(self) -> None:
-        """Return once a list is worth its request: when it may count, or to tell once what it would have meant."""
+        """Return once a list is worth its request: when it may count, or to report once what it would have meant."""
         if self._refused is None or self._shown == self._identity.epoch:
             await self._identity.opened()
         if self.stale:
@@ -188,7 +188,7 @@ class Gate(Generic[T]):
             self._highest = max(self._highest, int(version))
 
     def bad_answer(self) -> None:
-        """Lists of an endpoint count by what it says who it is, which is read for each of them."""
+        """Nothing to do: the identity of the endpoint is read for each list anyway."""
 
     async def admits(self, objects: list[T], version: str) -> bool:
         """Whether a list that was begun since `opened` counts; raises Unreachable when that is not known."""
@@ -214,8 +214,8 @@ class Gate(Generic[T]):
         return self._epoch != self._identity.epoch
 
     async def vouches(self) -> bool:
-        """Whether what a watch says counts that was begun since the last list; raises Unreachable."""
+        """Whether events of a watch that was begun since the last list count; raises Unreachable."""
         if self.stale or not await self._identity.check() or self.stale:
             return False
-        # A server that was restored may take a version it has not reached, and say nothing until it has: a list tells.
+        # A restored server may accept a version it has not reached, and be silent until it has: only a list shows that.
         return self._listed or not 0 < self._identity.revision < self._highest

@@ -1,4 +1,4 @@
-"""Reads who answers at a Kubernetes endpoint: the uid of its namespace kube-system and the revision of its store."""
+"""Reads the identity of a Kubernetes endpoint: the uid of its namespace kube-system and the revision of its store."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _decoder = msgspec.json.Decoder(_Namespaces)
 
 
 async def read_identity(client: KubeClient) -> Reading:
-    """Ask an endpoint who it is, in one request.
+    """Read the identity of an endpoint in one request.
 
     A list of one namespace answers with the store's own revision too, which a single object does not. Raises
-    Unreachable when there is no usable answer; an endpoint that does not tell has a reading without uid.
+    Unreachable when there is no usable answer; an endpoint that hides its identity has a reading without uid.
     """
     params = {"fieldSelector": f"metadata.name={NAMESPACE}"}
     path = resource_path("", "v1", "namespaces")

@@ -14,7 +14,7 @@ class Stranger(Unreachable):
 
 
 class MemberGate:
-    """The gate of all reflectors of one member; `known` says its identity, empty while nobody knows.
+    """The gate of all reflectors of one member; `known` returns its identity, empty while it is not known.
 
     `on_stranger` hears of every stranger, before a reflector does; `on_bad_answer` of what a reflector could not use.
     """
@@ -36,9 +36,9 @@ class MemberGate:
         self._on_bad_answer = on_bad_answer
 
     async def vouch(self) -> None:
-        """Ask who answers; raises Stranger for another one, and Unreachable where nobody does or it is not said.
+        """Verify the identity; raises Stranger for another one, and Unreachable where it cannot be read.
 
-        A member that does not allow us to know is believed.
+        A member that forbids us to read its identity is trusted.
         """
         known = self._known()
         if not known:
@@ -48,7 +48,7 @@ class MemberGate:
         if seen == known or reading.forbidden:
             return
         if not seen:
-            # Whatever it says beside that may come from somebody in between: an empty list deletes nothing.
+            # Its other answers may come from an intermediary: an empty list deletes nothing.
             raise Unreachable(f"{self._cluster} does not tell who it is any more: {reading.problem}")
         stranger = Stranger(
             f"another cluster answers at the address of {self._cluster}: the uid of its namespace kube-system is "

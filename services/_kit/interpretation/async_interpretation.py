@@ -123,7 +123,7 @@ class AsyncInterpretation(Generic[K]):
             raise InterpretLater(f"{type(error).__name__}: {error}") from error
 
     def _again(self, key: K, questions: Sequence[InterpretationQuery]) -> None:
-        """What was answered stands for a while: it is what a person is told meanwhile."""
+        """Keep the failed answers for a backoff period: users are shown them meanwhile."""
         if len(self._failures) > _REMEMBERED:
             self._failures.clear()
         failures = self._failures[key] = self._failures.pop(key, 0) + 1

@@ -82,7 +82,7 @@ class WebhookLevel:
         return result_of(webhook, uid, operation, arguments, answer)
 
     async def _sweep(self) -> None:
-        """Close the connections to webhooks that were removed, once nobody waits for their answers."""
+        """Close the connections to webhooks that were removed, once no request on them is pending."""
         idle = [place for place in self._left if not place.busy]
         for place in idle:
             self._left.remove(place)
@@ -142,7 +142,7 @@ class _Place:
             raise webhook.wrong(f"cannot be called: {_told(problem)}") from None
 
     def _open(self) -> aiohttp.ClientSession:
-        """A session whose connections are made as the configuration says; raises InterpretError."""
+        """A session with the connection settings of the configuration; raises InterpretError."""
         if self._closed:
             raise InterpretError("cannot be called: the connections to it are being closed")
         service = self._client.service
@@ -170,7 +170,7 @@ class _Place:
 
 async def _exchange(session: aiohttp.ClientSession, address: str, body: bytes) -> tuple[int, bytes]:
     data = body if len(body) < _LARGE else io.BytesIO(body)
-    # Whoever is named in the configuration answers, not somebody it points to.
+    # Redirects are refused: only the configured endpoint may answer.
     async with session.post(address, data=data, allow_redirects=False) as response:
         # One of several large answers at a time is a matter of one neighbour's readers; here each has its own bound.
         return response.status, await whole(response, replace(in_force(), answer_bytes=LARGEST), asyncio.Lock())

@@ -40,7 +40,7 @@ PASSING: Final = frozenset({401, 408, 429, 500, 502, 503, 504})
 
 
 def is_absent(error: ApiError) -> bool:
-    """Whether an API server says of an object that it does not exist; a 404 of somebody in between says nothing."""
+    """Whether an API server reports that an object does not exist; a 404 of an intermediary is no evidence."""
     return error.status == 404 and error.reason == "NotFound"
 
 

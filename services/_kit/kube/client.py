@@ -171,7 +171,7 @@ class KubeClient:
                 context.verify_mode = ssl.CERT_NONE
             if client_pem is not None:
                 # The ssl module reads certificates from files only; this one lives for the length of the call, in a
-                # directory that nobody else may enter.
+                # directory with access for this user only.
                 with tempfile.TemporaryDirectory() as directory:
                     pair = Path(directory) / "pair.pem"
                     pair.write_text("\n".join(client_pem), encoding="utf-8")
@@ -342,7 +342,7 @@ class KubeClient:
                     yield [_event(line) for line in found]
 
     async def discover(self, *, preferred: bool = True, left_out: set[str] | None = None) -> list[ApiResource]:
-        """Kinds the endpoint serves, without subresources; only each group's preferred version unless told otherwise.
+        """Kinds the endpoint serves, without subresources; every group's preferred version only, if `preferred`.
 
         A group version whose server does not answer as it should is left out, and added to `left_out`. Raises ApiError
         and Unreachable for the core group and the list of groups.
@@ -381,7 +381,7 @@ def _existing(kubeconfig: str | Path) -> str:
 
 def _refused(response: aiohttp.ClientResponse, body: bytes) -> ApiError | BadAnswer:
     error = refusal(response.status, response.reason or "", response.headers, body, str(response.url))
-    # An API server never says that it is elsewhere: nothing is known of what was asked.
+    # An API server never redirects: the outcome of the request is unknown.
     return error if response.status >= 400 else BadAnswer(str(error))
 
 

@@ -25,7 +25,7 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 _SHORT: Final = 1.0
 """A watch that ends sooner (seconds) is not opened again at once."""
 _PASSING: Final = PASSING | {403}
-"""Refusals that say nothing about the version that a watch goes on after."""
+"""Refusals that do not concern the version that a watch goes on after."""
 _TRIES: Final = 3
 """How often in a row a watch may fail at one version before the kind is listed again."""
 
@@ -55,7 +55,7 @@ class Kept(Struct, frozen=True):
 
     @property
     def manifest(self) -> Manifest:
-        """The object, decoded anew with every call."""
+        """The object, decoded again with every call."""
         return decode(self.data)
 
     @classmethod
@@ -106,7 +106,7 @@ class Decoded:
 
 
 class AsBytes:
-    """Objects to be decoded when somebody looks at them: for those who follow many thousands."""
+    """Objects decoded on access: for consumers that follow many thousands."""
 
     def begin(self) -> None:
         """Nothing is counted."""
@@ -140,7 +140,7 @@ class ListWatcher(Protocol[T]):
 
 
 class Gatekeeper(Protocol[T]):
-    """Says whether the endpoint is the one whose lists count (services/_kit/identity)."""
+    """Verifies that the endpoint is the one whose lists count (services/_kit/identity)."""
 
     async def opened(self) -> None:
         """Return once a list is worth its request."""
@@ -161,20 +161,20 @@ class Gatekeeper(Protocol[T]):
         ...
 
     async def vouches(self) -> bool:
-        """Whether what a watch says counts that was begun since the last list; raises Unreachable."""
+        """Whether events of a watch that was begun since the last list count; raises Unreachable."""
         ...
 
 
 def known_uid(before: Manifest | None, deleted: Manifest) -> None:
     """Have the kind listed again when an object is said to be deleted that is not the one of this name.
 
-    A watch tells of every change in order: the uid is unknown where it comes from another store, or after a gap.
+    A watch delivers every change in order: the uid is unknown where it comes from another store, or after a gap.
     """
     if before is None:
         return
-    known, told = before["metadata"].get("uid"), deleted["metadata"].get("uid")
-    if known and told and known != told:
-        raise ApiError(410, "Expired", f"the watch tells of a deletion of uid {told}, but {known} was known")
+    known, deleted_uid = before["metadata"].get("uid"), deleted["metadata"].get("uid")
+    if known and deleted_uid and known != deleted_uid:
+        raise ApiError(410, "Expired", f"the watch tells of a deletion of uid {deleted_uid}, but {known} was known")
 
 
 class _ListAgain(Exception):
@@ -259,7 +259,7 @@ class Reflector(Generic[T]):
                 await self._interrupted(error, loop.time() - began, list_again=True)
 
     async def _too_old(self, why: ApiError) -> None:
-        """List again; a server that says so again of what it has just listed is not asked without end."""
+        """List again; a server that refuses the version of its own latest list is not asked without end."""
         listed, self._version = self._version, ""
         if not listed or self._failures:
             await self._pause(why)
@@ -357,7 +357,7 @@ class Reflector(Generic[T]):
         try:
             self._follower.changed(event.type, found)
         except ApiError:
-            raise  # What the watch says contradicts what is known.
+            raise  # The watch event contradicts the known state.
         except Exception:
             # One object is not understood: the others are.
             self.skipped += 1

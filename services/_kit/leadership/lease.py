@@ -1,12 +1,12 @@
 """Decides which instance of a service leads: the last to append LeaseTaken, as long as it shows a heartbeat.
 
 The position of LeaseTaken fences every batch of the leader. A standby takes over when it heard no heartbeat for a while
-and got answers from the log during all of that time: when the log itself is silent, nobody is deposed. The leader says
-goodbye when it stops, and an instance that finds its own name in the last LeaseTaken does not wait for itself.
+and got answers from the log during all of that time: when the log itself is silent, no leader is deposed. The leader
+announces when it stops, and an instance that finds its own name in the last LeaseTaken does not wait for itself.
 
-What goes elsewhere than to the log knows no such fence. The leader therefore counts, on its own clock, from the moment
-before it sent the last heartbeat that is known to have reached the server: its term ends before anybody takes over,
-also while it stands still. A term that ran out holds again only after two heartbeats and a look at the log.
+Writes that bypass the log know no such fence. The leader therefore counts, on its own clock, from the moment before it
+sent the last heartbeat that is known to have reached the server: its term ends before another instance takes over,
+also while it is suspended. A term that ran out holds again only after two heartbeats and a read of the log.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Lease:
 
     @property
     def holds(self) -> bool:
-        """Whether nobody else can lead right now."""
+        """Whether no other instance can lead right now."""
         return self.seq > 0 and self._clock.monotonic() < self._until
 
     async def news(self) -> None:
@@ -126,7 +126,7 @@ class Lease:
             self._tell(reason)
 
     async def run(self) -> None:
-        """Lead whenever nobody else does, until cancelled."""
+        """Lead whenever no other instance does, until cancelled."""
         await self._bus.subscribe(heartbeat(self.service), self._hear)
         self._hear_nothing()
         try:
@@ -145,7 +145,7 @@ class Lease:
                     await self._stand_by(first)
                 first = False
             except LogError:
-                # Silence of the log says nothing about the leader.
+                # Silence of the log is no evidence about the leader.
                 self._hear_nothing()
             self._poke.clear()
             try:
@@ -155,7 +155,7 @@ class Lease:
                 continue
 
     async def resign(self) -> None:
-        """Say goodbye, so that a standby takes over at once; the lease stays ours until somebody does."""
+        """Announce the end of the term, so that a standby takes over at once; the lease is kept until one takes it."""
         self._stopping = True
         seq, self.seq = self.seq, 0
         if seq:

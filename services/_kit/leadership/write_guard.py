@@ -13,7 +13,7 @@ from services._kit.leadership.lease import Lease
 
 
 class Guard(Protocol):
-    """Who may send."""
+    """Whether this instance may send."""
 
     @property
     def holds(self) -> bool:
@@ -35,12 +35,12 @@ class LeaderGuard:
         self._term = self._lease.seq
 
     def end(self) -> None:
-        """It is over: nothing of it may be sent any more, whoever leads next."""
+        """End the term: nothing of it may be sent any more, whichever instance leads next."""
         self._term = 0
 
     @property
     def holds(self) -> bool:
-        """Whether this term goes on and nobody else can lead."""
+        """Whether this term goes on and no other instance can lead."""
         return self._term > 0 and self._lease.seq == self._term and self._lease.holds
 
     async def wait(self) -> None:

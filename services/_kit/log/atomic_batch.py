@@ -68,7 +68,7 @@ def _headers(message: NewMessage, stream: str, first: bool, fence: Fence | None)
 
 
 def parse_ack(message: Msg) -> PubAck:
-    """The answer of the log; raises what it says."""
+    """The publish acknowledgement of the log; raises the error in it."""
     try:
         ack = _pub_ack.decode(message.data)
     except ValidationError as error:

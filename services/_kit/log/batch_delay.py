@@ -1,7 +1,7 @@
-"""Decides when messages that arrived are handed over: at once, or a while after the first of them, many together.
+"""Delays delivery of messages to batch them: at once, or a while after the first of them, many together.
 
-Each waking of a process costs more than folding what it is woken for, and at the moment of a change everybody wants the
-processor. A service that nobody waits for names how long it can wait, and the subjects that it does not keep waiting.
+Each waking of a process costs more than folding its messages, and at the moment of a change every service wants the
+processor. A service that is not latency-critical names how long it can wait, and the subjects that it never delays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One connection to NATS with requests that fail at once when it breaks, and a hook for those who must look again.
+"""One connection to NATS: requests fail at once when it breaks, and a hook announces that readers must look again.
 
 nats-py lets a request hang until its timeout when the connection is lost, and spends a task and two random tokens on
 each; here one subscription carries all answers and a counter names them. A server that is up but cut off from its peers
@@ -175,7 +175,7 @@ class Connection:
         return future
 
     def _expect(self) -> tuple[str, asyncio.Future[Msg]]:
-        """A place in the inbox and who waits for it; raises Unavailable."""
+        """Reserve a place in the inbox and return the future of its answer; raises Unavailable."""
         if not self._up.is_set():
             raise Unavailable("not connected to the log's server")
         self._number += 1
@@ -201,7 +201,7 @@ class Connection:
     ) -> Msg:
         """The answer to a request.
 
-        Raises Unavailable (nobody listens, not connected) or Ambiguous (no answer, connection lost).
+        Raises Unavailable (no responders, not connected) or Ambiguous (no answer, connection lost).
         """
         return await self.answer(await self.send_request(subject, data, headers), subject, timeout)
 
@@ -248,7 +248,7 @@ class Connection:
         return await self.nc.subscribe_direct(subject, handler)
 
     def inbox(self) -> str:
-        """A subject nobody else uses."""
+        """A unique subject."""
         return str(self.nc.new_inbox())
 
     async def close(self) -> None:

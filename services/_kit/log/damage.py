@@ -31,7 +31,7 @@ _ids = Ids()
 
 
 class Damage(Struct, frozen=True, order=True):
-    """A message that is on the stream and cannot be read; `subject` is empty where nothing tells it any more."""
+    """A message that is on the stream and cannot be read; `subject` is empty where it cannot be determined."""
 
     seq: int
     subject: str = ""
@@ -167,7 +167,7 @@ async def _scan(connection: Connection, stream: str, last: int, seen: _Seen, tim
     subscription = await connection.listen(inbox, news.put_nowait)
     generation = connection.generation
     try:
-        # Nothing is waited for: what the server has it hands out at once, and then says that nothing is left.
+        # No wait: the server sends what it has at once, and then reports that nothing is left.
         more = msgspec.json.encode({"batch": BATCH, "no_wait": True})
         while seen.next <= last:
             await connection.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", more, reply=inbox)

@@ -1,6 +1,6 @@
-"""Reads what happened from FACTS, HISTORY and OBSERVED: positions of old facts, and the story of one object.
+"""Reads past facts from FACTS, HISTORY and OBSERVED: positions of old facts, and the timeline of one object.
 
-A fact has one position, that in FACTS. HISTORY stores it under another one, and says the first in a header.
+A fact has one position, that in FACTS. HISTORY stores it under another one, with the first in a header.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEADER_STORED_AT: Final = "Fleetlog-Stored-At"
 """When an imported event was stored first, in seconds since 1970: the log it came from knew it."""
 _LOOK: Final = 0.05
 FOREIGN: Final = 200
-"""Causes of other objects that are looked up for one story."""
+"""Limit of causes of other objects that are looked up for one timeline."""
 
 
 def origin(message: Message) -> int:
@@ -33,9 +33,9 @@ def origin(message: Message) -> int:
 
 def stored_at(message: Message) -> float:
     """When a message was stored first, in seconds since 1970."""
-    told = message.headers.get(HEADER_STORED_AT, "")
+    stored_at = message.headers.get(HEADER_STORED_AT, "")
     try:
-        return float(told) if told else message.time
+        return float(stored_at) if stored_at else message.time
     except ValueError:
         return message.time
 
@@ -127,12 +127,12 @@ async def merged(logs: Mapping[str, Log], subjects: Sequence[str]) -> dict[int, 
 
 
 async def story(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> list[Entry]:
-    """The steps of an object's story in the order in which they were stored; empty when the log knows nothing."""
+    """The steps of an object's timeline in the order in which they were stored; empty when the log knows nothing."""
     return await told(logs, await facts_of(logs, key, until))
 
 
 async def told(logs: Mapping[str, Log], facts: Sequence[Fact]) -> list[Entry]:
-    """The story that facts tell, with the facts of other objects that caused them."""
+    """The timeline of facts, with the facts of other objects that caused them."""
     entries = timeline(facts)
     foreign = foreign_causes(entries)[-FOREIGN:]
     if not foreign:

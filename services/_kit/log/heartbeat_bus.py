@@ -1,4 +1,4 @@
-"""Messages that nobody keeps: the heartbeats of leaders, over core NATS or inside a test's process."""
+"""Messages that are not stored: the heartbeats of leaders, over core NATS or inside a test's process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Bus(Protocol):
     """Publish and subscribe without storage or guarantees."""
 
     async def publish(self, subject: str, data: bytes) -> None:
-        """Send to whoever listens; raises LogError when it cannot be sent."""
+        """Send to all subscribers; raises LogError when it cannot be sent."""
 
     async def deliver(self, subject: str, data: bytes, timeout: float) -> bool:
-        """Send, and wait until it is on its way to whoever listens; false when nobody knows in time whether it is."""
+        """Send, and wait until the server has it; false when that is not confirmed within `timeout` seconds."""
 
     async def subscribe(self, subject: str, listener: Listener) -> None:
         """Hear everything published on a subject from now on."""
@@ -33,7 +33,7 @@ class NatsBus:
         self._connection = connection
 
     async def publish(self, subject: str, data: bytes) -> None:
-        """Send to whoever listens; silently nothing while disconnected, since a late heartbeat is a lie."""
+        """Send to all subscribers; does nothing while disconnected, since a late heartbeat would be wrong."""
         if self._connection.is_connected:
             await self._connection.publish(subject, data)
 

@@ -118,7 +118,7 @@ class JetStreamLog:
         self.replicated = False
         """Whether several servers keep the stream, as far as is known."""
         self.skips_damaged = False
-        """Whether readers leave out what cannot be read, as those do who look for it; else they end with Unreadable."""
+        """Whether readers skip unreadable messages, as a search for them does; else they end with Unreadable."""
         self._in_turn: asyncio.Lock | None = None
 
     @property
@@ -154,13 +154,13 @@ class JetStreamLog:
         except Refused as refused:
             return refused
         except LogError as problem:
-            # What was refused is not stored; the next attempt tells why.
+            # A refused batch is not stored; the next attempt finds the reason.
             return Unavailable(f"{error.description}; why is not known yet: {problem}")
         seq = current.seq if current else 0
         if seq > fence.seq or (seq < fence.seq and not self.replicated):
             return FenceLost(error.err_code, error.description)
         if seq < fence.seq:
-            # Nobody can take a lease back: this server has not heard yet that others lead the stream.
+            # A lease is never taken back: this server has not heard yet that others lead the stream.
             return Unavailable(f"the server of the log is behind: {error.description}")
         if any(message.expect_last is not None for message in messages):
             return error
@@ -231,7 +231,7 @@ class JetStreamLog:
                 raise LogReplaced(f"stream {self._name} does not exist any more")
             raise from_api(info.error.code, info.error.err_code, info.error.description)
         self.replicated = info.config.num_replicas > 1
-        # A stream made by other means has no id of ours; its time of creation then tells it from another one.
+        # A stream made by other means has no id of ours; its time of creation then identifies it.
         return LogIdentity(info.config.metadata.get(IDENTITY_KEY) or info.created, info.state.last_seq)
 
     async def last_of(self, filters: Sequence[str]) -> int:
@@ -266,7 +266,7 @@ class JetStreamLog:
         return sum(await asyncio.gather(*(self._subjects(pattern) for pattern in filters)))
 
     async def _subjects(self, pattern: str) -> int:
-        # From behind the last one: the number is told beside an empty page.
+        # An offset behind the last subject: the total comes with an empty page.
         info = await self._api(f"STREAM.INFO.{self._name}", {"subjects_filter": pattern, "offset": 1 << 30}, _Info)
         if info.error is not None:
             raise from_api(info.error.code, info.error.err_code, info.error.description)

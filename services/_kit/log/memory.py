@@ -123,7 +123,7 @@ class MemoryLog:
     def pump(
         self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: BatchDelay | None = None
     ) -> MemoryPump:
-        """A reader of the subjects that match; see `Log.pump`. It never waits for more: nobody pays for waking it."""
+        """A reader of the subjects that match; see `Log.pump`. It never waits for more: waking it costs nothing."""
         del patience
         return MemoryPump(self, filters, start, window)
 
@@ -149,7 +149,7 @@ class MemoryLog:
         return {subject: len(held) for subject, held in self._subjects.items() if held and match(pattern, subject)}
 
     def replace(self) -> None:
-        """Become another, empty stream of the same name, as if an operator had made it anew."""
+        """Become another, empty stream of the same name, as if an operator had recreated it."""
         self._clear()
         self._tell()
 

@@ -77,14 +77,14 @@ class _Parser(Parser):  # type: ignore[misc]  # the library ships no types
             await self.nc._process_msg(sid, subject, reply, data, head or None)
 
     def _keep(self, data: bytes, at: int, need: int) -> None:
-        """Wait for the rest of a frame that ends at `need` (0: nobody knows yet)."""
+        """Wait for the rest of a frame that ends at `need` (0: not known yet)."""
         self._begun.append(data[at:])
         self._have = len(data) - at
         self._need = need - at if need else 0
 
 
 class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
-    """The client; `on_bug` is told of a direct handler that raised, which must never end the reading."""
+    """The client; it calls `on_bug` for a direct handler that raised, which must never end the reading."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def _lines(text: str) -> dict[str, str]:
 
 
 class Headers(Mapping[str, str]):
-    """Headers of a message, read when somebody asks; a status of the server becomes `Status` and `Description`."""
+    """Headers of a message, parsed on access; a status of the server becomes `Status` and `Description`."""
 
     __slots__ = ("_found", "_head")
 
@@ -182,7 +182,7 @@ class Headers(Mapping[str, str]):
         """The value of one header, or the default."""
         if self._found is not None or name in _OF_THE_SERVER:
             return self._all().get(name, default)
-        # Who asks for one or two of many need not have all of them taken apart.
+        # A lookup of one or two of many headers need not parse all of them.
         head, sought = self._head, _beginning(name)
         at = head.rfind(sought)
         if at < 0:

@@ -1,4 +1,4 @@
-"""What a pull consumer of JetStream and its reader say to each other: places of messages, statuses, requests."""
+"""The pull consumer protocol of JetStream: positions in acknowledgement subjects, statuses, requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def positions(reply: str) -> tuple[int, int, int, int]:
 
 
 def ended(headers: Mapping[str, str]) -> Ended:
-    """What a status other than a heartbeat says."""
+    """The end of a pull request by its status, which is no heartbeat."""
     status, text = headers.get("Status", ""), headers.get("Description", "").lower()
     if status == "503" or (status == "409" and ("deleted" in text or "leadership" in text or "shutdown" in text)):
         return Ended(why=text or "nobody answers for it")

@@ -50,7 +50,7 @@ RETRY: Final = 0.2
 LONGEST_RETRY: Final = 2.0
 SHORT: Final = 30.0
 ASKED_AGAIN: Final = 10  # ticks without a message after which the leader is asked for a sign of life
-SAME_TIME: Final = 1e-5  # two forms in which the server tells one time differ by less
+SAME_TIME: Final = 1e-5  # two forms in which the server reports one time differ by less
 
 _ids = Ids()
 
@@ -167,7 +167,7 @@ class JetStreamPump:
 
     @property
     def behind(self) -> int:
-        """Messages between the last one handed over and the end of the log, as the server last told."""
+        """Messages between the last one handed over and the end of the log, as the server last reported."""
         return self._pending + len(self._buffer)
 
     def _lose(self) -> None:
@@ -217,7 +217,7 @@ class JetStreamPump:
         return sum(seq > position for seq in self._skipped) if self._skipped else 0
 
     async def _judge_end(self) -> None:
-        """Tell what is pending because it was stored a moment ago from what is damaged: that has no place any more."""
+        """Distinguish pending messages that were stored a moment ago from damaged ones, which have no position."""
         self._doubtful = False
         received, pending = self._received, self._pending
         try:
@@ -351,7 +351,7 @@ class JetStreamPump:
         self._caught_up = self._pending == 0 and self._position >= self._wanted
 
     async def _count(self) -> None:
-        """See whether the consumer will tell the last message of every subject: it leaves out damaged ones."""
+        """Check whether the consumer will deliver the last message of every subject: it leaves out damaged ones."""
         if self._resumed or self._position:
             return
         # A subject that began since is no reason for doubt; one that ended is, for a moment.
@@ -420,7 +420,7 @@ class JetStreamPump:
             self._lose()
 
     async def _drop(self) -> None:
-        """Let go of the consumer; the server forgets it by itself when it cannot be told."""
+        """Delete the consumer; if the request fails, the server expires it."""
         subscription, consumer = self._subscription, self._consumer
         self._subscription, self._consumer, self._inbox = None, "", ""
         connection = self._log.connection

@@ -1,4 +1,4 @@
-"""The port to one stream of the log: what is appended, what is read back, and what a reader is told.
+"""The port to one stream of the log: appends, reads and deliveries to readers.
 
 Two implementations pass the same behaviour suite: JetStreamLog (the product) and MemoryLog (unit tests).
 """
@@ -66,8 +66,8 @@ class LogIdentity(Struct, frozen=True):
 class Delivery(Struct, frozen=True):
     """What a pump hands over: messages in log order.
 
-    `caught_up` tells that nothing matching was left behind `position` when the last of them was sent; it turns false
-    again when the pump had to start anew. `position` is the sequence of the last message delivered so far.
+    `caught_up`: nothing matching was left behind `position` when the last of them was sent; it turns false again
+    when the pump had to restart. `position` is the sequence of the last message delivered so far.
     """
 
     messages: Sequence[Message]

@@ -102,8 +102,8 @@ async def apply_stream(
 ) -> Literal["created", "updated", "unchanged"]:
     """Make one stream as described, keeping the identity it has; raises NoRoom, or Refused when the server will not.
 
-    A stream that more servers keep stays so: fewer of them is for an operator to say. So is its size: one that has a
-    bound keeps it, unless `sizes` (bytes by stream) asks for another.
+    A stream with more replicas keeps them: only an operator reduces their number. The same holds for its size: a
+    bound is kept, unless `sizes` (bytes by stream) asks for another.
     """
     wanted = stream_config(stream, replicas)
     sizes = sizes or {}
@@ -113,7 +113,7 @@ async def apply_stream(
         created = await _call(connection, f"CREATE.{stream.name}", {**wanted, "metadata": {IDENTITY_KEY: random_id()}})
         if created.error is None:
             return "created"
-        # Somebody else was faster with the same idea: go on with what is there.
+        # Another process created it in the meantime: use the existing one.
         info = await _call(connection, f"INFO.{stream.name}", {})
         if info.error is not None:
             raise _error(stream, created.error)

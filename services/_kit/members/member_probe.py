@@ -1,4 +1,4 @@
-"""Looks at one member: is it ready, what does it serve, what room does it have (reference 03 §6.6)."""
+"""Probes one member: readiness, served kinds and capacity (reference 03 §6.6)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class DiscoveryCache:
 async def probe_cluster(
     client: KubeClient, cluster: str, models: list[Manifest], now: float, served: DiscoveryCache | None = None
 ) -> Sample:
-    """One look at a member through an open client; what does not answer is part of the answer.
+    """Probe a member through an open client; a failed request is part of the sample.
 
     With `served` what it holds counts, until it forgets.
     """

@@ -1,6 +1,6 @@
-"""Reads of nodes and pods what room is counted from: a member has thousands, and most of each says nothing about that.
+"""Reads from nodes and pods only the fields that capacity is computed from: a member has thousands of large objects.
 
-What is kept of one list is bounded. Pods that ask for the same share what says so.
+What is kept of one list is bounded. Pods with equal requests share one object for them.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _named(decoder: msgspec.json.Decoder[T], raw: Raw, what: str) -> T:
 
 
 class Nodes(_Counted):
-    """Nodes for those who count what they offer."""
+    """Nodes with the fields that supply is computed from."""
 
     def read(self, raw: Raw, api_version: str, kind: str) -> Manifest:
         """What counts of a node."""
@@ -133,7 +133,7 @@ class Nodes(_Counted):
 
 
 class PodsOnNodes(_Counted):
-    """Pods for those who count what is taken; one that waits for a node also says why, since when, and whose it is."""
+    """Pods with the fields that use is computed from; a pending one also has its reason, start and controller."""
 
     def __init__(self) -> None:
         super().__init__()

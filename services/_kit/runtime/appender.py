@@ -1,7 +1,7 @@
 """Turns decided events into atomic batches, and every answer of the log into what it means for each key.
 
 Events of many keys share a batch. When the log refuses one, it is halved until the guilty key is alone: that key is set
-aside with the reason on stream PARKED, the others go through. When no answer came, the last event of the subject tells
+aside with the reason on stream PARKED, the others go through. When no answer came, the last event of the subject shows
 by its id whether the batch was stored; if not, the same batch is sent again. Only the loss of the fence is raised: then
 another instance leads.
 """
@@ -89,7 +89,7 @@ class Appender(Generic[K]):
         self._logs = logs
         self._service = service
         self.producer = f"{service}/{instance}" if instance else service
-        """Who the events' headers say wrote them."""
+        """The producer in the headers of the events."""
         self._fence = fence
         self._last_seq_of = last_seq_of
         self._clock = clock or SystemClock()
@@ -256,7 +256,7 @@ class Appender(Generic[K]):
 
     async def _may_append(self, fence: Fence | None) -> None:
         if fence is None and self._guard is not None and not self._guard.holds:
-            # No fence of the log stops what a leader that was replaced says beside FACTS.
+            # No fence of the log stops a replaced leader from writing beside FACTS.
             await self._guard.wait()
 
     def _done(self, messages: int, began: float) -> None:

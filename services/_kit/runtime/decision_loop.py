@@ -29,10 +29,10 @@ S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
 
 FACTS: Final = "FACTS"
-IDLE: Final = 1.0  # seconds between two looks at the clock when no deadline is near
-SOONEST: Final = 0.05  # seconds until a key is looked at again whose decision named a time that has passed
+IDLE: Final = 1.0  # seconds between two checks of the clock when no deadline is near
+SOONEST: Final = 0.05  # seconds until a key is decided again whose decision named a time that has passed
 SET_BACK: Final = 1.0  # a wall clock that goes back by more seconds than that was set
-ON_PURPOSE: Final = 1.0  # a decision put off for longer waits because a rule says so, not because we are slow
+ON_PURPOSE: Final = 1.0  # a decision put off for longer waits because of a rule, not because we are slow
 
 
 class LoopOptions(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class LoopOptions(Struct, frozen=True, kw_only=True):
     longest_backoff: float = 30.0
     brake_ratio: float = 0.5
     brake_sample: int = 40
-    """The brake looks at that many latest outcomes at least."""
+    """The brake evaluates at least that many latest outcomes."""
     brake_pause: float = 30.0
     window: int = 1024
     """Messages that wait for a slow fold, per stream."""
@@ -67,13 +67,13 @@ class DecideStats(Struct):
 
 
 class Watcher(Protocol):
-    """Who wants to know how decisions go; called once per decision or key, so it must be quick."""
+    """Observer of decisions; called once per decision or key, so it must be quick."""
 
     def decided(self, seconds: float) -> None:
         """A decision took this long."""
 
     def stored(self, events: Sequence[Known], seconds: float) -> None:
-        """Events are on the log, so long after their first cause came up; -1 when nobody knows when that was."""
+        """Events are on the log, so long after their first cause came up; -1 when that time is not known."""
 
     def failed(self, seconds: float) -> None:
         """A decision raised or its events were refused, so long after its first cause came up."""
@@ -414,7 +414,7 @@ class DecisionLoop(Generic[S, K]):
 
 
 def _lasted(since: float, now: float) -> float:
-    """Seconds from a cause until now, -1 when nobody knows when it came up."""
+    """Seconds from a cause until now, -1 when its time is not known."""
     return max(0.0, now - since) if since else -1.0
 
 

@@ -89,7 +89,7 @@ class FailureTracker(Generic[K]):
         return len(outcomes) >= self._sample and outcomes.count(False) > self._ratio * len(outcomes)
 
     def forgive(self) -> list[K]:
-        """Start the sample anew and give every parked key another try; returns them."""
+        """Reset the sample and retry every parked key; returns them."""
         self._outcomes.clear()
         return list(self.parked)
 

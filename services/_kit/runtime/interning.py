@@ -43,13 +43,13 @@ def decoded(subject: str, data: bytes) -> Known:
 
 
 def intern_event(event: Known) -> Known:
-    """The same event, smaller. Nobody else may know it yet."""
+    """The same event, smaller. The caller must hold the only reference to it."""
     of_object, names, texts, within = _plan(type(event))
     known = _known
     if len(known) > _MOST:
         known.clear()
     if of_object:
-        key: ObjectKey = event.key  # type: ignore[union-attr,assignment]  # as the plan says
+        key: ObjectKey = event.key  # type: ignore[union-attr,assignment]  # `of_object` implies a key
         force_setattr(event, "key", known.get(key) or _first(key))
     for name in names:
         text = getattr(event, name)

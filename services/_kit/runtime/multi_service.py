@@ -1,7 +1,7 @@
 """Runs several services in one process and one event loop, each with its own connection, lease, port and log file.
 
 For services that nothing waits for, where memory counts: a process costs more than what one of them needs. Their
-streams are read once for all. When one ends, all do: whoever supervises the process starts them together again.
+streams are read once for all. When one ends, all do: the supervisor of the process starts them together again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def _until_signal(parts: Sequence[tuple[_Made, BinaryIO]], codes: list[int
     def ready(name: str) -> None:
         not_ready.discard(name)
         if not not_ready:
-            # What is alive after the start lives as long as the process: the collector need not look at it again.
+            # Objects alive after the start live as long as the process: exclude them from garbage collection.
             gc.collect()
             gc.freeze()
 
@@ -99,17 +99,17 @@ async def _serve(
     logs.write_to(file, settings.log_level)
     logger = logs.get(service=name, instance=settings.instance or default_instance(name))
 
-    def told(runner: Runner[Any, Any]) -> None:
+    def started(runner: Runner[Any, Any]) -> None:
         logger.info("ready", position=dict(runner.projection.position))
         ready(name)
 
     try:
-        await serve(part.service, settings, stop, told, shared=shared)
-    except Exception as error:  # noqa: BLE001 - told in the log of the service, and by the exit code
+        await serve(part.service, settings, stop, started, shared=shared)
+    except Exception as error:  # noqa: BLE001 - reported in the log of the service, and by the exit code
         codes.append(ended_by(error, logger))
     else:
         logger.info("stopped")
-        # Who ends without having been asked to is no use to the others either.
+        # A service that ends before `stop` is set has failed, also without an exception.
         codes.append(OK if stop.is_set() else FAILED)
     finally:
         stop.set()

@@ -24,7 +24,7 @@ def stream_of(subject: str) -> str:
 
 
 class KeyedEvents(Struct, Generic[K]):
-    """Events of one key, stored together; the other fields say what they were decided from.
+    """Events of one key, stored together; the other fields are their provenance.
 
     `as_of`, `causes`, `observed` and `decided_at` replace what the events' provenance has, unless they are empty.
     """
@@ -38,7 +38,7 @@ class KeyedEvents(Struct, Generic[K]):
     decided_at: float = 0.0
     observed: tuple[int, ...] = ()
     since: float = 0.0
-    """When the first cause came up, 0 when nobody knows; not part of the events."""
+    """When the first cause came up, 0 when not known; not part of the events."""
 
 
 class Piece(Struct, Generic[K]):
@@ -97,7 +97,7 @@ def _message(group: KeyedEvents[K], index: int, event: Known, subject: str, prev
         )
     event = replace(event, prev=prev, provenance=provenance)
     data = encode(event)
-    # The content is part of the cause: what is said anew with other words is another event, not a repetition.
+    # The content is part of the cause: an event with other content is another event, not a repetition.
     digest = blake2b(data, digest_size=8).hexdigest()
     name = event_id(f"{producer.partition('/')[0]}/{provenance.as_of}/{digest}", index, subject)
     headers = {

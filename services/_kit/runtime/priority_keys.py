@@ -50,7 +50,7 @@ class PriorityKeys(dict[K, Cause], Generic[K]):
         self._entries.clear()
 
     def __iter__(self) -> Iterator[K]:
-        """Keys by rank; whoever stops early pays only for those it saw."""
+        """Keys by rank; a caller that stops early pays only for the keys it read."""
         seen: list[tuple[float, int, K]] = []
         heap, entries = self._heap, self._entries
         try:
@@ -66,6 +66,6 @@ class PriorityKeys(dict[K, Cause], Generic[K]):
     def _drop(self, key: K) -> None:
         self._entries.pop(key, None)
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._entries):
-            # Rebuilt in place: somebody may be going through it.
+            # Rebuilt in place: an iteration may be under way.
             self._heap[:] = [entry for entry in self._heap if self._entries.get(entry[2]) == entry[1]]
             heapify(self._heap)

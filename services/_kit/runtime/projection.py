@@ -30,7 +30,7 @@ _OF_THE_RUNTIME = ("lease.", "restore.")
 class Cause(Struct):
     """Why a key is dirty: one to three positions, and the trace of the first.
 
-    Positions in stream OBSERVED are negative, so that those of two streams keep their order and are told apart.
+    Positions in stream OBSERVED are negative, which keeps the order within each stream and separates the two.
     """
 
     seqs: tuple[int, ...] = ()
@@ -139,7 +139,7 @@ class Projection(Generic[S, K]):
             self.on_marked()
 
     def mark(self, keys: Iterable[K], cause: Cause | None = None, since: float = 0.0) -> None:
-        """Mark keys dirty for a reason outside the log that came up at `since` (0: nobody knows when)."""
+        """Mark keys dirty for a reason outside the log that came up at `since` (0: time not known)."""
         if not self.marking:
             return
         marked = False

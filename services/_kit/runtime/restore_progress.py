@@ -1,4 +1,4 @@
-"""Follows a restore on the log for one service, and says there when this service has compared everything."""
+"""Follows a restore on the log for one service, and reports there when this service has compared everything."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Restoration:
         return True
 
     async def idle(self, unsettled: Callable[[], str]) -> None:
-        """Say that everything is compared, if it is this service's turn and nothing is unsettled.
+        """Report that everything is compared, if it is this service's turn and nothing is unsettled.
 
         Called when the service has nothing left to decide. Raises FenceLost and LogError.
         """

@@ -112,7 +112,7 @@ class Runner(Generic[S, K]):
         self._register()
 
     def _patience(self) -> BatchDelay | None:
-        """Only who works can wait: whoever takes over wants to know everything now."""
+        """Batch only while active: an instance that takes over needs every message at once."""
         service = self.service
         if not service.patience:
             return None
@@ -124,7 +124,7 @@ class Runner(Generic[S, K]):
         self.projection.mark(keys, since=self.clock.now())
 
     async def run(self) -> None:
-        """Follow, compete, decide; returns only by cancellation or an error (LogReplaced: start anew)."""
+        """Follow, compete, decide; returns only by cancellation or an error (LogReplaced: restart the process)."""
         tasks = [child(part()) for part in (self._follower.run, self._terms, self._record)]
         if self.service.leads:
             tasks.append(child(self.lease.run()))
@@ -137,7 +137,7 @@ class Runner(Generic[S, K]):
             await end(*tasks[3:])
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Return once a condition holds; it is looked at whenever something was folded or leadership changed."""
+        """Return once a condition holds; it is evaluated whenever something was folded or leadership changed."""
         while not condition():
             news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting[news] = condition
@@ -291,7 +291,7 @@ class Runner(Generic[S, K]):
             self._logger.warning(what, key=str(key), reason=reason)
 
     def _register(self) -> None:
-        """Readiness checks and metrics that are read when somebody asks."""
+        """Register readiness checks and metrics that are read on request."""
         health, projection = self.health, self.projection
         health.check("projection", lambda: "" if projection.ready else "the projection is behind the log")
         health.check("log", lambda: self.appender.trouble)

@@ -137,7 +137,7 @@ class BaseService(ABC, Generic[S, K]):
         """Apply one event to the state; the keys whose decision may change."""
 
     def last_seq(self, state: S, subject: str) -> int:
-        """Sequence of the last event of a subject in the state, 0 for none (or when nobody needs to know)."""
+        """Sequence of the last event of a subject in the state, 0 for none (or when it is not needed)."""
         del state, subject
         return 0
 

@@ -47,10 +47,10 @@ OK: Final = 0
 FAILED: Final = 1
 BAD_SETTINGS: Final = 2
 LOG_REPLACED: Final = 3
-"""The process holds the state of a log that is gone: whoever supervises it starts it anew."""
+"""The process holds the state of a log that is gone: its supervisor has to restart it."""
 CONNECT_PATIENCE: Final = 60.0
 GC_THRESHOLDS: Final = (25_000, 20, 20)
-"""Decoded manifests are many small containers without cycles: the default looks at them again every 700 objects."""
+"""Decoded manifests are many small containers without cycles: the default would scan them every 700 objects."""
 
 EXPECTED: Final = (LogReplaced, SettingsError, LogError, OSError)
 """What may end a service without being a bug."""
@@ -69,7 +69,7 @@ async def connect(settings: Settings, name: str, logger: Any, stop: asyncio.Even
             problem = text
             logger.warning("connection trouble", url=settings.nats_url, reason=text)
 
-    # The client itself tries for ever once it was told to reconnect for ever.
+    # The client itself retries without end once it is set to reconnect without end.
     opening = Connection.open(
         settings.nats_url, name=name, on_error=complain, tls=tls_context(settings), **credentials(settings)
     )
@@ -94,7 +94,7 @@ async def serve(
 
     With `shared` the streams are read together with other services of this process.
 
-    Raises LogReplaced when it has to be started anew with an empty state, LogError when the log cannot be used.
+    Raises LogReplaced when it has to restart with an empty state, LogError when the log cannot be used.
     """
     instance = settings.instance or default_instance(service.name)
     logger = logs.get(service=service.name, instance=instance)
@@ -194,7 +194,7 @@ async def _hear_purges(connection: Connection, runner: Runner[Any, Any]) -> None
         try:
             purged = msgspec.json.decode(message.data, type=Purged)
         except msgspec.MsgspecError:
-            return  # A newer version says it in another way; the next start forgets as well.
+            return  # A newer version encodes it in another way; the next start forgets as well.
         runner.service.forget(runner.projection.state, purged)
 
     await connection.subscribe(PURGED, hear)
@@ -240,7 +240,7 @@ def run(factory: Callable[[T], AnyService], settings_type: type[T], arguments: S
 
 
 def ended_by(error: BaseException, logger: Any) -> int:
-    """Tell what ended a service; the exit code that says so to its supervisor."""
+    """Log what ended a service; returns the exit code for its supervisor."""
     match error:
         case LogReplaced():
             logger.error("log replaced", reason=str(error))
@@ -275,7 +275,7 @@ async def _until_signal(service: AnyService, settings: Settings, logger: Any) ->
     logs.tell_strays(loop, logger)
 
     def ready(runner: Runner[Any, Any]) -> None:
-        # What is alive after the start lives as long as the process: the collector need not look at it again.
+        # Objects alive after the start live as long as the process: exclude them from garbage collection.
         gc.collect()
         gc.freeze()
         logger.info("ready", position=dict(runner.projection.position))

@@ -1,7 +1,7 @@
 """One reader of each stream for several services of one process: every message is received and decoded once.
 
 The reader begins when all services have asked for it, with the filters of all of them. Each gets what its own filters
-match, in log order. None is told of more than its window while it is slow: then all wait for it.
+match, in log order. None gets more than its window while it is slow: then all wait for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from services._kit.log.stream_port import Delivery, Log, Message, Pump, match
 from services._kit.runtime.interning import decoded
 
 _KEPT: Final = 4096
-"""Decoded events that are kept for those who have not folded them yet; who comes later decodes again."""
+"""Decoded events that are kept for parts that have not folded them yet; a later part decodes again."""
 
 
 class SharedReading:
@@ -32,7 +32,7 @@ class SharedReading:
         return _Part(self._readers[log.name], log, filters, window, patience)
 
     def decode(self, message: Message, stream: str) -> Known:
-        """The event of a message; raises DecodeError. Who gets it must not change it."""
+        """The event of a message; raises DecodeError. Receivers must not change it."""
         return self._readers[stream].decode(message)
 
     async def close(self) -> None:
@@ -68,7 +68,7 @@ class _Reader:
         return event
 
     def folded(self) -> None:
-        """A part is done with what it got: when all are, nobody asks for these events again."""
+        """Record that a part folded what it got: when all have, the kept events are dropped."""
         if self._events and all(part.empty for part in self.parts):
             self._events.clear()
 
@@ -93,7 +93,7 @@ class _Reader:
             async for delivery in deliveries:
                 replicated = self.parts[0].log.replicated
                 for part in self.parts:
-                    # Found out by who reads; the others lead and append by it as well.
+                    # Only the reader learns it; the other parts lead and append by it as well.
                     part.log.replicated = replicated
                     part.take(delivery)
                 while any(part.full for part in self.parts):

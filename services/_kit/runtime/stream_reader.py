@@ -58,7 +58,7 @@ class StreamReader(Generic[S, K]):
         return pump.behind if pump is not None else 0
 
     async def run(self) -> None:
-        """Follow every stream until cancelled; raises LogReplaced when the projection has to be built anew."""
+        """Follow every stream until cancelled; raises LogReplaced when the projection has to be rebuilt."""
         await until_first_ends(self._follow(stream) for stream in self._filters)
 
     async def _follow(self, stream: str) -> None:

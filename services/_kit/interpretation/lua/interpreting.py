@@ -76,7 +76,7 @@ class ScriptLevel:
             try:
                 found.append(await self._evaluator.evaluate(operation, script, arguments))
             except InterpretError as error:
-                # Who reads this has to know what to mend.
+                # The message names the script to be fixed.
                 whose = f"ResourceInterpreterCustomization {author}" if author else "the script shipped for this kind"
                 raise type(error)(f"{whose}: {error}") from None
         return dependencies_of(found) if len(found) > 1 else found[0]

@@ -1,6 +1,6 @@
 """Runs interpreter scripts in one Lua 5.1 state: compiled once, a fresh environment per call, bounded memory.
 
-Bounding the time is the business of whoever owns the process: a script that loops never returns from here.
+The owner of the process bounds the time: a script that loops never returns from here.
 """
 
 import re
@@ -123,7 +123,7 @@ class LuaMachine:
         if type(value) is not dict and type(value) is not list:
             return _bytes(value) if type(value) is str else value
         data = encode(value)
-        # Read anew: an object that stands in two places would become one table in two places.
+        # Decoded again: an object that stands in two places would become one table in two places.
         value = decode(data if data.isascii() else data.decode("latin-1").encode())
         if b"null" in data:
             value = _without_nulls(value)

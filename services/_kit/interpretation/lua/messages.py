@@ -1,4 +1,4 @@
-"""What a pool and its worker processes tell each other: frames of JSON behind four bytes of length."""
+"""Messages between a pool and its worker processes: frames of JSON behind four bytes of length."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -88,7 +88,7 @@ class LuaPool:
             raise self._aside()
 
     def _aside(self) -> InterpretLater:
-        # The same words every time: whoever reports a problem says it once.
+        # A constant text, so that a repeated problem is reported once.
         often = "once" if self._strikes == 1 else f"{self._strikes} times"
         return InterpretLater(f"the script was stopped {often} and is not run for {self._pause:g} s at a time; mend it")
 
@@ -126,7 +126,7 @@ class LuaPool:
             _fail(batch, WorkerUnavailable("the processes for interpreter scripts are being ended"))
 
     def _leave(self) -> None:
-        """This lane is none any more, before anyone learns of a failure: who asks again at once finds it missing."""
+        """Remove this worker lane before a failure is delivered: callers that retry at once must not find it."""
         lane = asyncio.current_task()
         assert lane is not None
         self._lanes.discard(lane)
@@ -146,7 +146,7 @@ class LuaPool:
         return True
 
     def _take(self) -> list[_Job]:
-        """The next calls; a script that was stopped before goes alone, so that it keeps nobody waiting."""
+        """The next calls; a script that was stopped before runs alone, so that it delays no other call."""
         batch = [self._waiting.popleft()]
         if batch[0].call.script in self._stopped:
             return batch

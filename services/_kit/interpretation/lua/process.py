@@ -21,11 +21,11 @@ _ROOT: Final = Path(__file__).resolve().parents[4]
 
 
 class WorkerEnded(Exception):
-    """A worker process that ended in the middle of a call; the message says how, for the author of the script."""
+    """A worker process ended in the middle of a call; the message is the exit status, for the author of the script."""
 
 
 class WorkerUnavailable(Exception):
-    """No worker process can be started here; the message says why."""
+    """No worker process can be started here; the message is the reason."""
 
 
 class LuaProcess:

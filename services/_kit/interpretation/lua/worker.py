@@ -22,7 +22,7 @@ _ROOM: Final = 1 << 30
 def main(arguments: list[str]) -> int:
     """Serve until standard input ends."""
     seconds, memory = float(arguments[0]), int(arguments[1])
-    # Ctrl-C in a terminal reaches the whole group; the one who started us decides when we end.
+    # Ctrl-C in a terminal reaches the whole group; the parent process decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (_ROOM + memory, _ROOM + memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -39,7 +39,7 @@ def serve(machine: LuaMachine, calls: BinaryIO, answers: int, seconds: float) ->
             signal.setitimer(signal.ITIMER_PROF, seconds)
             answer = frame(_answer(machine, call))
             if len(answer) > LARGEST:
-                # Whoever asked would hold it several times over, beside those of others.
+                # The parent would hold it several times over, beside the results of others.
                 answer = frame(LuaAnswer(None, f"the script's result is larger than {LARGEST >> 20} MiB"))
             signal.setitimer(signal.ITIMER_PROF, 0)
             _write(answers, answer)

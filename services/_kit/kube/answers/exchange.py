@@ -26,7 +26,7 @@ HOP_BY_HOP: Final = frozenset(
         "upgrade",
     }
 )
-"""Headers that concern one connection: who passes a request on leaves them out."""
+"""Hop-by-hop headers: proxies do not forward them."""
 CONNECT_SECONDS: Final = 10
 READ_BUFFER: Final = 64 << 10
 """Of one connection, in bytes; twice as much waits before its sender is held up."""

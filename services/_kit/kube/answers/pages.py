@@ -64,7 +64,7 @@ _opening: Final = re.compile(rb"\s*+([{\[])\s*+")
 
 
 class Page:
-    """One page of a list: iterate it for its items, then `meta` says where it goes on.
+    """One page of a list: iterate it for its items, then `meta` holds the position of the next page.
 
     Iterating raises BadAnswer for what is no list of objects, or exceeds a limit.
     """
@@ -118,7 +118,7 @@ class Page:
 
     @staticmethod
     def _check_empty(kind: str) -> None:
-        """Without items only what says that it is a list is an empty one: absence counts as deletion."""
+        """An answer without items is an empty list only if its kind is a list: absence counts as deletion."""
         if not kind.endswith("List"):
             raise BadAnswer(f"it is no list: it has no items, and its kind is {kind[:60] or 'not given'}")
 
