@@ -1,4 +1,4 @@
-"""Folds what was asked, placed, evicted and taken back of one object into the clusters that hold it; nobody else does.
+"""Folds requests, placements, evictions and deschedulings of one object into the clusters that hold it; the only fold.
 
 An eviction stays in force, finished or not, until a placement exists that was decided with it in view (`as_of` at or
 after the eviction): a restart in between can neither resurrect a copy nor lose one (reference 03 §1.3, §7.4). Replicas
@@ -48,7 +48,7 @@ def effective(
     clusters: Iterable[str] = (),
     required_by: Iterable[TargetCluster] = (),
 ) -> Effective:
-    """Where the object of a binding shall be.
+    """The target clusters of a binding.
 
     `clusters` are the members known now: cluster-wide requests (`everywhere`) go to all of them, and a cluster that
     is no member holds nothing. `required_by` are the clusters of the bindings that depend on this one. A facet of

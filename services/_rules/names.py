@@ -141,5 +141,5 @@ def member_role_name(service_account: str) -> str:
 
 
 def _lower(text: str) -> str:
-    """Lower case character by character; str.lower would change lengths and look at neighbours."""
+    """Lower case character by character; str.lower would change lengths and depend on neighbours."""
     return text.lower() if text.isascii() else "".join(character.lower()[:1] for character in text)

@@ -1,7 +1,8 @@
 """Decides when what is missing from lists of the control plane counts as deleted, and what is held until then.
 
-The guard knows who the control plane is, what is held, and what an operator confirmed. It learns from the log (`fold`)
-and from the endpoint (`take_reading`, `lost`, `refused`, `found`), and says what the log shall say (`decide`).
+The guard holds the identity of the control plane, the missing objects, and what an operator confirmed. Its inputs
+are the log (`fold`) and the endpoint (`take_reading`, `lost`, `refused`, `found`); `decide` returns the facts to
+append.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 NAMED: Final = 1000
 """Names of missing objects in one fact; more are counted only."""
 RECORDED_SECONDS: Final = 600.0
-"""How often the revision of the control plane's store is recorded anew."""
+"""Interval at which the revision of the control plane's store is recorded again."""
 IDENTITY_CHANGED: Final = "IdentityChanged"
 IDENTITY_UNKNOWN: Final = "IdentityUnknown"
 WENT_BACK: Final = "RevisionWentBack"
@@ -79,7 +80,7 @@ class Guard(Struct, Generic[K], kw_only=True):
     reading: Reading | None = None
     judgement: Judgement | None = None
     adopted: str = ""
-    """The uid that is known before the log says so."""
+    """The uid that is known before the log has it."""
     highest: int = 0
     missing: dict[str, set[K]] = field(default_factory=dict)
     refused: dict[str, set[K]] = field(default_factory=dict)
@@ -97,7 +98,7 @@ class Guard(Struct, Generic[K], kw_only=True):
 
     @property
     def trusted(self) -> bool:
-        """Whether what the control plane says counts; unknown until it was read for the first time."""
+        """Whether answers of the control plane count; unknown until its identity was read for the first time."""
         return self.judgement is not None and self.judgement.trusted
 
     def holds(self, kind: str, key: K) -> bool:
@@ -116,7 +117,7 @@ def fold(guard: Guard[K], seq: int, event: Known) -> list[K]:
         case ControlPlaneIdentified():
             same = guard.reading is not None and guard.uid == event.uid
             if guard.uid not in ("", event.uid):
-                # Another one takes its place, but nobody confirmed what is missing in this scope.
+                # Another one takes its place, but the missing objects of this scope are not confirmed.
                 doubt(guard, DISAPPEARED)
             guard.highest = max(guard.highest, event.revision) if same else event.revision
             guard.identity, guard.adopted = event, ""
@@ -145,7 +146,7 @@ def _let_pass(guard: Guard[K], event: AbsenceConfirmed) -> list[K]:
     guard.refused.clear()
     guard.doubted, guard.why = False, ""
     if not guard.trusted and event.identity and guard.reading is not None and guard.reading.uid == event.identity:
-        # What it lacks is gone once it says so itself.
+        # What it lacks counts as deleted once its own list confirms that.
         guard.adopted, guard.judgement, guard.highest = event.identity, Judgement.SAME, guard.reading.revision
     return keys
 
@@ -156,7 +157,7 @@ def noted(guard: Guard[K]) -> Noted:
 
 
 def take_reading(guard: Guard[K], reading: Reading, before: Noted) -> Judgement:
-    """Take in who answers at the control plane's address; the judgement says whether its lists count.
+    """Take in a reading of the identity at the control plane's address; the judgement is whether its lists count.
 
     `before` is what was known when the question was asked: the answer may be older than what was learned since.
     """
@@ -210,7 +211,7 @@ def lost(guard: Guard[K], kind: str, absent: Collection[K], known: int, *, vital
 
 
 def refused(guard: Guard[K], kind: str, absent: Iterable[K]) -> None:
-    """Remember what a list lacks that does not count: an operator who confirms wants to know it."""
+    """Keep what a list lacks that does not count: an operator needs it to confirm."""
     _keep(guard.refused, kind, set(absent))
 
 
@@ -237,11 +238,11 @@ def _keep(kept: dict[str, set[K]], kind: str, keys: set[K]) -> None:
         kept.pop(kind, None)
 
 
-def why_gone(guard: Guard[K], key: K, told: bool) -> str:
-    """How it is known that an object is gone, for the fact that says so; `told` when a watch said it."""
+def why_gone(guard: Guard[K], key: K, deleted: bool) -> str:
+    """The evidence that an object is gone, for the fact about it; `deleted` when a watch delivered the deletion."""
     if key in guard.passing and guard.confirmed is not None:
         return f"missing from the control plane, confirmed by {guard.confirmed.by} at #{guard.confirmed_at}"
-    return "deleted from the control plane" if told else "missing from a complete list of the control plane"
+    return "deleted from the control plane" if deleted else "missing from a complete list of the control plane"
 
 
 def settled(guard: Guard[K], kinds: Collection[str]) -> None:
@@ -338,7 +339,7 @@ def _held(
 
 
 def identify(guard: Guard[K], now: float) -> ControlPlaneIdentified | None:
-    """The fact about who the control plane is, when it is due; for the one that writes it."""
+    """The fact about the identity of the control plane, when it is due; for the single writer."""
     reading = guard.reading
     if reading is None or not guard.trusted or not reading.uid:
         return None

@@ -1,4 +1,4 @@
-"""Compares who answers at an endpoint with who is known to: the uid of kube-system and the revision of its store."""
+"""Compares the identity of an endpoint with the known one: the uid of kube-system and the revision of its store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from msgspec import Struct
 
 
 class Reading(Struct, frozen=True):
-    """Who answered at an endpoint once.
+    """The identity of an endpoint at one time.
 
-    `uid` is that of the namespace kube-system, empty when it could not be read: then `problem` says why. `revision` is
+    `uid` is that of the namespace kube-system, empty when it could not be read: `problem` is the reason. `revision` is
     the resourceVersion of the store at that time, 0 when it is no number. `forbidden`: we have no right to know.
     """
 
@@ -21,24 +21,24 @@ class Reading(Struct, frozen=True):
 
 
 class Judgement(Enum):
-    """What a reading means for what the endpoint says beside it."""
+    """What a reading means for the other answers of the endpoint."""
 
     SAME = "same"
     """The one that is known: what is missing from its lists may count."""
     FIRST = "first"
-    """Nobody is known yet: this one is, from now on."""
+    """No identity is known yet: this one is, from now on."""
     WENT_BACK = "went back"
     """The one that is known, with an older state of its store: it was restored."""
     OTHER = "other"
-    """Another one: nothing that it says counts."""
+    """Another identity: no answer of the endpoint counts."""
     UNREADABLE = "unreadable"
-    """It does not say who it is, although that is known: nothing that it says counts."""
+    """The identity is hidden, although one is known: no answer of the endpoint counts."""
     NAMELESS = "nameless"
-    """It does not say who it is and never did; its lists count as far as they are plausible."""
+    """The identity is hidden and always was; lists of the endpoint count as far as they are plausible."""
 
     @property
     def trusted(self) -> bool:
-        """Whether what the endpoint says counts at all."""
+        """Whether answers of the endpoint count at all."""
         return self not in (Judgement.OTHER, Judgement.UNREADABLE)
 
 

@@ -36,7 +36,7 @@ _LONGEST_TIMEOUT: Final = 30
 
 
 def check_customization(obj: Manifest, existing: Sequence[Part]) -> None:
-    """Raises Refusal for an operation that somebody else customizes, or a script that does not compile."""
+    """Raises Refusal for an operation that another customization has, or a script that does not compile."""
     name, spec = (obj.get("metadata") or {}).get("name") or "", obj.get("spec") or {}
     target, own = _target(spec), spec.get("customizations") or {}
     for other in existing:

@@ -1,4 +1,4 @@
-"""What one cluster was given and does not show yet: pods by kind, and a journal of what was given when."""
+"""Reserved pods of one cluster that its status does not show yet: totals by kind of pod, and a journal by position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services._rules.capacity.reserved import Needs, PodClass, coarser, less_tak
 from services._rules.kubernetes.quantity import Quantity
 
 KINDS: Final = 64
-"""Kinds of pods that are told apart; where there are more, requests count rounded up to powers of two."""
+"""Number of kinds of pods kept separately; where there are more, requests count rounded up to powers of two."""
 _ENTRIES: Final = 512
 
 
@@ -44,10 +44,10 @@ class ClusterTotals:
 
     def __init__(self) -> None:
         self.version = 0
-        """Number of the last change, given by whoever keeps the sums."""
+        """Number of the last change, set by the owner of the totals."""
         self._exact: dict[PodClass, int] = {}
         self._coarse: dict[PodClass, int] | None = None
-        """Only while there are more kinds than are told apart."""
+        """Only while there are more kinds than KINDS."""
         self._amounts: dict[str, int] = {}
         self._coarse_amounts: dict[str, int] = {}
         self._pods = 0

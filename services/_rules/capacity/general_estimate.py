@@ -1,6 +1,6 @@
 """Demands of workloads, capacities of clusters, and the general estimate of how much fits (reference 02 §5.2–5.4).
 
-The general estimate looks at the status of a cluster only: sums over its nodes, or counts of nodes by resource model.
+The general estimate reads only the status of a cluster: sums over its nodes, or counts of nodes by resource model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ ModelNodes: TypeAlias = tuple[int, dict[str, int], int]
 
 MAX_REPLICAS: Final = 2**31 - 1
 PODS_PER_MODEL_NODE: Final = 110
-# Nodes of one grade on which sets are placed one by one; no cluster has that many, whatever its status says.
+# Nodes of one grade on which sets are placed one by one; no real cluster has that many.
 _MOST_MODEL_NODES: Final = 1 << 13
 _MILLI: Final = 10**6
 _MEMO_SIZE: Final = 256
@@ -53,7 +53,7 @@ class Assumed(Struct, frozen=True, eq=False):
 
 
 class Capacity(Struct, frozen=True, eq=False):
-    """Room of one cluster as its status tells it, computed once per cluster fact."""
+    """Capacity of one cluster by its status, computed once per cluster fact."""
 
     known: bool
     pods: int

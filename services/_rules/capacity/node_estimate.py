@@ -31,7 +31,7 @@ class Node(Struct, frozen=True, eq=False):
 
 
 class Estimate(Struct, frozen=True):
-    """Answer of an estimator; `unschedulable` says that the zero is a verdict and not an absence of nodes."""
+    """Answer of an estimator; `unschedulable`: the zero is a verdict and not an absence of nodes."""
 
     value: int
     unschedulable: bool = False
@@ -118,7 +118,7 @@ def _requests(container: Manifest) -> Amounts:
 
 
 def eligibility(claim: Mapping[str, Any] | None) -> Eligibility:
-    """Function that says whether a pod with this node claim may run on a node."""
+    """Compiles a node claim into a function that returns whether its pod may run on a node."""
     claim = claim or {}
     wanted: dict[str, str] = claim.get("nodeSelector") or {}
     affinity = claim.get("hardNodeAffinity")

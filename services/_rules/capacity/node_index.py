@@ -64,7 +64,7 @@ class MemberRooms:
         return len(self._nodes), len(self._pods)
 
     def nodes(self) -> list[Node]:
-        """All nodes with what is left on them; only those that changed are worked out anew."""
+        """All nodes with what is left on them; only those that changed are recomputed."""
         for name in self._nodes.keys() - self._made.keys():
             self._made[name] = self._make(name)
         return list(self._made.values())

@@ -1,6 +1,6 @@
-"""Answers one request from the picture of one member: how many further replicas (or sets) fit on nodes and in quotas.
+"""Estimates one request from the nodes, pods and quotas of one member: how many further replicas (or sets) fit.
 
-Whoever holds such a picture can answer: the estimator for push members, an agent for its own.
+The estimator answers for push members, an agent for its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOTHING: Final[Mapping[PodClass, int]] = {}
 class Requirements(Struct, frozen=True):
     """What one replica (or one set of components) needs, with a digest by which equal ones are known.
 
-    `stated` are the requirements as the binding states them, for whoever has to be asked.
+    `stated` are the requirements as the binding states them, for requests to an agent.
     """
 
     digest: str
@@ -56,7 +56,7 @@ def requirements_of(spec: Manifest) -> Requirements:
 
 
 def read_requirements(stated: Manifest) -> Requirements:
-    """Requirements as they are stated to who has to be asked; raises quantity.QuantityError."""
+    """Requirements in the form of a request to an agent; raises quantity.QuantityError."""
     wanted = stated.get("replicaRequirements")
     return Requirements(
         digest=hashlib.sha256(msgspec.json.encode(stated, order="deterministic")).hexdigest()[:16],

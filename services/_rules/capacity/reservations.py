@@ -1,4 +1,4 @@
-"""Keeps the room that placements took and that does not show in a cluster yet: the fold behind "no room given twice".
+"""Keeps the capacity that placements reserved and that a cluster's status does not show yet, so it is not given twice.
 
 A replica is reserved from its placement on until the rolled-up status of its cluster counts it, its placement or
 binding ends, or LONGEST seconds passed. Everything follows from the last facts of an object, so a restart comes to the
@@ -43,7 +43,7 @@ _NOTHING: Final = _Held()
 
 
 class _Object(Struct):
-    """What of one object tells how much it holds."""
+    """The facts about one object that its reservation depends on."""
 
     uid: str = ""
     needs: Needs = ()
@@ -70,7 +70,7 @@ class ReservationLedger:
         self._ends: list[tuple[float, ObjectKey]] = []
         self._changes = 0
         self.changed: set[str] = set()
-        """Clusters whose sums changed; whoever derives something from them takes it and clears it."""
+        """Clusters whose sums changed; a derived cache reads and clears it."""
 
     def __eq__(self, other: object) -> bool:
         """Whether the same objects hold the same."""
@@ -140,7 +140,7 @@ class ReservationLedger:
         self._recount(key, found, None)
 
     def withdraw(self, key: ObjectKey) -> None:
-        """The promise of an object is void: it is decided anew."""
+        """Void the promise of an object: it is decided again."""
         found = self._objects.get(key)
         if found is None or found.promised is None:
             return
@@ -173,7 +173,7 @@ class ReservationLedger:
         return released
 
     def summarised(self, cluster: str, at: float) -> bool:
-        """The summary of a cluster was taken anew: what showed before is in it; whether room was released."""
+        """The summary of a cluster was taken again: what showed before is in it; whether room was released."""
         released = False
         for key in list(self._settling.get(cluster, ())):
             found = self._objects[key]
@@ -184,7 +184,7 @@ class ReservationLedger:
         return released
 
     def removed(self, cluster: str) -> None:
-        """A cluster is no member any more; whoever comes by that name later holds nothing of it."""
+        """A cluster is no member any more; a later one of that name holds nothing of it."""
         for key, found in self._objects.items():
             if cluster in found.held:
                 self._set(key, found, cluster, _Held(), None)

@@ -1,4 +1,4 @@
-"""Room that was given away and does not show yet: taken off a summary, off resource models, off an answer of nodes.
+"""Subtracts reserved capacity that is not visible yet: from a summary, from resource models, from an estimate of nodes.
 
 Sums and first-fit placing work by kinds of pods, not by workloads, so that ten thousand workloads in flight that ask
 for the same cost as much as one.
@@ -51,7 +51,7 @@ Needs = tuple[tuple[PodClass, int], ...]
 def needs_of(spec: Manifest, *, detailed: bool) -> Needs:
     """What one replica or set of a binding's spec takes; () where it is no workload.
 
-    Without `detailed` only what is requested tells kinds apart. Raises quantity.QuantityError.
+    Without `detailed` only the requests distinguish kinds. Raises quantity.QuantityError.
     """
     namespace = ((spec.get("resource") or {}).get("namespace") or "") if detailed else ""
     components = [component_of(item) for item in spec.get("components") or ()]

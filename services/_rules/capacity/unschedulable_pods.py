@@ -14,7 +14,7 @@ _HASH: Final = "pod-template-hash"
 
 
 class _Waiting(Struct, frozen=True):
-    """A pod without a node: who controls it, since when it waits (seconds since 1970), and its labels."""
+    """A pod without a node: its controller, the start of its wait (seconds since 1970), and its labels."""
 
     controller: str
     since: float
@@ -80,7 +80,7 @@ def newest_replica_set(deployment: Manifest, sets: Iterable[Manifest]) -> Manife
 
 
 def _template(manifest: Manifest) -> Manifest:
-    """The pod template without the label that tells ReplicaSets apart."""
+    """The pod template without the label that ReplicaSets differ in."""
     template: Manifest = (manifest.get("spec") or {}).get("template") or {}
     metadata = template.get("metadata") or {}
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != _HASH}

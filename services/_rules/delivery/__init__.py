@@ -1,1 +1,1 @@
-"""How an object of a member is brought to what its work says, and what a report of it means."""
+"""How a member's object is reconciled with its work, and how a report of it is read."""

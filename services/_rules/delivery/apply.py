@@ -1,4 +1,4 @@
-"""Decides how a member object is brought to what a work says: write, delete, leave, refuse (reference 03 §3)."""
+"""Decides how a member's object is reconciled with its work: write, delete, leave, refuse (reference 03 §3)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Leave(Struct, frozen=True):
 
 
 class Refuse(Struct, frozen=True):
-    """What is there is not ours to touch; the message says what to do about it."""
+    """The object there is not ours to change; the message holds the remedy."""
 
     message: str
 
@@ -88,7 +88,7 @@ def apply_action(
     """What to do so that a member holds the desired manifest (§3.3, §3.4); raises InterpretError.
 
     `previous` is the manifest applied before, where another one was: what it had and the desired one lacks has to go.
-    `wanted` is what to write over the live object where a level above the built-in one says so (see `retained`).
+    `wanted` is what to write over the live object where a level above the built-in one provides it (see `retained`).
     """
     if live is None:
         return Create(desired)

@@ -1,4 +1,4 @@
-"""Keeps what one cluster shall hold beside what was last seen there, as executor and agent fold it."""
+"""Keeps the desired and the last observed state of the objects of one cluster, as executor and agent fold it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ClusterWorks(Struct):
             self.applied.pop(event.key, None)
 
     def unfinished(self) -> list[ObjectKey]:
-        """Objects that have to be looked at after a start: all but those whose withdrawal is confirmed."""
+        """Objects that have to be reconciled after a start: all but those whose withdrawal is confirmed."""
         found = []
         for key, (work, seq) in self.works.items():
             seen = self.observed.get(key)
@@ -57,7 +57,7 @@ class ClusterWorks(Struct):
         return found
 
     def of_kinds(self, kinds: Collection[tuple[str, str]]) -> list[ObjectKey]:
-        """Objects of some kinds (apiVersion, kind) that the cluster shall hold."""
+        """Objects of some kinds (apiVersion, kind) that are desired in the cluster."""
         return [
             key
             for key, (work, _) in self.works.items()
@@ -67,7 +67,7 @@ class ClusterWorks(Struct):
     def forget(self, key: ObjectKey, position: int) -> bool:
         """Drop what is known of an object whose works are gone up to a position; whether anything was.
 
-        A later work stays, also one that withdraws the object anew: it has to be carried out first.
+        A later work stays, also one that withdraws the object again: it has to be carried out first.
         """
         work = self.works.get(key)
         if work is not None and work[1] > position:
@@ -85,5 +85,5 @@ class ClusterWorks(Struct):
 
 
 def holds(work: WorkRendered, seen: WorkObserved | None) -> bool:
-    """Whether the last report says that the cluster holds this very manifest."""
+    """Whether the last report confirms that the cluster holds this very manifest."""
     return seen is not None and seen.applied and seen.digest == work.digest

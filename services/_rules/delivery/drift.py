@@ -1,6 +1,6 @@
-"""Names what was changed in a member behind our back: the fields that a repair puts back, and who had changed them.
+"""Names drift in a member: the fields that a repair puts back, and the managers that had changed them.
 
-Fields and their owners come from one read of the live object with its `metadata.managedFields`. Values are never told,
+Fields and their owners come from one read of the live object with its `metadata.managedFields`. Values are omitted,
 and of a Secret not even the names below its top level fields (reference 03 §3.8).
 """
 
@@ -43,7 +43,7 @@ _DEFAULTS: Final = {"protocol": "TCP"}
 
 
 class Owner(Struct, frozen=True):
-    """Who wrote a field last; empty where the API server does not say. `at` in seconds since 1970, 0 for unknown."""
+    """Last writer of a field; empty where the API server names none. `at` in seconds since 1970, 0 for unknown."""
 
     manager: str = ""
     operation: str = ""
@@ -68,7 +68,7 @@ def repaired(wanted: Manifest, live: Manifest, ours: str) -> tuple[Drift, ...]:
 
 
 def removed(wanted: Manifest | None = None) -> tuple[Drift, ...]:
-    """An object of ours that was gone and is created again; nobody keeps who deleted it.
+    """An object of ours that was gone and is created again; its deleter is not recorded.
 
     Where it names owners, the garbage collector is suspected: it deletes what belongs to an owner that is not there,
     as often as it is created.
@@ -81,7 +81,7 @@ def removed(wanted: Manifest | None = None) -> tuple[Drift, ...]:
 
 
 def both(earlier: tuple[Drift, ...], later: tuple[Drift, ...]) -> tuple[Drift, ...]:
-    """What two repairs of one object put back together; one that made it anew put back everything."""
+    """What two repairs of one object put back together; a recreation put back everything."""
     if not earlier or not later or later[0].field == WHOLE:
         return later or earlier
     return bounded(dict.fromkeys((*earlier, *later)))
@@ -111,14 +111,14 @@ def drift_words(drift: tuple[Drift, ...]) -> str:
     by: dict[str, list[str]] = {}
     for item in drift[:_SHOWN]:
         by.setdefault(item.manager, []).append(item.field)
-    told = [
+    parts = [
         f"{', '.join(fields)} {'were' if len(fields) > 1 else 'was'} changed by {manager or 'an unknown writer'}"
         for manager, fields in by.items()
     ]
     more = len(drift) - _SHOWN
     if more > 0:
-        told.append(f"{more} more {'fields' if more > 1 else 'field'}")
-    return f"{'; '.join(told)}; put back"
+        parts.append(f"{more} more {'fields' if more > 1 else 'field'}")
+    return f"{'; '.join(parts)}; put back"
 
 
 def _differences(wanted: Manifest, live: Manifest) -> Iterator[Path]:
@@ -168,7 +168,7 @@ def _members(compare: Comparison, value: Manifest, found: Manifest, path: Path) 
 
 
 def _items(compare: Comparison, value: list[Any], found: list[Any], path: Path) -> Iterator[Path]:
-    """Items by what identifies them; nothing where they cannot be told apart, so that the list is named as one."""
+    """Items by what identifies them; nothing where they have no unique key, so that the list is named as one."""
     keys = next((keys for keys in _IDENTITIES if _identify(keys, value) and _identify(keys, found)), None)
     if keys is None:
         return
@@ -216,10 +216,10 @@ def _seconds(text: object) -> float:
 
 
 def _owner(entries: list[tuple[Owner, Manifest]], path: Path, ours: str) -> Owner:
-    """The latest owner of a field or of something in it; else somebody else who owns what it lies in as a whole.
+    """The latest owner of a field or of something in it; else another owner of a field that contains it as a whole.
 
-    A map without members in managed fields may be one that is owned as a whole, or what is left of one: ours says
-    nothing.
+    A map without members in managed fields may be one that is owned as a whole, or what is left of one: ours is no
+    evidence.
     """
     whole = Owner()
     for owner, fields in entries:

@@ -1,4 +1,4 @@
-"""Reads what a report says of a copy beyond its fields."""
+"""Reads derived properties of an observation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _generations = msgspec.json.Decoder(_Generations).decode
 
 
 def not_looked_at(event: WorkObserved) -> bool:
-    """Whether nobody in the member has looked at what was written there: the status names an older generation."""
+    """Whether no controller in the member has seen the last write: the status names an older generation."""
     if not event.applied or isinstance(event.status, UnsetType):
         return False
     try:

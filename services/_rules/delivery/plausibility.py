@@ -1,6 +1,6 @@
-"""Judges what a member says of an object by what it was given: the terms of a report, and the numbers of a status.
+"""Validates a member's report of an object against its manifest: the terms of a report, and the numbers of a status.
 
-A member may be mistaken or hostile. What it cannot mean is found here before it counts, with the field that says so.
+A member may be mistaken or hostile. Impossible values are found here before they count; the result names the field.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def misreported(event: WorkObserved, asked: Asked, position: int) -> str:
 
 
 class Numbers(Struct, frozen=True):
-    """What a status says in numbers: `problem` names the field that cannot be, empty when every one can.
+    """The numbers of a status: `problem` names the implausible field, empty when there is none.
 
     `most` is the highest count of replicas and `field` its name; `generation` the template's generation it is about.
     """
@@ -128,7 +128,7 @@ def implausible(api_version: str, kind: str, status: Raw, given: Given) -> str:
 
 
 def numbers(api_version: str, kind: str, status: Raw) -> Numbers:
-    """What a status of a kind says in numbers, whoever reports it."""
+    """The numbers of a status of a kind, from any reporter."""
     data = bytes(status)
     judge = _small if len(data) <= _CACHED_BYTES else _numbers
     return judge(api_version, kind, data)

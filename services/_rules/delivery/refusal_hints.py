@@ -1,4 +1,4 @@
-"""Says what to do about a refusal of a member's API server, by its code, reason and words."""
+"""Returns a remedy for a refusal of a member's API server, by its code, reason and message."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Decides whether applying a manifest would change the live object, so that nothing is written that is already there.
+"""Decides whether applying a manifest would change the live object, so that needless writes are skipped.
 
 What the manifest does not mention is the server's or the member's (defaults, allocated addresses, status) unless it was
 ours before: a field of the manifest applied last, or a label or annotation recorded as managed. Where the comparison
-cannot know, it says that a write is needed: a needless write is harmless, a missing one is not.
+cannot know, it reports that a write is needed: a needless write is harmless, a missing one is not.
 """
 
 from base64 import b64encode
@@ -100,7 +100,7 @@ def _metadata_differs(desired: Manifest, live: Manifest, previous: Manifest) -> 
 
 
 def _object(obj: Manifest, member: str) -> Manifest:
-    """An object in an object; empty where there is something else, which the server shall judge."""
+    """An object in an object; empty where there is something else, which the server validates."""
     value = obj.get(member)
     return value if isinstance(value, dict) else {}
 

@@ -26,7 +26,7 @@ class PurgeRefused(ValueError):
 
 
 class Gates(Struct, frozen=True):
-    """The feature gates that evictions look at, with Karmada's defaults."""
+    """The feature gates that evictions depend on, with Karmada's defaults."""
 
     graceful_eviction: bool = True
     stateful_failover_injection: bool = False
@@ -85,7 +85,7 @@ def evict_unhealthy(
     gates: Gates,
     producer: str = PRODUCER,
 ) -> tuple[tuple[Target, ...], tuple[EvictionTask, ...]]:
-    """Targets and tasks of an object after it left `clusters` as `failover.application` says.
+    """Targets and tasks of an object after it left `clusters` by the rules of `failover.application`.
 
     Raises StateError when state to be preserved is not there, PurgeRefused when a gate forbids the purge mode.
     """

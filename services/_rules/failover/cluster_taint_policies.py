@@ -46,7 +46,7 @@ def add_taints(taints: Sequence[Manifest], added: Sequence[Manifest], now: str) 
 
 
 def remove_taints(taints: Sequence[Manifest], removed: Sequence[Manifest]) -> list[Manifest]:
-    """The taints without those whose key and effect are named, whoever added them."""
+    """The taints without those whose key and effect are named, regardless of their origin."""
     return [taint for taint in taints if not any(_same(taint, gone) for gone in removed)]
 
 

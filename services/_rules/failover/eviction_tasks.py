@@ -1,4 +1,4 @@
-"""Assesses eviction tasks: which of them are over, and when to look again (reference 03 §7.4)."""
+"""Assesses eviction tasks: which of them are over, and when to assess them again (reference 03 §7.4)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def assess(
 ) -> Assessment:
     """Which tasks stay and which are over.
 
-    A task without creation time gets `now` and stays for this round. `scheduled` tells whether the scheduler has
-    answered to everything known so far, `targets` are the clusters the object shall run in, `health` what each of them
+    A task without creation time gets `now` and stays for this round. `scheduled`: whether the scheduler has answered to
+    everything known so far, `targets` are the target clusters of the object, `health` what each of them
     reports; `timeout` (seconds) is for tasks without a grace period of their own.
     """
     replaced = scheduled and all(health.get(name) == HEALTHY for name in targets)

@@ -1,4 +1,4 @@
-"""Tells whether the copies that replace another one are up: healthy, and as many as they shall be."""
+"""Decides whether replacement copies are up: healthy, and as many as desired."""
 
 from __future__ import annotations
 

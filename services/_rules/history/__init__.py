@@ -1,1 +1,1 @@
-"""What the log tells of one object, and how long it is kept. Reading the log is in _kit."""
+"""The history of one object on the log, and its retention. Reading the log is in _kit."""

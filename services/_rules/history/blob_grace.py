@@ -1,8 +1,8 @@
-"""Says how long bytes that nobody names stay, so that a writer which found them there may still name them.
+"""Grace period for the garbage collection of unreferenced blobs, so that a writer can still reference those it found.
 
-A writer names bytes only within `TRUST` of having stored or found them, and stores them anew when it finds them older
-than `REFRESH_AFTER`. So whatever an event names was stored less than `REFRESH_AFTER + TRUST` before the event, and a
-collector that removes only what is older than `GRACE` when it begins to look for names never takes it away.
+A writer references blobs only within `TRUST` of having stored or found them, and stores them again when older
+than `REFRESH_AFTER`. So every blob that an event names was stored less than `REFRESH_AFTER + TRUST` before the event:
+a collector that removes only blobs older than `GRACE` at the start of its search for references never removes one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Says in a few words what room a placement was told of: how much, by whom, how long before, and what was taken off."""
+"""Summarizes the estimates of a placement in one line: available replicas, source, age, and what was reserved since."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def capacity_summary(event: PlacementDecided | PlacementFailed) -> str:
 
 
 def _source_and_age(source: str, age: str) -> list[str]:
-    """Who looked and when, as far as it is known."""
-    who = {"nodes": "on nodes", "agent": "by the agent"}.get(source, source)
-    return [part for part in (who, age) if part]
+    """Source and age of an estimate, as far as known."""
+    origin = {"nodes": "on nodes", "agent": "by the agent"}.get(source, source)
+    return [part for part in (origin, age) if part]
 
 
 def _counts(items: Sequence[ClusterEstimate]) -> str:

@@ -1,4 +1,4 @@
-"""Writes bytes down as what they differ in from other bytes, where that is much shorter.
+"""Encodes bytes as the difference from other bytes, where that is much shorter.
 
 A copy of a large manifest for the clusters differs from its template in a few marks: what is stored of it is where it
 begins and ends like the template, and what stands between.
@@ -68,7 +68,7 @@ def decode_delta(stored: bytes, base: bytes) -> bytes:
 
 
 def marker(name: str, base: str) -> str:
-    """The name of an empty message that says: these bytes are stored in short, and build on those."""
+    """The name of an empty message that marks bytes as delta-encoded against a base."""
     return f"{_MARKER}{name}-{base}"
 
 

@@ -1,4 +1,4 @@
-"""Says in one short line what a fact means, and what is new in it since the fact before."""
+"""Summarizes a fact in one line: its meaning, and what is new since the fact before."""
 
 from __future__ import annotations
 

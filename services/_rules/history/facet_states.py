@@ -1,4 +1,4 @@
-"""Says how every facet of one object stood after the given facts: the last event of each subject."""
+"""Folds the given facts into the state of every facet of one object: the last event of each subject."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ORDER: Final = (
 class Standing(Struct, frozen=True, rename="camel"):
     """One facet: its last event, the position and time of it (seconds since 1970), and the whole event in JSON.
 
-    `closed` tells that the event is the end of the facet. `events` counts those known up to then.
+    `closed`: the event is the end of the facet. `events` counts those known up to then.
     """
 
     facet: str

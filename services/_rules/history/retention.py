@@ -1,7 +1,7 @@
-"""Decides when what an object left on the log may go, in which order, and how far a busy subject may be cut.
+"""Decides when the facts of a deleted object may be purged, in which order, and how far a busy subject may be trimmed.
 
 A closed facet (a tombstone) means to every service the same as no facet. That is what makes a purge safe at any moment:
-between two purges, before or after a restart, nobody decides anything else than with all tombstones in place.
+between two purges, before or after a restart, all services decide the same as with all tombstones in place.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _CLOSED: Final = (
 
 
 def closes(event: Known) -> bool:
-    """Whether an event is the end of its facet: it says to every reader what no event would say."""
+    """Whether an event is the end of its facet: readers treat it as the absence of the facet."""
     return isinstance(event, _CLOSED) or (isinstance(event, StatusRolledUp) and event.closed)
 
 
 def all_closed(*events: Known | None) -> bool:
-    """Whether facets that a service remembers say nothing but their end: then it may forget them."""
+    """Whether all facets that a service remembers are closed: then it may forget them."""
     return all(event is None or closes(event) for event in events)
 
 
@@ -138,7 +138,7 @@ def highest(remains: LogEntries) -> int:
 def purges_of(key: ObjectKey, remains: LogEntries) -> tuple[Purge, ...]:
     """What to remove of a finished object, in order: children before parents.
 
-    Works go before their observations: a withdrawn work without an observation would be looked at, and reported, anew.
+    Works go before their observations: a withdrawn work without an observation would be reconciled and reported again.
     """
     tokens = key_tokens(key)
     purges: list[Purge] = []

@@ -1,4 +1,4 @@
-"""Tells the story of one object from its facts: in order, with what caused what and one line each for people.
+"""Builds the timeline of one object from its facts: in order, with causes, and one line each for people.
 
 The same function serves the gateway's history and the command line. It never shows manifests: a Secret stays one.
 """
@@ -21,7 +21,7 @@ FACTS: Final = "FACTS"
 OBSERVED: Final = "OBSERVED"
 UNREADABLE: Final = "Unreadable"
 
-# What starts a story: facts that follow from something outside of the log.
+# First steps of a timeline: facts that follow from something outside of the log.
 _ORIGINS: Final = {
     "template": "because the object changed in the control plane",
     "binding": "because the object or its policy changed in the control plane",
@@ -53,7 +53,7 @@ class Cause(Struct, frozen=True, rename="camel"):
 
 
 class Entry(Struct, frozen=True, rename="camel"):
-    """One step of the story. `time` is in seconds since 1970, `offset_ms` counts from the first step.
+    """One step of the timeline. `time` is in seconds since 1970, `offset_ms` counts from the first step.
 
     `as_of` is the log position that the deciding service had seen, `decided_at` the time it was given.
     """

@@ -1,4 +1,4 @@
-"""Writes operator, account, user and activation tokens of NATS: who may talk to the log, signed instead of configured.
+"""Writes operator, account, user and activation tokens of NATS: access to the log, signed instead of configured.
 
 The same accounts as in `accounts`, in the words of NATS JWT version 2. The hub exports a wildcard per kind of subject,
 and an account imports the one subject for which the hub's key signed it an activation: a member that comes needs no
@@ -162,7 +162,7 @@ def creds_text(token: str, seed: str) -> str:
 
 
 def read_claims(token: str, kind: str = "") -> Claims:
-    """The claims of a token, whose signature is not looked at; raises TokenError, also where it is of another kind."""
+    """The claims of a token, without verifying its signature; raises TokenError, also where it is of another kind."""
     try:
         _, body, _ = token.strip().split(".")
         claims: Claims = msgspec.json.decode(

@@ -1,11 +1,11 @@
-"""Says who may talk to the log: one account for the hub, one for every agent, and the few subjects between them.
+"""Defines access to the log: one account for the hub, one per agent, and the few subjects shared between them.
 
 An agent's account sees the hub through service imports only. The server rewrites the reply subject of every request
 that crosses such an import, so an agent cannot make it write on a subject of its choosing. No stream's subject is
-among them: the hub looks at what an agent reports before it stores it.
+among them: the hub validates what an agent reports before it stores it.
 
 The server (2.15.1) connects the imports of an account that appears with a reload only at the reload after that one:
-who adds an agent asks for two. A removed agent is cut off by the first, and no other connection notices either.
+adding an agent needs two. A removed agent is cut off by the first, and no other connection is affected by either.
 """
 
 from __future__ import annotations

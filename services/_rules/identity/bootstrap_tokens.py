@@ -23,7 +23,7 @@ SIGNATURE_PREFIX: Final = "jws-kubeconfig-"
 BOOTSTRAPPERS: Final = "system:bootstrappers"
 DEFAULT_GROUP: Final = "system:bootstrappers:karmada:default-cluster-token"
 AGENT_SIGNER: Final = "fleetlog.io/agent"
-"""Who signs agents' identities, in the words of a certificate signing request."""
+"""The signerName of certificate signing requests for agents' identities."""
 AGENT_PREFIX: Final = "system:karmada:agent:"
 AGENTS_GROUP: Final = "system:karmada:agents"
 TOKEN_ANNOTATION: Final = "fleetlog.io/nats-user-token"
@@ -105,7 +105,7 @@ def same(one: str, other: str) -> bool:
 
 
 def sign(kubeconfig: str, token_id: str, token_secret: str) -> str:
-    """What a token says under a text: a JWS (HS256) with the text left out."""
+    """The signature of a token for a text: a JWS (HS256) with the text left out."""
     header = _part(b'{"alg":"HS256","kid":"' + token_id.encode() + b'"}')
     signed = f"{header}.{_part(kubeconfig.encode())}"
     return f"{header}..{_part(hmac.digest(token_secret.encode(), signed.encode(), hashlib.sha256))}"

@@ -1,4 +1,4 @@
-"""Holds what users configured for interpretation, as the log tells it; says which kinds a change touches."""
+"""Keeps the interpreter configuration of users, folded from the log; returns the kinds that a change affects."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Customization(Struct):
 
 _SHAPES: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     CUSTOMIZATION: msgspec.json.Decoder(_Customization),
-    # Its webhooks are looked at one by one where they are asked.
+    # Its webhooks are decoded one by one where they are called.
     WEBHOOKS: msgspec.json.Decoder(Manifest),
 }
 
@@ -107,7 +107,7 @@ def customization_problem(manifest: Manifest) -> str | None:
 
 
 def _read(event: PolicyChanged) -> Manifest:
-    """The manifest; an empty one where its shape is none that a control plane lets in: it says nothing then."""
+    """The manifest; an empty one, which configures nothing, where a control plane would refuse its shape."""
     try:
         _SHAPES[event.key.kind].decode(event.manifest)
     except (msgspec.MsgspecError, RecursionError):
@@ -132,6 +132,6 @@ def concerns(targets: frozenset[Target], api_version: str, kind: str) -> bool:
 
 
 def unconfigured(event: PolicyEvent) -> frozenset[Target]:
-    """Nothing is interpreted in another way, whatever is said: for who knows only what is built in."""
+    """No kind is affected by any configuration: for services that use only the built-in interpretation."""
     del event
     return frozenset()

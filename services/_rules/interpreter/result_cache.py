@@ -1,7 +1,7 @@
-"""Lets pure decisions use what scripts and webhooks answer: a bounded memory of answers, and an exception for none.
+"""Caches results of scripts and webhooks for pure decisions; a missing result raises Unanswered.
 
-A decision that needs an answer nobody has given yet raises Unanswered; whoever runs the decision asks, puts the answer
-into the memory, and has it decided again. Kinds that nobody customized are answered by what is built in, at once.
+A decision that lacks a result raises Unanswered; its caller requests the result, puts it into the cache, and has the
+key decided again. Kinds without customization are answered by the built-in interpretation, at once.
 """
 
 from __future__ import annotations
@@ -127,17 +127,17 @@ def _weight(kept: bytes | InterpretError) -> int:
 
 
 class CachedInterpreter(InterpreterChain):
-    """What is built in, and for customized kinds the answers of a memory.
+    """The built-in interpretation, and for customized kinds the cached results.
 
-    Replicas, components and the setting of replicas come from the memory; those who need the other operations ask for
-    themselves. All three raise InterpretError and Unanswered.
+    Replicas, components and the setting of replicas come from the cache; callers request other operations themselves.
+    All three raise InterpretError and Unanswered.
     """
 
     def __init__(self, customized: Customized, answers: Answers) -> None:
         super().__init__((NativeInterpreter(),))
         self._customized = customized
         self._answers = answers
-        # Most objects are of kinds that nobody customized: to know that must cost nothing.
+        # Most objects are of kinds without customization: checking that must cost nothing.
         self._known: dict[tuple[str, str, str], bool] = {}
         self._known_at = 0
 
@@ -154,7 +154,7 @@ class CachedInterpreter(InterpreterChain):
         place = (api_version, kind, operation)
         known = self._known.get(place)
         if known is None:
-            # What others say of a Secret may quote it, and replicas it has none.
+            # Results for a Secret may quote it, and it has no replicas.
             known = self._known[place] = not is_secret(api_version, kind) and self._customized(*place)
         return known
 

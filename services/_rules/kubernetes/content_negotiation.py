@@ -28,7 +28,7 @@ def clauses(accept: str) -> tuple[tuple[str, Mapping[str, str]], ...]:
 
 
 def view_of(parameters: Mapping[str, str]) -> tuple[str, str] | None:
-    """View (empty for the object itself) and its version; None where nobody serves such a view."""
+    """View (empty for the object itself) and its version; None where that view is not served."""
     view, version = parameters.get("as", ""), parameters.get("v", "v1")
     if view and (view not in _VIEWS or parameters.get("g", _GROUP) != _GROUP or version not in ("v1", "v1beta1")):
         return None

@@ -1,4 +1,4 @@
-"""Shapes Kubernetes Events about templates; the same said again has the same name, so that it can be counted."""
+"""Shapes Kubernetes Events about templates; repeated Events have the same name, so that they can be counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Manifest = dict[str, Any]
 
 
 class Note(Struct, frozen=True):
-    """One Event to tell: what happened to which object, by whom; `warning` for what a person should look at."""
+    """One Event to record: reason, object and reporter; `warning` for what needs attention."""
 
     key: ObjectKey
     uid: str
@@ -26,7 +26,7 @@ class Note(Struct, frozen=True):
 
 
 def event_name(note: Note) -> str:
-    """Name of the Event: the same thing told again is the same Event, counted."""
+    """Name of the Event: a repetition has the same name and is counted."""
     said = f"{note.uid}/{note.reason}/{note.component}/{note.message}".encode()
     digest = blake2b(said, digest_size=8).hexdigest()
     return f"{note.key.name[:200].rstrip('.-')}.{digest}"

@@ -28,7 +28,7 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 class JSONPathError(ValueError):
-    """A path that cannot be understood; the message says what is wrong with it."""
+    """A path that cannot be parsed; the message is the reason."""
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""What an object takes of a namespace's ResourceQuota, and what the API server says to one that does not fit.
+"""Usage of a namespace's ResourceQuota by an object, and the API server's message when it exceeds the quota.
 
 Enforced are counts (`pods`, `count/deployments.apps`, `services.loadbalancers`, …), cpu, memory, ephemeral storage and
 extended resources of pods, storage of claims, and the scopes Terminating, NotTerminating, BestEffort and NotBestEffort.
@@ -105,5 +105,5 @@ def refusal(quota: Manifest, wanted: Amounts, taken: Iterable[Amounts]) -> str:
     if not over:
         return ""
     parts = (("requested", wanted), ("used", used), ("limited", hard))
-    told = ", ".join(f"{word}: {','.join(f'{one}={amounts[one]}' for one in over)}" for word, amounts in parts)
-    return f"exceeded quota: {name}, {told}"
+    limits = ", ".join(f"{word}: {','.join(f'{one}={amounts[one]}' for one in over)}" for word, amounts in parts)
+    return f"exceeded quota: {name}, {limits}"

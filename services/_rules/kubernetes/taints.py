@@ -1,4 +1,4 @@
-"""Which taints of a cluster or a node a list of tolerations puts up with, and for how long."""
+"""Which taints of a cluster or a node a list of tolerations tolerates, and for how long."""
 
 from collections.abc import Sequence
 from datetime import datetime

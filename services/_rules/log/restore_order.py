@@ -1,8 +1,8 @@
-"""Decides who may act while a log is restored: nothing is delivered before everything was compared, in order.
+"""Orders the services while a log is restored: nothing is delivered before everything was compared, in order.
 
 A restored log may be older than the control plane and the members. The detector and the cluster monitor compare it with
 the control plane first; the scheduler decides with their facts in view, the renderer with the scheduler's. Only then is
-the newest work of every object the one that members shall have, and delivery begins.
+the newest work of every object the desired one, and delivery begins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many bytes a stream may hold, and when it is so full that somebody has to know."""
+"""Size limits of streams, and the fill level at which an operator has to be alerted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Fill(Struct, frozen=True, kw_only=True):
 
     @property
     def alarming(self) -> bool:
-        """Whether an operator has to act: soon this stream refuses what services say, or drops what still counts."""
+        """Whether an operator has to act: soon this stream refuses new messages, or drops old ones that still count."""
         return self.at(ALARM)
 
     def at(self, ratio: float) -> bool:

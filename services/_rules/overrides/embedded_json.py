@@ -11,7 +11,7 @@ from msgspec import Raw
 
 
 class EmbeddedTextError(ValueError):
-    """A text that does not hold the document it should; the message says what is wrong with it."""
+    """A text without the expected document; the message is the reason."""
 
 
 def changed(text: str, change: Callable[[Any], Any]) -> str:

@@ -26,7 +26,7 @@ _LONGEST_SHOWN: Final = 300
 
 
 class ImageError(ValueError):
-    """A text that is no image reference; the message says which rule it breaks."""
+    """A text that is no image reference; the message names the rule it breaks."""
 
 
 class Image(Struct, frozen=True):

@@ -4,7 +4,7 @@ from services._rules.interpreter.common.interpretation import shortened
 
 
 class StepError(ValueError):
-    """One overrider that cannot be applied: `where` is the overrider and its path, the message says why."""
+    """One overrider that cannot be applied: `where` is the overrider and its path, the message is the reason."""
 
     def __init__(self, where: str, reason: str) -> None:
         where, reason = shortened(where), shortened(reason)

@@ -29,7 +29,7 @@ _MERGE: Final = object()
 
 
 class YamlReadingError(ValueError):
-    """A text that is no YAML with a JSON form; the message says why and where."""
+    """A text that is no YAML with a JSON form; the message is the reason and the position."""
 
 
 def read(text: str) -> Any:

@@ -11,7 +11,7 @@ from services._rules.kubernetes.selectors import LabelSelectorError, Selector
 
 
 class ClusterFacts(Protocol):
-    """The part of a cluster that an affinity looks at; provider and region are empty where they are not set."""
+    """The part of a cluster that an affinity matches; provider and region are empty where they are not set."""
 
     @property
     def name(self) -> str: ...

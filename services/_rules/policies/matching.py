@@ -1,6 +1,6 @@
-"""Which propagation policy gets a template: selectors, ranks, the winner, preemption, affinity groups.
+"""Selects the propagation policy of a template: selectors, ranks, the winner, preemption, affinity groups.
 
-Reference 01 §2.3, §2.6, §2.8. Policies are compiled once, when they change; templates are looked at many times.
+Reference 01 §2.3, §2.6, §2.8. Policies are compiled once, when they change; templates are matched many times.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ class Rank(IntEnum):
 
 
 class Template(Struct, frozen=True):
-    """What selectors look at; the namespace is empty for a cluster-scoped object."""
+    """What selectors match; the namespace is empty for a cluster-scoped object."""
 
     api_version: str
     kind: str
@@ -72,7 +72,7 @@ class Policy(Struct, frozen=True):
 
 
 def template_of(manifest: Mapping[str, Any]) -> Template:
-    """The part of a manifest that selectors look at."""
+    """The part of a manifest that selectors match."""
     metadata = manifest.get("metadata") or {}
     return Template(
         manifest.get("apiVersion") or "",

@@ -40,7 +40,7 @@ class SkipRules(Struct, frozen=True):
     namespaces: tuple[Callable[[str], object], ...]
 
     def skips_kind(self, api_version: str, kind: str) -> bool:
-        """Whether objects of a kind are never looked at."""
+        """Whether objects of a kind are never propagated."""
         group = api_version.rpartition("/")[0]
         return group in self.groups or api_version in self.group_versions or f"{api_version}/{kind}" in self.kinds
 

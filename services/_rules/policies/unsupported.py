@@ -1,4 +1,4 @@
-"""Says which parts of Karmada's API are taken as they are written, but not acted on in this version."""
+"""Lists the parts of Karmada's API that are accepted and stored, but not acted on in this version."""
 
 from __future__ import annotations
 

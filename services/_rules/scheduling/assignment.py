@@ -38,7 +38,7 @@ def assign(
 ) -> list[TargetCluster]:
     """Target clusters in order, without those that get nothing.
 
-    `fresh` divides anew instead of building on what runs; `overflow` fills tiers one after another.
+    `fresh` divides from scratch instead of building on what runs; `overflow` fills tiers one after another.
     Raises Failure.
     """
     result: list[TargetCluster] = []

@@ -31,7 +31,7 @@ _NAME, _AVAIL, _SCORE, _TIER = (attrgetter(name) for name in ("name", "avail", "
 
 
 class Estimator(Struct, frozen=True, eq=False):
-    """Says how many further replicas (or sets) of one binding a cluster can take."""
+    """Estimates how many further replicas (or sets) of one binding a cluster can take."""
 
     binding: BindingView
     options: SchedulingOptions
@@ -73,7 +73,7 @@ class Estimator(Struct, frozen=True, eq=False):
         return estimation.max_replicas(cluster.capacity, self.binding.demand, models, assumed)
 
     def available(self, cluster: ClusterView) -> int:
-        """Further replicas of a cluster, the least of what all estimators say; all replicas where none limits them."""
+        """Further replicas of a cluster, the minimum of all estimators; all replicas where none limits them."""
         binding = self.binding
         if binding.replicas == 0 and not binding.components:
             return MAX_REPLICAS

@@ -84,7 +84,7 @@ class Explanation(Struct, frozen=True, omit_defaults=True):
     clusters: tuple[ClusterExplanation, ...]
     steps: tuple[Step, ...] = ()
     observed_affinity: str = ""
-    # Clusters that are being deleted and were not looked at.
+    # Clusters that are being deleted and were not evaluated.
     ignored: tuple[str, ...] = ()
     # Empty where no constraint speaks of regions, or static weights override it.
     regions: tuple[Region, ...] = ()

@@ -18,7 +18,7 @@ UNKNOWN: Final = -1
 
 
 class Share(Struct, frozen=True):
-    """What one cluster was given of a workload, and how much of that is ready (UNKNOWN where nobody said)."""
+    """What one cluster was given of a workload, and how much of that is ready (UNKNOWN without a report)."""
 
     cluster: str
     placed: int
@@ -105,7 +105,7 @@ def joined(standing: Iterable[LoweredCluster], fresh: Iterable[LoweredCluster]) 
 
 
 def descheduled_words(event: ReplicasDescheduled) -> str:
-    """The text of the Event that tells of it; empty when nothing was taken back."""
+    """The text of the Event about a descheduling; empty when nothing was taken back."""
     parts = [(item.before - item.replicas, item.name) for item in event.clusters if item.before > item.replicas]
     if not parts:
         return ""

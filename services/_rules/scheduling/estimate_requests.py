@@ -49,7 +49,7 @@ def asked_at(
     leaving: Mapping[str, int],
     lowered: int = 0,
 ) -> int:
-    """Position of the newest fact that may make an object scheduled anew: only an estimate from after it answers.
+    """Position of the newest fact that may cause a rescheduling of an object: only a later estimate answers.
 
     `binding` is the position of the request, `placed` the placement in force, `leaving` the positions at which
     clusters were seen to be deleted or gone, `lowered` that of the descheduling of this placement (0: none).

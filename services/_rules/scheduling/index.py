@@ -1,4 +1,4 @@
-"""All clusters, immutable and with memory: what was worked out once is carried over when single clusters change."""
+"""Immutable index of all clusters with cached results, which are carried over when single clusters change."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
@@ -93,7 +93,7 @@ class ClusterIndex:
     def remember(
         self, key: object, make: Callable[[], Value], carry_over: Callable[[Value, list[str]], Value]
     ) -> Value:
-        """The result kept under a key: as it is, carried over the clusters that changed since, or made anew.
+        """The result kept under a key: as it is, carried over the clusters that changed since, or computed.
 
         A key must always be used with results of one type; a result must not be changed once it is kept.
         """
@@ -103,7 +103,7 @@ class ClusterIndex:
             return cast("Value", value)
         changed = memory.since(generation, self._generation) if 0 <= generation < self._generation else None
         found = make() if changed is None else carry_over(cast("Value", value), changed)
-        # Who looks back at an earlier generation must not take from the present one what it remembers.
+        # A reader of an earlier generation must not replace the result of the present one.
         if generation < self._generation:
             memory.keep(key, self._generation, found, len(self.clusters))
         return found

@@ -1,4 +1,4 @@
-"""Whether a binding has to be scheduled at all when it is looked at (reference 02 §1.4–1.7)."""
+"""Decides whether a binding has to be scheduled at all (reference 02 §1.4–1.7)."""
 
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias

@@ -29,8 +29,8 @@ _DEFAULTS = SchedulingOptions()
 _NOTHING_YET = Status()
 
 
-def _nobody(step: str) -> None:
-    """Nobody measures how long steps take."""
+def _untimed(step: str) -> None:
+    """The default for `stepped`: step durations are not measured."""
     del step
 
 
@@ -47,11 +47,11 @@ def schedule(
     """Decide where a binding runs, with the affinity term that `status` names in force.
 
     `estimates` are the complete answers of the accurate estimators (an estimator that failed is left out), `assumed`
-    the workloads in flight by cluster. `stepped` is told the name of each step that is over, first of all "".
+    the workloads in flight by cluster. `stepped` is called with the name of each completed step, first of all "".
     The outcome is always a Decision; what stood in the way is in its error.
     """
     if stepped is None:
-        stepped = _nobody
+        stepped = _untimed
     stepped("")
     estimator = Estimator(binding, options, estimates, assumed)
     try:

@@ -1,4 +1,4 @@
-"""Reads what bindings have in common once: equal placements and requests of different bindings are one object.
+"""Interns parsed placements and resource requests that many bindings share.
 
 A hundred thousand bindings come from a few policies. What is shared must never be changed in place.
 """

@@ -1,1 +1,1 @@
-"""Which objects are secret, and what may be said of them."""
+"""Which objects are secret, and how messages about them are redacted."""

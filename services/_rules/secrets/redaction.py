@@ -1,7 +1,7 @@
-"""Says what may be told of why a cluster refused a Secret: what went wrong and where, never a value.
+"""Redacts refusals of a Secret: the error and the field names are kept, never a value.
 
-Refusals quote what they refuse, in any form and place. So nothing is taken out of them: a few things are recognized and
-told, and the rest stays untold, the text of an admission webhook entirely.
+A refusal may quote the object, in any form and place. Therefore nothing is cut out of it: allow-listed message forms
+are kept and everything else is dropped, the text of an admission webhook entirely.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ _FIELD: Final = re.compile(
 )
 _WITH_VALUE: Final = frozenset({"Invalid value", "Duplicate value", "Unsupported value", "Not found"})
 _SHUT: Final = "\0"
-_FIELDS_TOLD: Final = 10
+_MOST_FIELDS: Final = 10
 
 
 def refusal_of_secret(status: int, reason: str, message: str) -> str:
-    """What may be told of a refused Secret: its HTTP status, Kubernetes' reason, and fields without their values."""
+    """The redacted text of a refused Secret: its HTTP status, Kubernetes' reason, and fields without their values."""
     head = f"{reason} (HTTP {status})" if reason in _REASONS else f"HTTP {status}"
     text = message.strip()
     if any(whole.fullmatch(text) for whole in _WHOLE):
@@ -86,7 +86,7 @@ def refusal_of_secret(status: int, reason: str, message: str) -> str:
 
 
 def failure_of_secret(error: Exception) -> str:
-    """What may be told of a failure that is not a cluster's refusal: its kind."""
+    """The redacted text of a failure that is not a cluster's refusal: its kind."""
     return f"{type(error).__name__}; {UNTOLD}"
 
 
@@ -99,5 +99,5 @@ def _fields(text: str) -> list[str]:
         found[f"{field[1]}: {field[2]}"] = None
         if field[2] in _WITH_VALUE and not bare.startswith(f": {_SHUT}", field.end()):
             break
-    told = list(found)[:_FIELDS_TOLD]
-    return told if len(told) == len(found) else [*told, f"and {len(found) - len(told)} more"]
+    shown = list(found)[:_MOST_FIELDS]
+    return shown if len(shown) == len(found) else [*shown, f"and {len(found) - len(shown)} more"]

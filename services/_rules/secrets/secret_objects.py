@@ -1,4 +1,4 @@
-"""Says which objects are secret, how their manifests are named on the log, and what is told of what fails."""
+"""Identifies secret objects and names their manifests on the log by keyed digests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WITHHELD: Final = "the reason is withheld because it may quote the Secret; check
 
 
 def is_secret(api_version: str, kind: str) -> bool:
-    """Whether the content of a kind stays encrypted and is shown to nobody."""
+    """Whether the content of a kind stays encrypted and is never shown."""
     return kind == "Secret" and api_version == "v1"
 
 
@@ -27,7 +27,7 @@ def is_sealed(digest: str) -> bool:
 
 
 class DigestKey:
-    """Names the secret manifests of one namespace: equal bytes get equal names, and nobody else can guess them."""
+    """Names the secret manifests of one namespace: equal bytes get equal names, which need the key to guess."""
 
     __slots__ = ("_key",)
 

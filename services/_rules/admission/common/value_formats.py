@@ -110,7 +110,7 @@ def annotations(values: Mapping[str, str]) -> list[str]:
 
 
 class Url:
-    """The parts of a URL that rules look at; `error` is set where the text is no URL."""
+    """The parts of a URL that rules check; `error` is set where the text is no URL."""
 
     __slots__ = ("error", "fragment", "host", "path", "query", "scheme", "user")
 

@@ -1,7 +1,7 @@
 """Which schedules a CronFederatedHPA may name: five fields, optionally seconds and a year, or a macro.
 
 What is let through here may still be one that the autoscaler cannot run (`L`, `@always`): the two readers differ, and
-users rely on being told so by an event instead of a refusal.
+users rely on an event about that instead of a refusal.
 """
 
 import re

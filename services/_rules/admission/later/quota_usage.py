@@ -28,7 +28,7 @@ def check_quotas(binding: Part, old: Part | None, quotas: Iterable[Part]) -> Den
     """Decide upon a new or changed ResourceBinding; the first quota that is exceeded refuses it.
 
     The answer otherwise names the quotas to write; where the use does not change there are none. Everything that a
-    quota limits is looked at, also what the binding does not change: above a limit that was lowered, only a change that
+    quota limits is checked, also what the binding does not change: above a limit that was lowered, only a change that
     brings the use below it passes. Raises quantity.QuantityError.
     """
     change = _change(binding.get("spec") or {}, (old.get("spec") or {}) if old is not None else {})

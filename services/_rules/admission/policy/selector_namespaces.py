@@ -1,4 +1,4 @@
-"""Namespaces of resource selectors in namespaced policies: filled in, and never those of somebody else."""
+"""Namespaces of resource selectors in namespaced policies: defaulted, and restricted to the policy's own."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Says whether a member's object does what it should: the native health rules (reference 03 §4.4)."""
+"""Decides whether a member's object is healthy: the native health rules (reference 03 §4.4)."""
 
 from services._rules.interpreter.common.interpretation import Manifest, list_at, object_at, whole_number
 from services._rules.interpreter.common.shape_checks import check_object

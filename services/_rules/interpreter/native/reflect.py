@@ -75,7 +75,7 @@ def reflect_whole(obj: Manifest) -> Manifest | None:
 
 
 def reflect_workload(obj: Manifest) -> Manifest | None:
-    """Counters of an apps/v1 workload with the generations that say how fresh they are.
+    """Counters of an apps/v1 workload with the generations that show how current they are.
 
     Raises InterpretError where the annotation with the template's generation is missing or no whole number.
     """

@@ -21,7 +21,7 @@ def aggregate_volume(obj: Manifest, items: Items) -> Manifest:
 
 
 def aggregate_claim(obj: Manifest, items: Items) -> Manifest:
-    """Bound where every member says so, Lost where one does, otherwise the last other phase."""
+    """Bound where every member reports it, Lost where one does, otherwise the last other phase."""
     check_object("PersistentVolumeClaim", obj)
     phase = "Bound"
     for _, member in reports("PersistentVolumeClaim", items):

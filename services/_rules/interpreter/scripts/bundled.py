@@ -1,7 +1,7 @@
-"""Interpreter scripts that come with the product, for kinds of other projects: which there are, and what each says.
+"""Interpreter scripts bundled with the product for kinds of other projects.
 
 One file per kind, `thirdparty/<group>/<version>/<Kind>.yaml`, is a ResourceInterpreterCustomization as a user could
-write it (reference 03 §5.10). Nothing is read before it is asked for, and then only the kinds that were asked for.
+write it (reference 03 §5.10). Each kind is read on its first use.
 """
 
 from __future__ import annotations

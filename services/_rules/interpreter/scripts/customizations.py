@@ -49,7 +49,7 @@ class Customizations:
         self._authors = authors
 
     def scripts(self, api_version: str, kind: str, operation: str) -> tuple[str, ...]:
-        """The scripts to run, in order; empty where nobody customizes the operation."""
+        """The scripts to run, in order; empty where no customization has the operation."""
         return self._scripts.get((api_version, kind, operation), ())
 
     def authors(self, api_version: str, kind: str, operation: str) -> tuple[str, ...]:

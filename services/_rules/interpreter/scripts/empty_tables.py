@@ -12,7 +12,7 @@ Path: TypeAlias = tuple[str, ...]
 
 
 def settle_empties(value: Any, witnesses: Iterable[Any]) -> Any:
-    """The value with its empty members told apart; `value` itself is not empty and has empty lists for all of them."""
+    """The value with its empty members resolved; `value` itself is not empty and has empty lists for all of them."""
     objects: set[Path] = set()
     lists: set[Path] = set()
     for witness in witnesses:

@@ -1,6 +1,6 @@
 """Whether a text is a Lua 5.1 chunk (with goto and empty statements): what a script must be before it is stored.
 
-Only the syntax is looked at, nothing runs. One function per rule of the grammar.
+Only the syntax is checked, nothing runs. One function per rule of the grammar.
 """
 
 import re
@@ -268,7 +268,7 @@ class _Parser:
         self._expressions()
 
     def _prefixed(self) -> str:
-        """A name or parenthesis with what follows it; says whether it is a call, a place, or only a value."""
+        """A name or parenthesis with what follows it; returns whether it is a call, a place, or only a value."""
         if self._take("("):
             self._expression()
             self._need(")")

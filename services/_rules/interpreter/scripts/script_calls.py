@@ -44,7 +44,7 @@ class LuaValue(Struct, frozen=True, gc=False):
     """One value that a script returned.
 
     `kind` is a Lua type, or "unfit" for a table that is no JSON, with the reason in `json`. `json` is the text of a
-    table; `scalar` a number or boolean; `empties` says whether empty tables are among a table's members.
+    table; `scalar` a number or boolean; `empties`: whether empty tables are among a table's members.
     """
 
     kind: str

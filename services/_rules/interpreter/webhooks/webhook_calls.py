@@ -90,9 +90,9 @@ def request_body(webhook: Webhook, uid: str, operation: str, arguments: Sequence
 
 
 def refused(webhook: Webhook, status: int, answer: bytes) -> InterpretLater:
-    """The error of an answer that is none: HTTP says so."""
-    told = " ".join(answer[:_LONGEST_TEXT].decode(errors="replace").split())
-    return webhook.wrong(f"answered HTTP {status}{f': {told}' if told else ''}; expected 200 and a {_KIND}")
+    """The error of a response with an HTTP status other than success."""
+    text = " ".join(answer[:_LONGEST_TEXT].decode(errors="replace").split())
+    return webhook.wrong(f"answered HTTP {status}{f': {text}' if text else ''}; expected 200 and a {_KIND}")
 
 
 def result_of(webhook: Webhook, uid: str, operation: str, arguments: Sequence[Any], answer: bytes) -> Any:
@@ -107,13 +107,13 @@ def result_of(webhook: Webhook, uid: str, operation: str, arguments: Sequence[An
     if response is None:
         raise webhook.wrong("is missing", "response")
     if response.uid != uid:
-        # Neither is named: whoever reports the same problem again should find that it is the same.
+        # Neither uid is quoted: the text of a repeated problem must be constant.
         raise webhook.wrong("is not that of the request" if response.uid else "is missing", "response.uid")
     if not response.successful:
         if response.status is None:
             raise webhook.wrong("is required where response.successful is false", "response.status")
-        told = response.status.message[:_LONGEST_TEXT] or "no message"
-        raise webhook.wrong(f"{operation} was not successful: {told} (code {response.status.code})")
+        text = response.status.message[:_LONGEST_TEXT] or "no message"
+        raise webhook.wrong(f"{operation} was not successful: {text} (code {response.status.code})")
     try:
         return _result(operation, arguments[0], response)
     except InterpretError as problem:

@@ -107,7 +107,7 @@ class Webhooks:
     def __init__(self, configurations: Mapping[str, Manifest] | None = None) -> None:
         found: list[Webhook] = []
         self.unreadable: list[str] = []
-        """Configurations that say something no webhook can be made of, and why; they answer nothing."""
+        """Configurations from which no webhook can be made, with the reasons; they answer nothing."""
         for name, manifest in (configurations or {}).items():
             try:
                 hooks = convert(manifest.get("webhooks") or (), tuple[_Hook, ...])

@@ -1,1 +1,1 @@
-"""Who manages which field of an object, and server-side apply."""
+"""Field management of objects, and server-side apply."""

@@ -1,8 +1,8 @@
 """Schemas taken apart once: for every value the elements below it, and whether it is one field or falls into several.
 
 Lists of type map and set fall into items, other lists are one field; maps fall into entries unless they are atomic.
-Where `x-kubernetes-list-type` is missing, the patch strategy says what a list is. What has no schema is taken as it
-looks: maps by entries, lists whole.
+Where `x-kubernetes-list-type` is missing, the patch strategy decides what a list is. A value without schema is
+structured by its form: maps by entries, lists whole.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Shape:
 class Shapes:
     """The shapes of one schema and all below it; `is_atomic` names struct schemas that are one field.
 
-    `key_defaults` are values of keys of list items that the schema does not tell.
+    `key_defaults` are values of keys of list items that the schema does not have.
     """
 
     def __init__(self, is_atomic: IsAtomic, key_defaults: Mapping[str, Any]) -> None:

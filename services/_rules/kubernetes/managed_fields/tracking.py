@@ -1,7 +1,7 @@
-"""Who manages which field: metadata.managedFields after creates, updates and patches, and server-side apply.
+"""Tracks field managers: metadata.managedFields after creates, updates and patches, and server-side apply.
 
-Pure: objects given are never changed and may share parts with what is returned. Managers of plain writes are told
-apart by name and API version, those of applies by name. An object without managed fields is not tracked until the
+Pure: objects given are never changed and may share parts with what is returned. Managers of plain writes are
+identified by name and API version, those of applies by name. An object without managed fields is not tracked until the
 first apply, whose predecessors then count as one manager, `before-first-apply`.
 """
 
@@ -77,7 +77,7 @@ _Managers = dict[Id, _Owned]
 
 
 class Writer(NamedTuple):
-    """Who writes: the manager's name, the API version of the request, and the time (RFC 3339, whole seconds)."""
+    """The writer: the manager's name, the API version of the request, and the time (RFC 3339, whole seconds)."""
 
     manager: str
     version: str
@@ -87,9 +87,9 @@ class Writer(NamedTuple):
 class FieldOwnership:
     """Ownership for objects of one kind.
 
-    `empty` is an object of the kind in which nothing is set, as it is written: what is always there belongs to nobody.
+    `empty` is an object of the kind in which nothing is set, as it is written: what is always there has no manager.
     `is_atomic` names struct schemas that are owned as a whole, `key_defaults` are values of keys of list items that the
-    schema does not tell.
+    schema does not have.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class FieldOwnership:
         try:
             difference = self._types.difference(old, _bare(new))
         except ShapeError:
-            # Such an object is refused by validation, or its kind knows better: nobody's fields change.
+            # Such an object is refused by validation, or its kind decodes it otherwise: no managed fields change.
             return _write(managers)
         me = Id(writer.manager, "Update", writer.version)
         touched, removed = difference
@@ -199,7 +199,7 @@ class FieldOwnership:
 
     @staticmethod
     def _take(managers: _Managers, me: Id, touched: Fields, removed: Fields, *, force: bool) -> None:
-        """Take the touched fields from other managers; raises PatchError unless `force` or nobody else has them."""
+        """Take the touched fields from other managers; raises PatchError if any has them, unless `force`."""
         conflicts: list[tuple[Id, Path]] = []
         wanted = read_fields(touched)
         for who, owned in managers.items():
@@ -213,7 +213,7 @@ class FieldOwnership:
 
 
 def _given_up(last: Paths, managers: _Managers) -> Paths:
-    """Return the fields of the last configuration that nobody manages any more, now that the new one is in force."""
+    """Return the fields of the last configuration without a manager, now that the new one is in force."""
     kept: Paths = set()
     for owned in managers.values():
         for path in owned.paths:
@@ -248,7 +248,7 @@ def _named(who: Id) -> str:
 
 
 def _without_system(fields: Fields) -> None:
-    """Drop from a set that nobody else has, in place, what the server itself writes."""
+    """Drop from a set of no other manager, in place, what the server itself writes."""
     fields.pop("f:apiVersion", None)
     fields.pop("f:kind", None)
     meta = fields.get("f:metadata")

@@ -1,4 +1,4 @@
-"""Says why an applied configuration does not fit its schema, in the words of an API server's typed converter."""
+"""Reports why an applied configuration does not fit its schema, in the words of an API server's typed converter."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Says why a strategically merged object does not fit its kind, in the words of the API server's converter."""
+"""Reports why a strategically merged object does not fit its kind, in the words of the API server's converter."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -121,7 +121,7 @@ def json_type(value: Any) -> str:
 
 
 def same_json(left: Any, right: Any) -> bool:
-    """Say whether two decoded JSON values are equal; true is not 1, but 1 is 1.0."""
+    """Compare two decoded JSON values; true is not 1, but 1 is 1.0."""
     if isinstance(left, dict):
         return (
             isinstance(right, dict)

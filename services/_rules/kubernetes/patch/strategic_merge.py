@@ -1,4 +1,4 @@
-"""Applies Kubernetes strategic merge patches: maps merge, lists merge by key where the schema says so.
+"""Applies Kubernetes strategic merge patches: maps merge, lists merge by key where the schema defines one.
 
 The schema is an OpenAPI object with `x-kubernetes-patch-merge-key` and `x-kubernetes-patch-strategy`. Pure; what a
 patch does not touch is shared between the original and the result. Directives: `$patch`, `$retainKeys`,
@@ -41,7 +41,7 @@ def strategic_merge(
 
 
 class _Field:
-    """What the schema says about merging one field."""
+    """The merge strategy of one field by the schema."""
 
     __slots__ = ("key", "schema", "strategy")
 

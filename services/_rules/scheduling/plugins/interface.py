@@ -16,7 +16,7 @@ Code: TypeAlias = Literal["Success", "Unschedulable", "Error"]
 
 
 class Result(Struct, frozen=True):
-    """What a plugin says; None stands for success.
+    """The result of a plugin; None stands for success.
 
     A filter's code other than Success leaves the cluster out for these reasons. A score's ends the attempt.
     """
@@ -33,7 +33,7 @@ class Result(Struct, frozen=True):
 class FilterContext(Struct, frozen=True, eq=False):
     """All that a filter can know: the binding, what earlier attempts left behind, the cluster, and the peers.
 
-    `peers` says where workloads of the same affinity groups run, decisions that are still being written included;
+    `peers` are the clusters of workloads of the same affinity groups, with decisions that are still being written;
     None where the binding has no groups or the gate WorkloadAffinity is off.
     """
 
@@ -45,7 +45,7 @@ class FilterContext(Struct, frozen=True, eq=False):
 
 @runtime_checkable
 class FilterPlugin(Protocol):
-    """Says whether a cluster may run a binding."""
+    """Decides whether a cluster may run a binding."""
 
     def filter(self, binding: BindingView, status: Status, cluster: ClusterView) -> Result | None:
         """Any answer but success leaves the cluster out."""
@@ -57,13 +57,13 @@ class ContextFilterPlugin(FilterPlugin, Protocol):
     """A filter that wants to know the peers, too; it is asked by this method alone."""
 
     def filter_with_context(self, context: FilterContext) -> Result | None:
-        """As `filter`, told everything."""
+        """As `filter`, with the full context."""
         ...
 
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """Says how well a cluster suits; scores of all plugins are added up."""
+    """Scores how well a cluster suits; scores of all plugins are added up."""
 
     def score(self, binding: BindingView, cluster: ClusterView) -> int | tuple[int, Result | None]:
         """A whole number, 0 to 100 by custom (a cluster that runs the binding has 100 besides)."""

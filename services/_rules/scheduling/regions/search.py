@@ -9,7 +9,7 @@ from msgspec import Struct
 # Steps of one search: sixteen regions are always searched through, more of them as far as whole branches can be left
 # out. Beyond it the best set found counts; an exhaustive search of eighty regions would outlive the clusters.
 _MOST_STEPS: Final = 1 << 16
-# Groups looked at for a bound that cost as much as one step.
+# Groups examined for a bound that cost as much as one step.
 _GROUPS_PER_STEP: Final = 8
 
 
@@ -103,7 +103,7 @@ class Search:
         return self.best
 
     def _guess(self) -> tuple[int, int]:
-        """Weight and members of a set that is good already: what is no better need not be looked at.
+        """Weight and members of a set that is good already: what is no better need not be examined.
 
         It stands where the search ends early; otherwise the search meets it, or one as good that comes first.
         """
