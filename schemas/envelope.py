@@ -1,4 +1,4 @@
-"""What every event carries beside its facts: where it came from, what it saw, and what came before it."""
+"""Provenance of events: producer, log position of the decision, causes, and earlier facts of the same object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a placement came out as it did, as it stands on stream EXPLAINED beside the facts: at most 16 KiB each."""
+"""Explanations of placements on stream EXPLAINED, beside the facts: at most 16 KiB each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns aggregates into subjects of the log and back, and nothing else in the product does."""
+"""Maps aggregates to subjects of the log and back; the only module that does."""
 
 from __future__ import annotations
 
