@@ -1,1 +1,1 @@
-"""The runtime of every service: log, leases, projections, the loop that decides, clients of Kubernetes."""
+"""The runtime of every service: log, leases, projections, the decision loop, clients of Kubernetes."""

@@ -1,4 +1,4 @@
-"""Counts what was wrong with the answers of other systems, for the metrics of the process."""
+"""Counts invalid answers of other systems, for the metrics of the process."""
 
 from __future__ import annotations
 

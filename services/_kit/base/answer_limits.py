@@ -1,4 +1,4 @@
-"""How much another system may send, and how long it may take; every answer is read within these bounds."""
+"""Limits on answers of other systems: size and duration; every answer is read within them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The only source of time in the runtime, so that tests and replays can bring their own."""
+"""The only source of time in the runtime, so that tests and replays can replace it."""
 
 from __future__ import annotations
 

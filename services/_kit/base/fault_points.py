@@ -1,4 +1,4 @@
-"""Points at which a process ends itself as by kill -9 because a test asked for it; nothing but one look otherwise.
+"""Fault injection points at which a process kills itself on request of a test; otherwise one lookup without effect.
 
 A test names a directory in the setting `fault_points` and writes `<point> <n>` into the file of a service there: the
 n-th time that the service comes to this point it removes the file, so that its successor lives, and is gone.

@@ -1,4 +1,4 @@
-"""Answers whether a process lives, whether it is of use, and how it is doing: /healthz, /readyz and /metrics."""
+"""Serves liveness, readiness and metrics of a process: /healthz, /readyz and /metrics."""
 
 from __future__ import annotations
 

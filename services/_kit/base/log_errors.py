@@ -1,4 +1,4 @@
-"""What can go wrong with the log, as one small tree: every vendor error is translated into it at the border."""
+"""Errors of the log as one small tree: every vendor error is translated into it at the border."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Blobs:
         return [digest for digest, _ in named]
 
     async def put_secret(self, namespace: str, data: bytes) -> str:
-        """Store a secret manifest, encrypted; returns its digest. Raises Locked without its key, or LogError."""
+        """Store a secret manifest, encrypted; returns its digest. Raises KeyUnavailable or LogError."""
         if self.vault is None:
             raise KeyUnavailable(0, f"no key is configured: Secrets of namespace {namespace} are not stored")
         digest, envelope = await self.vault.seal(namespace, data)
@@ -114,7 +114,7 @@ class Blobs:
                 self._keep(digest, data)
 
     async def get(self, digest: str) -> bytes:
-        """The bytes of a digest, decrypted if need be; raises BlobMissing, Locked, or LogError without an answer."""
+        """The bytes of a digest, decrypted if need be; raises BlobMissing, KeyUnavailable, or LogError."""
         data = self._cache.get(digest)
         if data is not None:
             self._cache.move_to_end(digest)

@@ -1,4 +1,4 @@
-"""Encrypts secret manifests with their namespace's own key, which lies wrapped by a master key on stream KEYS.
+"""Encrypts secret manifests with a key per namespace, which is stored on stream KEYS, wrapped by a master key.
 
 A namespace's key can be dropped: what it encrypted is then unreadable for ever, whatever copies of the log exist. Every
 service with a vault follows the stream, so a dropped or rewrapped key is known within moments.
@@ -95,7 +95,7 @@ class DataKey:
         return head + self._aead.encrypt(nonce, data, self._bound(head, digest))
 
     def open(self, envelope: bytes, digest: str) -> bytes:
-        """What was encrypted under a name; raises Forged."""
+        """What was encrypted under a name; raises ForgedCiphertext."""
         head = envelope[:_HEAD]
         return _decrypt(self._aead, head[-_NONCE_BYTES:], envelope[_HEAD:], self._bound(head, digest))
 
@@ -126,7 +126,7 @@ def fresh(masters: MasterKeys, namespace: str) -> WrappedKey:
 
 
 def unwrap(masters: MasterKeys, stored: WrappedKey) -> bytes:
-    """A namespace's key; raises Locked when no master key opens it."""
+    """A namespace's key; raises KeyUnavailable when no master key opens it."""
     master = masters.get(stored.master)
     if master is None:
         raise KeyUnavailable(
@@ -181,17 +181,17 @@ class Vault:
             await self._task.close()
 
     async def digests(self, namespace: str) -> DigestKey:
-        """What names the Secrets of a namespace; makes its key when there is none. Raises Locked or LogError."""
+        """Digests of a namespace's Secrets; makes a missing key. Raises KeyUnavailable or LogError."""
         return (await self._key(namespace)).digests
 
     async def seal(self, namespace: str, data: bytes) -> tuple[str, bytes]:
-        """Name and encrypted form of a secret manifest; raises Locked or LogError."""
+        """Name and encrypted form of a secret manifest; raises KeyUnavailable or LogError."""
         key = await self._key(namespace)
         digest = key.digests.digest(data)
         return digest, key.seal(data, digest)
 
     def open(self, digest: str, envelope: bytes) -> bytes:
-        """The bytes of a secret manifest; raises Locked."""
+        """The bytes of a secret manifest; raises KeyUnavailable."""
         ident = key_id(envelope)
         if ident is None:
             raise KeyUnavailable(0, f"blob {digest} is not encrypted as this version does it")

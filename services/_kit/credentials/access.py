@@ -1,4 +1,4 @@
-"""Gives a service its clients of members, each renewed when its Secret changes or the member refuses what it held."""
+"""Provides clients of members, each renewed when its Secret changes or the member refuses its credentials."""
 
 from __future__ import annotations
 

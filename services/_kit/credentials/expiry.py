@@ -1,4 +1,4 @@
-"""Reads how a member is reached from its Cluster object and the Secret it names (reference 03 §6.3)."""
+"""Reads the address and credentials of a member from its Cluster object and the Secret it names (reference 03 §6.3)."""
 
 from __future__ import annotations
 

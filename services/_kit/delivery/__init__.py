@@ -1,1 +1,1 @@
-"""The way from works to the objects of one cluster and back; shared by the executor and the agent."""
+"""Delivery of works to the objects of one cluster, and reports of them; shared by the executor and the agent."""

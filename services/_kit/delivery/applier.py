@@ -1,4 +1,4 @@
-"""Acts on one object of a member: brings it to what is desired, deletes it, or lets go of it."""
+"""Applies one object in a member: creates or updates it, deletes it, or releases it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one cluster may have kept at hand of its live objects, in bytes over all kinds."""
+"""Limits the bytes of live objects that are cached for one cluster, over all kinds."""
 
 from __future__ import annotations
 

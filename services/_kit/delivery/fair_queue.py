@@ -1,4 +1,4 @@
-"""Lines of objects that wait for a turn: first come, first served; or fair between kinds, of which any may be slow."""
+"""Queues of objects: first in, first out; or fair between kinds, of which any may be slow."""
 
 from __future__ import annotations
 

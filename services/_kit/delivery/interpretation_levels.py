@@ -1,4 +1,4 @@
-"""Asks the levels above the built-in one about members' objects; knows for which kinds they answer, and since when."""
+"""Queries the interpreter levels above the built-in one for members' objects; tracks their kinds and last changes."""
 
 from __future__ import annotations
 

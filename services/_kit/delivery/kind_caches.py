@@ -1,4 +1,4 @@
-"""Follows our objects of every kind one cluster is given, and keeps them at hand."""
+"""Watches and caches the managed objects of every kind that one cluster is given."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reconciles one cluster with its works and reports what it holds; independent of every other cluster.
 
-A lane gives objects their turns (turns.py), compares and reports, has written what differs (acting.py), and pauses as a
+A lane schedules objects (work_scheduler.py), compares and reports, applies differences (applier.py), and pauses as a
 whole while the cluster does not answer. It never gives up and never deletes without a withdrawn work.
 """
 

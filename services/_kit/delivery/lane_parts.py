@@ -1,4 +1,4 @@
-"""What a lane is given and what it remembers: settings, the source of its works, counters, settled objects."""
+"""Parts of a lane: settings, the source of its works, counters, settled objects."""
 
 from __future__ import annotations
 

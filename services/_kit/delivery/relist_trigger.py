@@ -13,7 +13,7 @@ LONGEST_SECONDS: Final = 60.0
 
 
 class RelistTrigger:
-    """Remembers that a cluster gave bad answers: what it said beside them may be as wrong, also where it looked right.
+    """Tracks unusable answers of a cluster: its other answers of that time may be wrong, even if they were plausible.
 
     `check` is called once it has given none for a while, or has given them for long; it answers whether the cluster was
     reachable, and is called again soon if it was not.

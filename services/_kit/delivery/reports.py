@@ -1,4 +1,4 @@
-"""Hands observations on: the newest per object and cluster, many in one batch, of each cluster at a bounded rate.
+"""Batches observations for the log: the newest per object and cluster, of each cluster at a bounded rate.
 
 An object that was just written is seen twice within milliseconds: as it was written, and as its cluster begins with it.
 The first is held back for a moment, so that one report covers both.

@@ -1,4 +1,4 @@
-"""Gives objects their turns: one look per object at a time, again after failures, and slow objects in a line apart."""
+"""Schedules objects: one reconciliation per object at a time, retries after failures, and a queue for slow ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The identity of the control plane, as the services ask for it that read lists from there."""
+"""The identity of the control plane, for services that list objects there."""
 
 from __future__ import annotations
 

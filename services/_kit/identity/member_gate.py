@@ -1,4 +1,4 @@
-"""Makes sure that the cluster behind a member's address is the member."""
+"""Verifies that the cluster at a member's address is the member."""
 
 from __future__ import annotations
 

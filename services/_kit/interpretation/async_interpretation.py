@@ -1,4 +1,4 @@
-"""Gets the answers that pure decisions lack from scripts and webhooks, and has the keys decided again then."""
+"""Requests missing results from scripts and webhooks for pure decisions, and requeues the keys when they arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All levels of interpretation of one service, fed with what users configured.
+"""All interpreter levels of one service, configured from the log.
 
 The levels: scripts of users, webhooks, scripts that come with the product, what is built in.
 """

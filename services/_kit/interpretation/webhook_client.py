@@ -1,4 +1,4 @@
-"""Asks webhooks for interpretation: over https only, each with its own connections, deadline and bound on calls.
+"""Calls interpreter webhooks: over https only, each with its own connections, deadline and limit of concurrent calls.
 
 So a webhook that hangs holds up the objects of its own kinds and no others (reference 03 §5.5).
 """

@@ -1,4 +1,4 @@
-"""What requests to a Kubernetes endpoint are made of: paths, errors, discovery and the JSON of objects."""
+"""Parts of requests to a Kubernetes endpoint: paths, errors, discovery and the JSON of objects."""
 
 from __future__ import annotations
 

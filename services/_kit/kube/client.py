@@ -1,4 +1,4 @@
-"""Talks to one Kubernetes endpoint: raw requests with a kubeconfig's identity, answered in bytes.
+"""A client of one Kubernetes endpoint: raw requests with a kubeconfig's identity, answered in bytes.
 
 The only importer of kubernetes_asyncio. Its configuration and authentication are used; its generated models, which
 cost 110 MB and two seconds, are kept out by loading the client core below an empty package shell.

@@ -1,4 +1,4 @@
-"""Follows one kind of one Kubernetes endpoint: a complete list first, then its changes, for as long as it is served."""
+"""Lists and watches one kind of one Kubernetes endpoint: a complete list, then its changes, while it is served."""
 
 from __future__ import annotations
 

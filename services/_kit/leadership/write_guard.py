@@ -1,4 +1,4 @@
-"""Decides whether a leader may send what no fence of the log refuses: requests to clusters, observations.
+"""Decides whether a leader may send what the log's fence does not cover: requests to clusters, observations.
 
 Asked right before each such request. A leader that stood still, or cannot reach the log, waits until its lease is
 confirmed; one that was replaced learns of it here and sends nothing.

@@ -1,4 +1,4 @@
-"""Finds messages of a stream whose bytes are damaged: the server counts them, and cannot hand them out.
+"""Finds damaged messages of a stream, which the server counts but cannot deliver.
 
 To a reader such a message looks like one that was removed. A removed one is on the server's list of deleted sequences
 and not in its counts; a damaged one is neither. All headers are read once, and what is missing is compared with that.

@@ -23,7 +23,7 @@ class Bus(Protocol):
         """Send, and wait until the server has it; false when that is not confirmed within `timeout` seconds."""
 
     async def subscribe(self, subject: str, listener: Listener) -> None:
-        """Hear everything published on a subject from now on."""
+        """Receive everything published on a subject from now on."""
 
 
 class NatsBus:
@@ -45,7 +45,7 @@ class NatsBus:
         return await self._connection.flushed(timeout)
 
     async def subscribe(self, subject: str, listener: Listener) -> None:
-        """Hear everything published on a subject from now on."""
+        """Receive everything published on a subject from now on."""
 
         def hear(message: Msg) -> None:
             listener(message.data)
@@ -70,5 +70,5 @@ class MemoryBus:
         return True
 
     async def subscribe(self, subject: str, listener: Listener) -> None:
-        """Hear everything published on a subject from now on."""
+        """Receive everything published on a subject from now on."""
         self._listeners[subject].append(listener)

@@ -1,4 +1,4 @@
-"""The NATS client as our connections use it: what arrives is handed over while it is read, without a task per subject.
+"""A NATS client that delivers messages while they are read, without a task per subscription.
 
 Every service reads most of the log, so what one message costs counts many times. The library puts each into a queue
 that a task of its subscription empties; a direct subscription is called at once instead.

@@ -1,4 +1,4 @@
-"""Watches nodes, pods and quotas of one member and folds them into the picture that estimates are made from."""
+"""Watches nodes, pods and quotas of one member and folds them into the state that estimates are made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks one member how many pods of a Deployment have found no node for some time (reference 02 §5.5)."""
+"""Counts the pods of a Deployment in one member that are unschedulable for some time (reference 02 §5.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns decided events into atomic batches, and every answer of the log into what it means for each key.
+"""Appends decided events in atomic batches, and translates every answer of the log into a result per key.
 
 Events of many keys share a batch. When the log refuses one, it is halved until the guilty key is alone: that key is set
 aside with the reason on stream PARKED, the others go through. When no answer came, the last event of the subject shows

@@ -1,4 +1,4 @@
-"""One term of leadership: takes dirty keys, decides, appends, and keeps each key in flight until its events came back.
+"""The decision loop of one term: decides dirty keys, appends, and keeps keys in flight until their events come back.
 
 What makes a key dirty while it is in flight makes it decided again afterwards. A key that fails is tried again later
 and parked in the end; the others go on.

@@ -1,4 +1,4 @@
-"""Bookkeeping of keys that fail: when each may be tried again, which are parked, and when to stop altogether."""
+"""Tracks failing keys: when each may be retried, which are parked, and when to stop altogether."""
 
 from __future__ import annotations
 

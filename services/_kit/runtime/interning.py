@@ -1,4 +1,4 @@
-"""Makes decoded events small: JSON cut loose from its message, and one instance of what many events repeat.
+"""Reduces the memory of decoded events: copies raw JSON out of the message buffer and interns repeated values.
 
 The facets of an object name it ten times over; a projection that holds them all would keep ten copies of each name, and
 the whole message of every event that carries a manifest.

@@ -1,4 +1,4 @@
-"""Events on their way to the log: completes provenance and headers, encodes everything once, packs batches."""
+"""Prepares events for the log: completes provenance and headers, encodes everything once, packs batches."""
 
 from __future__ import annotations
 

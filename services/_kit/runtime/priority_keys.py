@@ -1,4 +1,4 @@
-"""Dirty keys that come out by rank instead of in the order in which they came up."""
+"""Dirty keys ordered by rank instead of by arrival."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service gives to the runtime: a fold, a decision, and hooks for those with side effects."""
+"""The interface of a service to the runtime: a fold, a decision, and hooks for side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps a projection fed: one pump per stream that the service reads, until stopped or the log was replaced."""
+"""Feeds a projection: one pump per stream that the service reads, until stopped or the log was replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interpretation through all levels, for services: scripts of users before what is built in (reference 03 §5.2).
+"""Interpretation through all levels, for services: scripts of users before the built-in rules (reference 03 §5.2).
 
 Scripts run in other processes, so that calls are awaited; decisions stay pure because services ask before they decide.
 """

@@ -1,4 +1,4 @@
-"""A few processes for interpreter scripts: calls go out in batches, a stopped process is replaced, others go on.
+"""A pool of processes for interpreter scripts: calls go out in batches, a stopped process is replaced, others go on.
 
 A script that was stopped several times is put aside for a while, so that it cannot keep the processes busy for nothing.
 """

@@ -1,4 +1,4 @@
-"""One worker process as its pool sees it: start, send calls, read answers, end."""
+"""One worker process of a pool: start, send calls, read answers, end."""
 
 from __future__ import annotations
 

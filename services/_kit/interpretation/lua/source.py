@@ -1,4 +1,4 @@
-"""Prepares the text of a script: every `..` gets a middle operand, so that numbers become texts as Go writes them.
+"""Rewrites the text of a script: every `..` gets a middle operand, so that numbers become texts as Go formats them.
 
 Lua itself joins numbers with fourteen significant digits and offers no way to change that. Lines stay where they are.
 """

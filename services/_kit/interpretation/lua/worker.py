@@ -1,4 +1,4 @@
-"""A process that runs interpreter scripts: calls from standard input, one answer each to standard output.
+"""A worker process for interpreter scripts: calls from standard input, one answer each to standard output.
 
 Started by services/_kit/interpretation/lua/pool.py as `python -m services._kit.interpretation.lua.worker SECONDS
 MEMORY`. The kernel ends the process when one call has used more than SECONDS of processor time, whatever the script

@@ -1,1 +1,1 @@
-"""What other systems answer, held within limits: bytes, lines, pages, values, time, and a share of the event loop."""
+"""Reads answers of other systems within limits: bytes, lines, pages, values, time, and a share of the event loop."""

@@ -1,4 +1,4 @@
-"""Asks an endpoint what it serves."""
+"""Reads the discovery documents of an endpoint."""
 
 from __future__ import annotations
 

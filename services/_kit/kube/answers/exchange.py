@@ -1,4 +1,4 @@
-"""One exchange with another system: its session, its failures in our words, its body within limits."""
+"""One HTTP exchange with another system: session, translated errors, body within limits."""
 
 from __future__ import annotations
 

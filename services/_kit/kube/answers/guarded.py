@@ -1,4 +1,4 @@
-"""Requests that a guard lets through at the last moment."""
+"""Requests that a guard admits immediately before they are sent."""
 
 from __future__ import annotations
 

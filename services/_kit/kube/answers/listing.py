@@ -1,4 +1,4 @@
-"""Reads a whole list page by page within limits, and in turns with what else there is to do."""
+"""Reads a whole list page by page within limits, and yields the event loop between pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes a page of a list apart without decoding it whole: a page of many small values must not fill the memory."""
+"""Splits a page of a list without decoding it whole: a page of many small values must not fill the memory."""
 
 from __future__ import annotations
 

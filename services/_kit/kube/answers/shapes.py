@@ -1,4 +1,4 @@
-"""Checks at the border that an answer has the shape of what was asked for; what has not is a BadAnswer."""
+"""Validates that an answer has the requested shape; any other is a BadAnswer."""
 
 from __future__ import annotations
 

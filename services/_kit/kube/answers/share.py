@@ -1,4 +1,4 @@
-"""Gives each neighbour its turn on the event loop: a few milliseconds at once, and a share of a core over time."""
+"""Limits each endpoint's use of the event loop: a few milliseconds at once, and a share of a core over time."""
 
 from __future__ import annotations
 
