@@ -1,4 +1,4 @@
-"""Checks one invariant of the log: nothing is taken away anywhere without a recorded cause."""
+"""Checks an invariant of the log: every removal has a recorded cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to an object of Karmada's kinds on its way into the API: defaults first, then rules (reference 01 §4).
+"""Admission of objects of Karmada's kinds: defaults first, then rules (reference 01 §4).
 
 Pure: identity, time and whatever else the decision needs come in with the `Context`.
 """

@@ -1,4 +1,4 @@
-"""Keeps labels and annotations that others set on a member's object (reference 03 §3.4 step 3, records of §1.6)."""
+"""Keeps labels and annotations of other writers on a member's object (reference 03 §3.4 step 3, records of §1.6)."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias

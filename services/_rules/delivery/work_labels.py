@@ -1,4 +1,4 @@
-"""Puts the two marks that differ between clusters on a manifest whose bytes all of them share (reference 03 §1.6)."""
+"""Adds the label and annotation that differ between clusters to a manifest with shared bytes (reference 03 §1.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Application failover: where an application is unhealthy, for how long, and what moving it away means (03 §7.5)."""
+"""Application failover: where an application is unhealthy, for how long, and the eviction that follows (03 §7.5)."""
 
 from __future__ import annotations
 

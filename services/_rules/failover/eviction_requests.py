@@ -1,4 +1,4 @@
-"""Takes a cluster from an object's targets: the task that lets its copy go, and what the object carries along."""
+"""Evicts an object from a cluster: removes the target, and adds a task with the state to preserve."""
 
 from __future__ import annotations
 

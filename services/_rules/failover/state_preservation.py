@@ -1,4 +1,4 @@
-"""Takes the state that an application asks to keep out of its status, by JSONPath templates (reference 03 §7.6)."""
+"""Extracts the state to preserve from an application's status, by JSONPath templates (reference 03 §7.6)."""
 
 from __future__ import annotations
 

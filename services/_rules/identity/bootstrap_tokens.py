@@ -1,4 +1,4 @@
-"""Reads bootstrap tokens and the Secrets that hold them, and signs what they vouch for (reference 04 §2.1, §2.4)."""
+"""Reads bootstrap tokens and the Secrets that hold them, and signs cluster information (reference 04 §2.1, §2.4)."""
 
 from __future__ import annotations
 

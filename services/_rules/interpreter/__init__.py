@@ -1,4 +1,4 @@
-"""How Fleetlog understands objects: replicas, retention, status, dependencies and health of any kind of resource."""
+"""Resource interpretation: replicas, retention, status, dependencies and health of any kind of resource."""
 
 from services._rules.interpreter.common.interpretation import (
     AGGREGATE_STATUS,

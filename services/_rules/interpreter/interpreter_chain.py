@@ -1,4 +1,4 @@
-"""Asks several interpreters in order: the first that offers an operation for a kind answers (reference 03 §5.2)."""
+"""Chains interpreters in order: the first that offers an operation for a kind answers (reference 03 §5.2)."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol

@@ -1,6 +1,6 @@
-"""Caches results of scripts and webhooks for pure decisions; a missing result raises Unanswered.
+"""Caches results of scripts and webhooks for pure decisions; a missing result raises ResultPending.
 
-A decision that lacks a result raises Unanswered; its caller requests the result, puts it into the cache, and has the
+A decision that lacks a result raises ResultPending; its caller requests the result, puts it into the cache, and has the
 key decided again. Kinds without customization are answered by the built-in interpretation, at once.
 """
 
@@ -83,7 +83,7 @@ class Answers:
         return InterpretationQuery(digest, operation, arguments)
 
     def find(self, question: InterpretationQuery) -> Any:
-        """The answer, a copy of its own; raises the InterpretError that was put, Unanswered where there is none."""
+        """The answer, a copy of its own; raises the InterpretError that was put, ResultPending where there is none."""
         answer = self._unused.pop(question.id, None)
         if answer is None:
             answer = self._used.pop(question.id, None)
@@ -130,7 +130,7 @@ class CachedInterpreter(InterpreterChain):
     """The built-in interpretation, and for customized kinds the cached results.
 
     Replicas, components and the setting of replicas come from the cache; callers request other operations themselves.
-    All three raise InterpretError and Unanswered.
+    All three raise InterpretError and ResultPending.
     """
 
     def __init__(self, customized: Customized, answers: Answers) -> None:

@@ -1,4 +1,4 @@
-"""Types of msgspec made from a table of field types, so that a decoded object is checked against its kind's fields."""
+"""Builds msgspec types from a table of field types, so that a decoded object is validated against its kind's fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a decision came out as it did: for every cluster what refused it, or how it ranked and what it was given."""
+"""Explains a decision: for every cluster the filter that refused it, or its rank and its replicas."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter

@@ -1,4 +1,4 @@
-"""Reads Cluster manifests and binding specs into the views of the algorithm; the only place that knows their JSON."""
+"""Decodes Cluster manifests and binding specs into the views of the algorithm; the only reader of their JSON."""
 
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias

@@ -1,1 +1,1 @@
-"""What all admission rules share: causes, formats, field types, metadata."""
+"""Common parts of the admission rules: causes, formats, field types, metadata."""

@@ -1,4 +1,4 @@
-"""What goes into an admission decision beside the object, and what comes out."""
+"""Inputs of an admission decision beside the object, and its result."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Whether an object has the field types of its kind, so that every later rule may rely on them."""
+"""Validates the field types of an object against its kind, so that every later rule may rely on them."""
 
 from datetime import datetime
 from typing import Annotated, Any, Final

@@ -1,4 +1,4 @@
-"""Rules for the metadata of an object, when it is made and when it is changed."""
+"""Validates the metadata of an object on create and on update."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What is wrong with an object: one cause per field, in the classes that Kubernetes uses."""
+"""Causes of a refusal: one per field, in the classes that Kubernetes uses."""
 
 from collections.abc import Iterable
 from typing import Any, Final

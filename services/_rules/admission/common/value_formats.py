@@ -1,4 +1,4 @@
-"""Formats of names, labels, addresses and URLs; each check returns what is wrong, nothing where all is well."""
+"""Validates formats of names, labels, addresses and URLs; each check returns the problem, nothing for a valid value."""
 
 import ipaddress
 import re

@@ -1,4 +1,4 @@
-"""Which schedules a CronFederatedHPA may name: five fields, optionally seconds and a year, or a macro.
+"""Validates schedules of a CronFederatedHPA: five fields, optionally seconds and a year, or a macro.
 
 What is let through here may still be one that the autoscaler cannot run (`L`, `@always`): the two readers differ, and
 users rely on an event about that instead of a refusal.

@@ -1,1 +1,1 @@
-"""What every interpretation shares: its interface, its error, and the field types of native kinds."""
+"""Common parts of all interpreters: the interface, its error, and the field types of native kinds."""

@@ -1,4 +1,4 @@
-"""What every interpretation shares: the manifest type, its error, and reading and writing of nested fields.
+"""Common parts of all interpreters: the manifest type, its error, and reading and writing of nested fields.
 
 Writers return a new manifest that shares everything but the touched path with the old one.
 """

@@ -1,4 +1,4 @@
-"""Whether a text is a Lua 5.1 chunk (with goto and empty statements): what a script must be before it is stored.
+"""Validates that a text is a Lua 5.1 chunk (with goto and empty statements), before it is stored as a script.
 
 Only the syntax is checked, nothing runs. One function per rule of the grammar.
 """

@@ -1,4 +1,4 @@
-"""What each operation hands to its script and demands of the answer (reference 03 §5.3).
+"""Arguments and validated results of each script operation (reference 03 §5.3).
 
 A script answers with values: the name of a Lua type and, for tables, JSON in which every empty table is an empty list.
 """

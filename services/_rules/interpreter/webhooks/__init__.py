@@ -1,1 +1,1 @@
-"""Interpretation by webhooks: which answers for what, requests and answers. They are called from _kit."""
+"""Interpretation by webhooks: their rules, requests and answers. They are called from _kit."""

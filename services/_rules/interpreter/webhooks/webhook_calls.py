@@ -1,4 +1,4 @@
-"""What a webhook is sent for an operation, and what is made of its answer (reference 03 §5.5).
+"""Encodes webhook requests for an operation, and decodes the answers (reference 03 §5.5).
 
 Results have the form of those of scripts, so that callers need not know which level answered.
 """

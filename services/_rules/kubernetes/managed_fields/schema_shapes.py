@@ -1,4 +1,4 @@
-"""Schemas taken apart once: for every value the elements below it, and whether it is one field or falls into several.
+"""Compiles schemas into shapes: for every value its elements, and whether it is one field or splits into several.
 
 Lists of type map and set fall into items, other lists are one field; maps fall into entries unless they are atomic.
 Where `x-kubernetes-list-type` is missing, the patch strategy decides what a list is. A value without schema is

@@ -1,4 +1,4 @@
-"""How objects fall into fields that can be owned, by their schema: comparing, merging and cutting at such fields."""
+"""Splits objects into fields that can be managed, by their schema: comparing, merging and removing such fields."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

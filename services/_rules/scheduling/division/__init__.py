@@ -1,1 +1,1 @@
-"""Division of replicas by weight, and what a binding takes up."""
+"""Division of replicas by weight, and the resource usage of a binding."""

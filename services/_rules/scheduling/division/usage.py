@@ -1,4 +1,4 @@
-"""What a binding takes up, and whether its size or a request asks for a new decision (reference 02 §1.6, §1.7)."""
+"""Resource usage of a binding, and whether its size or a request triggers rescheduling (reference 02 §1.6, §1.7)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

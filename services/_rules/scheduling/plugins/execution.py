@@ -1,4 +1,4 @@
-"""Asks the plugins that others wrote; whatever they do wrong becomes a failure of the attempt that names them."""
+"""Calls external plugins; any error of one becomes a failure of the attempt that names it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn

@@ -1,4 +1,4 @@
-"""What a plugin of the scheduler has to offer: filters, scores, and how they answer (reference 02 §2.2).
+"""The interface of scheduler plugins: filters, scores, and their results (reference 02 §2.2).
 
 A plugin is an object with at least one of `filter` and `score`; `filter_with_context` and `normalize` go beyond them.
 It has to be quick and to answer the same for the same arguments: its answers are asked for again to explain a decision.
@@ -54,7 +54,7 @@ class FilterPlugin(Protocol):
 
 @runtime_checkable
 class ContextFilterPlugin(FilterPlugin, Protocol):
-    """A filter that wants to know the peers, too; it is asked by this method alone."""
+    """A filter that reads the peers, too; it is called by this method alone."""
 
     def filter_with_context(self, context: FilterContext) -> Result | None:
         """As `filter`, with the full context."""
