@@ -21,7 +21,11 @@ CODE = re.compile(r"`([^`]+)`")
 STEP = re.compile(r"^(\d+)\. `([^`]+)` \S", re.MULTILINE)
 PLAIN = re.compile(r"\b(?:nobody|somebody|whoever|anew|told|tells|shall)\b", re.IGNORECASE)
 
+CHANGELOG = ROOT / "CHANGELOG.md"
+HEADINGS = ["Added", "Changed", "Deprecated", "Fixed", "Removed", "Security"]
+
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+every_text = pytest.mark.parametrize("page", [CHANGELOG, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def unfenced(text: str) -> str:
@@ -79,7 +83,7 @@ def test_paths_and_modules_exist(page: Path) -> None:
     assert not missing + [module for module in MODULE.findall(text) if not is_module(module)]
 
 
-@every_page
+@every_text
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []
     for link in LINK.findall(unfenced(page.read_text(encoding="utf-8"))):
@@ -92,10 +96,17 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
-@every_page
+@every_text
 def test_words_are_plain(page: Path) -> None:
     lines = page.read_text(encoding="utf-8").splitlines()
     assert not [f"{number}: {line}" for number, line in enumerate(lines, 1) if PLAIN.search(line)]
+
+
+def test_changelog_has_the_usual_headings() -> None:
+    for release in re.split(r"^## ", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        found = re.findall(r"^### (.+)$", release, re.MULTILINE)
+        assert found, "entries stand below a heading"
+        assert found == [heading for heading in HEADINGS if heading in found]
 
 
 def test_every_decision_record_has_its_number() -> None:
