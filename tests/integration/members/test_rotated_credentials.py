@@ -22,6 +22,7 @@ from services._kit.delivery.lane_parts import LaneSettings, WorkSource
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._kit.kube.list_watch import Decoded, Reflector
 from services.apiserver.core.request_context import Identity
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.state import Probe
