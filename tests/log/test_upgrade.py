@@ -21,19 +21,25 @@ from schemas.codec import Known, decode, encode, subject_of, tags
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
+from schemas.subjects import restore
 from schemas.topology import SUBJECTS
 from schemas.upcasts import UPCASTS
-from services._kit.log.fact_history import Place, fact_of
-from services._kit.log.stream_port import Message, match
+from services._kit.log.fact_history import Place, fact_of, story
+from services._kit.log.stream_port import Delivery, Message, match
+from services._kit.runtime.projection import Projection, ProjectionStats
 from services._rules.history.delta_encoding import base_of, decode_delta
 from services._rules.history.event_words import summarize
 from services._rules.history.timeline import UNREADABLE, Entry, Fact, foreign_causes, subjects_of, timeline
+from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.log.archive import Record, inspect, read
 from services.cli.log.checks import Checker
+from services.cli.log.restore_archive import import_log
+from services.cli.log.verify import verify
 from services.cli.queries.replay import facts_in, replayed
 from services.override_renderer.decide import decide as decide_works
 from services.override_renderer.decide import needed_blobs
-from tests.support.log_states import SERVICES, decided_at_end, folded, stored, view
+from tests.natsserver import Server
+from tests.support.log_states import SERVICES, decided_at_end, folded, service, stored, view
 
 LOGS = Path(__file__).parents[1] / "golden" / "logs"
 FIRST = "0d78381"
@@ -152,6 +158,25 @@ def test_service_folds_the_log_to_the_same_state(version: str, name: str) -> Non
     assert view(name, state) == expected(version)["states"][name]
 
 
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_projection_skips_no_message(version: str, name: str) -> None:
+    """As a service reads it: nothing unknown or malformed, nothing that cannot be folded, no gap in a subject."""
+    reader = service(name)
+    problems: list[str] = []
+    projection: Projection[Any, Any] = Projection(
+        reader, ("FACTS", "OBSERVED"), on_problem=lambda item, error: problems.append(f"{item.subject}: {error}")
+    )
+    given = 0
+    for stream in ("FACTS", "OBSERVED"):
+        found = [message(item) for item in records(version) if item.stream == stream]
+        found = [item for item in found if any(match(pattern, item.subject) for pattern in reader.filters)]
+        given += len(found)
+        projection.feed(Delivery(found, True, found[-1].seq if found else 0), stream)
+    assert problems == []
+    assert projection.stats == ProjectionStats(folded=given)
+    assert not projection.blocked
+
+
 def test_replay_finds_no_decision_that_differs(version: str, capsys: pytest.CaptureFixture[str]) -> None:
     result = replayed(facts_in(file_of(version)))
     assert capsys.readouterr().err == ""
@@ -188,6 +213,21 @@ def test_works_are_rendered_the_same_after_an_upgrade(version: str) -> None:
     assert rendered
 
 
+def steps(entries: list[Entry]) -> list[list[Any]]:
+    """The entries of a history without words and times, as JSON."""
+    return [
+        [
+            entry.stream,
+            entry.position,
+            entry.subject,
+            entry.event,
+            entry.as_of,
+            [[cause.stream, cause.position, cause.event] for cause in entry.causes],
+        ]
+        for entry in entries
+    ]
+
+
 def history(version: str, key: ObjectKey) -> list[Entry]:
     """The history of an object as `fleetlog history` prints it, computed from the file alone."""
     subjects = subjects_of(key)
@@ -205,18 +245,7 @@ def history(version: str, key: ObjectKey) -> list[Entry]:
 def test_history_of_an_object_is_complete(version: str, name: str) -> None:
     told = expected(version)["histories"][name]
     entries = history(version, ObjectKey(*told["key"]))
-    steps = [
-        [
-            entry.stream,
-            entry.position,
-            entry.subject,
-            entry.event,
-            entry.as_of,
-            [[cause.stream, cause.position, cause.event] for cause in entry.causes],
-        ]
-        for entry in entries
-    ]
-    assert steps == told["entries"]
+    assert steps(entries) == told["entries"]
     assert all(entry.summary for entry in entries)
     assert not any(entry.event == UNREADABLE for entry in entries)
 
@@ -226,3 +255,21 @@ def test_every_event_has_words(version: str) -> None:
     for item, event in events(version):
         assert summarize(event, latest.get(item.subject)), f"#{item.seq}"
         latest[item.subject] = event
+
+
+async def test_imported_log_is_the_same_log(version: str, nats_server: Server) -> None:
+    """Imported into an empty server, every message keeps its position, and the whole log passes `log verify`."""
+    access = LogAccess(nats_server.url)
+    assert await import_log(access, file_of(version)) == 0
+    assert await verify(access) == 0
+    async with open_log(access) as connection:
+        logs = streams(connection)
+        for name in ("FACTS", "OBSERVED"):
+            stood = [
+                (item.seq, item.subject, item.data)
+                async for item in logs[name].read([">"])
+                if item.subject != restore()  # It marks the end of what was imported.
+            ]
+            assert stood == [(item.seq, item.subject, item.data) for item in records(version) if item.stream == name]
+        for told in expected(version)["histories"].values():
+            assert steps(await story(logs, ObjectKey(*told["key"]))) == told["entries"]
