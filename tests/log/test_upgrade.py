@@ -39,7 +39,7 @@ from services.cli.queries.replay import facts_in, replayed
 from services.override_renderer.decide import decide as decide_works
 from services.override_renderer.decide import needed_blobs
 from tests.natsserver import Server
-from tests.support.log_states import SERVICES, decided_at_end, folded, service, stored, view
+from tests.support.log_states import SERVICES, decided_again, decided_at_end, folded, manifests, service, stored, view
 
 LOGS = Path(__file__).parents[1] / "golden" / "logs"
 FIRST = "0d78381"
@@ -186,6 +186,14 @@ def test_replay_finds_no_decision_that_differs(version: str, capsys: pytest.Capt
     assert result.decisions == sum(expected(version)["events"][tag] for tag in made)
 
 
+@pytest.mark.parametrize("name", ["failover", "override_renderer"])
+def test_recorded_events_are_decided_again_the_same(version: str, name: str) -> None:
+    """Evictions and works, each on the facts that the deciding service had in view, with every field."""
+    again = decided_again(name, list(stored(file_of(version))))
+    assert again["differ"] == []
+    assert again == expected(version)["decided_again"][name]
+
+
 def test_new_leader_decides_what_the_old_version_would(version: str) -> None:
     """A takeover at the end of the log moves no object; a failure may get a message with another count of clusters."""
     decided = decided_at_end(list(stored(file_of(version))))
@@ -196,12 +204,7 @@ def test_new_leader_decides_what_the_old_version_would(version: str) -> None:
 def test_works_are_rendered_the_same_after_an_upgrade(version: str) -> None:
     messages = list(stored(file_of(version)))
     state, _ = folded("override_renderer", messages)
-    inline = {
-        event.digest: bytes(event.manifest)
-        for _, event in events(version)
-        if isinstance(event, WorkRendered) and isinstance(event.manifest, Raw)
-    }
-    state.blobs.update(blobs(version) | inline)
+    state.blobs.update(manifests(messages))
     rendered = 0
     for key, bound in state.objects.items():
         if not bound.live or key.resource == "secrets":  # Their key is not exported.

@@ -17,7 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from schemas.codec import decode
 
@@ -130,6 +131,70 @@ def decided_at_end(messages: list[Stored]) -> dict[str, View]:
         },
         "evictions": {key: type(event).__name__ for key, event in evictions.items() if event is not None},
     }
+
+
+def manifests(messages: list[Stored]) -> dict[str, bytes]:
+    """Manifest bytes by digest: blobs, also those written as differences, and what works and templates hold inline."""
+    short = {item.subject.removeprefix("blob."): item.data for item in messages if item.stream == "BLOBS"}
+    found = {name: _undone(data, short) for name, data in short.items()}
+    for item in messages:
+        if item.stream == "FACTS" and item.subject.startswith(("work.", "template.")):
+            event: Any = decode(item.subject, item.data)
+            if isinstance(getattr(event, "manifest", None), Raw) and event.digest:
+                found[event.digest] = bytes(event.manifest)
+    return found
+
+
+def _undone(data: bytes, others: Mapping[str, bytes]) -> bytes:
+    if not data.startswith(b"FLD1"):
+        return data
+    base, parts = msgspec.msgpack.decode(data[4:])
+    return b"".join(part if isinstance(part, bytes) else others[base][part[0] : part[1]] for part in parts)
+
+
+def decided_again(name: str, messages: list[Stored]) -> dict[str, list[int]]:
+    """Decides each recorded event of failover or override_renderer again, on the facts that it had in view.
+
+    Positions of the events that come out the `same` and of those that `differ`.
+    """
+    writes = {"failover": "eviction.", "override_renderer": "work."}[name]
+    facts = [(item, decode(item.subject, item.data)) for item in messages if item.stream == "FACTS"]
+    recorded: list[Any] = [(event.provenance.as_of, item.seq, event) for item, event in facts]
+    # What is secret is rendered with a key that is not exported.
+    recorded = [
+        (as_of, seq, event)
+        for (as_of, seq, event), (item, _) in zip(recorded, facts, strict=True)
+        if item.subject.startswith(writes) and event.key.resource != "secrets"
+    ]
+    made = service(name)
+    state, folds = made.new_state(), 0
+    if name == "override_renderer":
+        state.blobs.update(manifests(messages))
+    found: dict[str, list[int]] = {"same": [], "differ": []}
+    for as_of, seq, event in sorted(recorded, key=lambda item: item[:2]):
+        while folds < len(facts) and facts[folds][0].seq <= as_of:
+            if reads(tuple(made.filters), facts[folds][0]):
+                list(made.fold(state, *facts[folds]) or ())
+            folds += 1
+        wanted = _plain(event)
+        found["same" if wanted in [_plain(item) for item in _decide(name, state, event)] else "differ"].append(seq)
+    return found
+
+
+def _decide(name: str, state: Any, event: Any) -> list[Any]:
+    if name == "override_renderer":
+        return list(import_module("services.override_renderer.decide").decide(state, event.key).events)
+    settings = import_module("services.failover.settings").FailoverSettings
+    gates = ("Failover=true", "StatefulFailoverInjection=true")
+    rules = settings(feature_gates=gates, enable_no_execute_taint_eviction=True).rules()
+    decide = import_module("services.failover.decide").decide
+    return [decide(state, event.key, event.provenance.decided_at, rules).event]
+
+
+def _plain(event: Any) -> Any:
+    """An event without its place on the log."""
+    fields = msgspec.json.decode(msgspec.json.encode(event)) if event is not None else {}
+    return {name: value for name, value in fields.items() if name not in ("prev", "provenance")}
 
 
 def _targets(targets: Any) -> dict[str, int | None]:
@@ -305,6 +370,7 @@ def expectations(commit: str, log: Path, directory: Path) -> dict[str, Any]:
         "deltas": len([item for item in messages if item.stream == "BLOBS" and item.data.startswith(b"FLD1")]),
         "replay": {**{name: replay[name] for name in ("decisions", "skipped")}, "differ": len(replay["differences"])},
         "decided_at_end": decided_at_end(messages),
+        "decided_again": {name: decided_again(name, messages) for name in ("failover", "override_renderer")},
         "states": {name: view(name, folded(name, messages)[0]) for name in SERVICES},
         "histories": histories,
     }
