@@ -1,4 +1,4 @@
-"""What an agent knows: its cluster's works, how far it read, what it said of each, and how to interpret objects."""
+"""State of an agent: the works of its cluster, its read position, its latest reports, and interpreter configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the works of the agent's cluster and how to interpret objects: hello, a consumer, and hello again.
+"""Reads the works of the agent's cluster and the interpreter configuration through a consumer that the hub creates.
 
 The consumer is the hub's. Its numbering must be without gaps; a gap, silence or the consumer's end lead to a new one
 that starts behind what was read. Nothing is acknowledged: the agent's own position is what counts.
@@ -55,7 +55,7 @@ class WorkConsumer:
 
     `configure` is called with every fact about interpretation. Objects wait for the facts that the hub names: written
     before, they would lose what is to be kept of them.
-    A consumer is asked for only while `may_ask` says so: it takes the one of a second agent away.
+    A consumer is requested only while `may_ask` returns True: the request removes the consumer of a second agent.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class WorkConsumer:
         try:
             self._fold(decoded(message.subject, message.data), seq)
         except DecodeError as error:
-            # A newer hub says something this version cannot read; what was said before stays in force.
+            # The fact is of a newer version that this one cannot decode; the previous fact stays in force.
             self.stats.unreadable += 1
             log.warning("work_unreadable", position=seq, reason=str(error))
         if not left:
