@@ -8,7 +8,7 @@ from services.apiserver.core.request_context import SYSTEM_MASTERS, Identity
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What somebody wants to do; `path` is set instead of the resource fields for paths outside the API."""
+    """The attributes of a request; `path` is set instead of the resource fields for paths outside the API."""
 
     verb: str
     group: str = ""
@@ -21,7 +21,7 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Whether it is allowed; `denied` says that no further authorizer may allow it."""
+    """Whether it is allowed; with `denied` no further authorizer may allow it."""
 
     allowed: bool
     reason: str = ""

@@ -164,7 +164,7 @@ def _complete(rule: Schema, schema: Schema, path: str, rule_path: str) -> Iterat
 
 
 def any_schema(schema: Schema, test: Callable[[Schema], bool]) -> bool:
-    """Say whether a schema or any schema inside it passes the test."""
+    """Return whether a schema or any schema inside it passes the test."""
     if test(schema):
         return True
     below = (*children(schema), *compositions(schema))

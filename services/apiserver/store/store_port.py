@@ -83,7 +83,7 @@ class _Spare(Protocol):
 class Kept:
     """What was made lately from the bytes of objects and may be asked for again soon; the oldest is dropped first.
 
-    A decoded object takes ten times the memory of its bytes, and few are looked at twice. The bound is in bytes of the
+    A decoded object takes ten times the memory of its bytes, and few are read twice. The bound is in bytes of the
     objects that it was made from; the newest always stays.
     """
 
