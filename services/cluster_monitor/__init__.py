@@ -1,4 +1,4 @@
-"""Keeps the facts about member clusters true.
+"""Records member clusters as facts, and maintains the status of their Cluster objects.
 
 Consumes: Cluster objects of the control plane, probes and summaries of push members, greetings of agents (`hello.*`).
 Produces: `cluster.<name>` (ClusterChanged, ClusterRemoved), Cluster status, taints by condition, execution namespaces.

@@ -28,7 +28,7 @@ from services._kit.runtime.service import BaseService, Context, Decision
 from services._rules.absence.absence_guard import Guard
 from services._rules.kubernetes.event_objects import Note
 from services._rules.log.restore_order import absence_in_doubt
-from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of, tell
+from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of, write_event
 from services.cluster_monitor.decide import (
     FINALIZER,
     AddFinalizer,
@@ -125,7 +125,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         return cluster.subject_seq if cluster is not None else 0
 
     def unsettled(self, state: MonitorState, now: float) -> str:
-        """Clusters that were not seen since the log was restored: what it says of them may be outdated."""
+        """Clusters that were not seen since the log was restored: their facts may be outdated."""
         del now
         if doubt := absence_in_doubt(state.guard):
             return doubt
@@ -172,7 +172,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
             prober.look_when_quiet()
 
     async def _greeted(self, message: Any) -> None:
-        """The agent of a pull member is there; its registrar answers, here only what it says of the member counts."""
+        """Take in a heartbeat of a pull member's agent; the registrar answers it, and only its sample counts here."""
         assert self._context is not None
         try:
             cluster = self._context.projection.state.clusters.get(unescape(message.subject.partition(".")[2]))
@@ -339,7 +339,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         task.add_done_callback(self._closing.discard)
 
     def _probed(self, name: str, probe: Probe) -> bool:
-        """Take a probe; whether the next one shall come soon."""
+        """Take in a probe; True if the next one should follow soon."""
         assert self._context is not None
         cluster = self._context.projection.state.of(name)
         cluster.probe, cluster.unprobed = probe, False
@@ -362,16 +362,16 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         for effect in effects:
             match effect:
                 case Announce():
-                    self._writes.submit((effect.note.key.name, effect.note.reason), partial(self._tell, effect.note))
+                    self._writes.submit((effect.note.key.name, effect.note.reason), partial(self._publish, effect.note))
                 case WriteIdentity() | WriteSpec() | WriteStatus() | AddFinalizer() | DropFinalizer():
                     self._writes.submit((effect.name, type(effect).__name__), partial(self._write, effect))
                 case _:
                     raise TypeError(f"the cluster monitor has no effect {effect!r}")
 
-    async def _tell(self, note: Note) -> None:
+    async def _publish(self, note: Note) -> None:
         assert self._context is not None
         assert self._client is not None
-        if not await tell(self._client, note, rfc3339(self._context.clock.now())):
+        if not await write_event(self._client, note, rfc3339(self._context.clock.now())):
             raise Retry(f"Event {note.reason} of {note.key.name}")
 
     async def _write(self, effect: Written) -> None:
@@ -400,5 +400,5 @@ async def _until_served(reflector: Reflector[Manifest]) -> None:
 
 
 def _kind(manifest: Manifest) -> tuple[str, str]:
-    """Which cluster it is, and how it is looked at: a sample of another one says nothing."""
+    """Uid and sync mode of a Cluster object: a sample is valid for these only."""
     return str(manifest["metadata"].get("uid", "")), str(manifest["spec"].get("syncMode", ""))

@@ -28,7 +28,7 @@ async def carry_out(client: KubeClient, effect: Written) -> None:
     """Make one write; raises ApiError and Unreachable."""
     match effect:
         case WriteSpec():
-            # Only if nobody changed the taints meanwhile.
+            # Only if the taints were not changed meanwhile.
             body = {"metadata": {"resourceVersion": effect.resource_version}, "spec": {"taints": effect.taints}}
             await client.patch(path_of(effect.name), body)
         case WriteIdentity():
@@ -67,7 +67,7 @@ async def _take_into_care(client: KubeClient, name: str) -> None:
     await client.patch(path_of(name), {"metadata": {"resourceVersion": version, "finalizers": finalizers}})
 
 
-async def tell(client: KubeClient, note: Note, at: str) -> bool:
+async def write_event(client: KubeClient, note: Note, at: str) -> bool:
     """Write a Kubernetes Event with a time in RFC 3339; False when it is worth another try. What was said stands."""
     try:
         event = event_of(note, first=at, last=at, count=1)

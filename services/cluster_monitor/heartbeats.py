@@ -1,4 +1,4 @@
-"""Reads what agents say of their members: in known words only, of bounded length, at a bounded pace."""
+"""Decodes heartbeats of agents: known fields only, of bounded length, at a bounded rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services._rules.kubernetes.quantity import QuantityError, parse
 LARGEST: Final = 1 << 20
 """Bytes of one greeting; a larger one is not read."""
 PER_SECOND: Final = 10
-"""Greetings of one cluster that are read in a second; more say nothing new."""
+"""Heartbeats of one cluster that are read in a second; further ones are redundant."""
 
 _LAST_TIME: Final = 253_402_300_800.0
 """The year 10000, in seconds since 1970."""
@@ -58,7 +58,7 @@ class _Summary(Struct, rename="camel"):
 
 
 class Malformed(ValueError):
-    """A greeting that is not read; the message says why."""
+    """A heartbeat that is not read; the message is the reason."""
 
 
 def heard(data: bytes, now: float) -> Sample | None:

@@ -1,4 +1,4 @@
-"""Decides whether the member behind a name is the one that joined, and what is said when it is not."""
+"""Decides whether the member behind a name is the one that joined, and the condition and Event when it is not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PREFIX: Final = "member/"
 
 
 class Identity(Struct, frozen=True):
-    """Who a member is (`known`, empty: nobody knows), and who answers in its place (`stranger`, empty: nobody)."""
+    """The identity of a member (`known`, empty: unknown), and of another one that answers in its place (`stranger`)."""
 
     known: str = ""
     stranger: str = ""
@@ -43,7 +43,7 @@ def name_of(scope: str) -> str:
 
 
 def identity_of(cluster: ClusterState, uid: str, spec: Manifest) -> Identity:
-    """Who the member is: what was confirmed, else what its Cluster object says, else what was seen first."""
+    """The member's identity: the confirmed one, else that of its Cluster object, else the one seen first."""
     fact = cluster.fact if cluster.fact is not None and cluster.fact.uid == uid else None
     seen = cluster.probe.identity if cluster.probe is not None else ""
     known = cluster.adopted or str(spec.get("id") or "") or (fact.identity if fact is not None else "") or seen
