@@ -1,4 +1,4 @@
-"""Runs the descheduler: folds facts about Deployments, asks the estimator in turn, takes replicas back."""
+"""Runs the descheduler: folds facts about Deployments, queries the estimator, and deschedules replicas."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Descheduler(BaseService[DeschedulerState, ObjectKey]):
         return (object_key(message.subject),)
 
     def recover(self, state: DeschedulerState) -> Iterable[ObjectKey]:
-        """Every Deployment: some lack replicas, and nobody has their turns in mind."""
+        """Every Deployment: some may lack replicas, and their turns are not stored."""
         return list(state.objects)
 
     def decide(self, state: DeschedulerState, key: ObjectKey, now: float) -> Decision:
