@@ -1,4 +1,4 @@
-"""Writes Kubernetes Events about what keeps policies from being applied: no fact says so, nothing follows from it."""
+"""Writes Kubernetes Events about policies that cannot be applied; these are not recorded as facts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Complaints:
         self._writes.submit(note.key, partial(_write, client, note, now))
 
     def settled(self, key: ObjectKey) -> None:
-        """Nothing is wrong with an object: what is wrong next is told, even if it was told before."""
+        """An object has no problem: the next Event about it is written, even if it equals the last one."""
         self._said.pop(key, None)
 
     async def drained(self) -> None:
@@ -46,7 +46,7 @@ class Complaints:
         await self._writes.drained()
 
     async def close(self) -> None:
-        """Drop what is on its way: another instance finds the same, and says it."""
+        """Drop pending Events: another instance finds the same problems and writes them."""
         writes, self._writes = self._writes, self._background()
         self._said.clear()
         await writes.close()

@@ -1,4 +1,4 @@
-"""What the detector sees in the control plane, and what it has already put on the log about it."""
+"""Projects the objects of the control plane, and the facts the detector has already recorded about them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class DetectorState(Struct):
     guard: Guard[Key] = field(default_factory=lambda: Guard(scope=SCOPE.scope))
     """Whether what is missing counts as deleted."""
     told: set[Key] = field(default_factory=set)
-    """Recorded objects whose deletion a watch told of."""
+    """Recorded objects whose deletion a watch reported."""
 
     def priority_of(self, name: str) -> int | None:
         """Value of a PriorityClass of the control plane; None where there is none."""
@@ -155,7 +155,7 @@ def _confirmed(state: DetectorState, keys: list[Key]) -> list[Key]:
 
 
 def _reinterpreted_by(state: DetectorState, event: PolicyEvent) -> list[Key]:
-    """The objects that a fact concerns that says how they are interpreted, where no list says it."""
+    """The objects that a fact about an interpreter concerns, while the list of that kind is not complete."""
     if event.key.kind not in INTERPRETERS or event.key.kind in state.listed:
         return []
     return _reinterpreted(state, event)
@@ -225,7 +225,7 @@ def take_list(state: DetectorState, group_resource: str, found: Mapping[ObjectKe
     """Take in a complete list of one kind: what is missing from it is gone."""
     dirty: list[Key] = []
     if group_resource == PRIORITY_CLASSES and group_resource not in state.listed:
-        # Until now nobody could say that a class does not exist.
+        # Until the list is complete, a missing class is not proven absent.
         dirty.extend(key for held in state.ranked.values() for key in held)
     known = {key for key in state.templates if key.group_resource == group_resource}
     on_record = recorded(state, group_resource)
