@@ -1,4 +1,4 @@
-"""Runs the estimator: keeps a view of every ready push member, has agents asked, answers what bindings ask."""
+"""Runs the estimator: indexes the nodes of ready push members, queries agents, and records estimates for bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Projects the bindings that are divided by room, what stands of them, the clusters, and the estimates already made."""
+"""Projects the bindings divided by capacity, their placements, the clusters, and the estimates already made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Manifest = dict[str, Any]
 
 
 class Asked(Struct):
-    """What of one object tells whether and what to estimate; `spec` is None where nobody asks."""
+    """Facets of one object that decide whether and what to estimate; `spec` is None without a request."""
 
     uid: str = ""
     spec: Manifest | None = None
@@ -102,7 +102,7 @@ class EstimatorState(Struct):
 
 
 def fold(state: EstimatorState, seq: int, subject: str, event: Known, stored: float = 0.0) -> Iterable[ObjectKey]:
-    """Apply one fact, `stored` at some time, and name the objects that have to be looked at."""
+    """Apply one fact, `stored` at a time, and return the objects to decide again."""
     freed = False
     match event:
         case BindingRequested() | BindingReleased():
@@ -197,7 +197,7 @@ def _needs(spec: Manifest) -> Needs:
     try:
         return needs_of(spec, detailed=True)
     except (QuantityError, ValueError, TypeError):
-        # The scheduler says what is wrong with it.
+        # The scheduler reports what is wrong with it.
         return ()
 
 
