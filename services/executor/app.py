@@ -79,12 +79,12 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             if self._acting and self._context is not None:
                 own = self._context.appender.producer
                 if event.cluster in self._lanes and message.headers.get(HEADER_PRODUCER) != own:
-                    # A replaced leader may still say what it had begun to say: what is so is said after it.
+                    # A replaced leader may still append what it had begun: the present state is observed after it.
                     self._lanes[event.cluster][1].look_at(event.key)
         return touched
 
     def _look_afresh(self, state: ExecutorState, kinds: frozenset[Target]) -> None:
-        """Have all lanes look at the objects of kinds that are interpreted in another way from now on."""
+        """Enqueue in all lanes the objects of kinds whose interpretation changed."""
         if not kinds or not self._acting:
             return
         self._reinterpreted |= kinds
@@ -121,7 +121,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._reports = Reports(Appending(context.appender, self._hint))
 
     async def _hint(self, cluster: str) -> None:
-        """Tell who wants to know that something changed in a cluster; nobody depends on hearing it."""
+        """Publish a best-effort activity hint for the cluster."""
         if self._context is None or self._context.connection is None:
             return
         try:
@@ -130,7 +130,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             return
 
     async def on_leading(self) -> None:
-        """Open a lane to every member and look at all that is unfinished."""
+        """Open a lane to every member and enqueue all unfinished works."""
         assert self._context is not None
         assert self._reports is not None
         self._acting = True
