@@ -1,4 +1,4 @@
-"""Settings of the gateway: where it listens, with which certificate, and whom it believes."""
+"""Settings of the gateway: its listen address, its certificate, and the credentials it accepts."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ class GatewaySettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields
     """Whether its certificate is not verified."""
     upstream_cert: str = ""
     upstream_key: str = ""
-    """Files of a client certificate: who bears a token of `token_file` acts there as it says; empty: may do nothing."""
+    """Client certificate files: a bearer of a token of `token_file` acts upstream as its user; empty: is refused."""
     watch_changes: int = 4096
     """Changes per kind that are kept for watches that come back."""

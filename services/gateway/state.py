@@ -1,4 +1,4 @@
-"""Projects what bindings and works are shown from: the facets of every object, and every copy by cluster.
+"""Projects the input of the served bindings and works: the facets of every object, and every copy by cluster.
 
 Snapshots are immutable, so that an answer under way and the changes kept for watches go on showing one state.
 Templates are not read: nothing that is shown depends on more of them than their binding repeats.
@@ -76,10 +76,10 @@ class Bound(Struct, frozen=True):
 
 
 class Copy(Struct, frozen=True):
-    """What one cluster shall hold of an object and what was seen there.
+    """The work of one object in one cluster, and its observation.
 
-    `withdrawn` is the time at which the cluster was told to let go, 0 while it shall hold the copy; `since` the time of
-    the first known rendering.
+    `withdrawn` is the time at which the work was withdrawn, 0 while it is rendered; `since` the time of the first known
+    rendering.
     """
 
     work: WorkRendered | WorkWithdrawn | None = None
@@ -108,7 +108,7 @@ class Place(Struct, frozen=True, array_like=True, gc=False):
 
 
 class GatewayState(Struct):
-    """The projection. `changed` gathers what has to be shown anew and the revision at which it changed.
+    """The projection. `changed` holds the places to serve again, with the revision at which each changed.
 
     `facts` and `observations` are the positions of the last messages folded from either stream.
     """

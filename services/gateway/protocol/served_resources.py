@@ -1,4 +1,4 @@
-"""What the gateway serves, as data, and the discovery documents made of it (reference 01 §1.1)."""
+"""The resources that the gateway serves, as data, and their discovery documents (reference 01 §1.1)."""
 
 from __future__ import annotations
 
