@@ -1,4 +1,4 @@
-"""Says for a dirty key what should be written now: one pure function per kind of object behind one entry."""
+"""Decides the writes due for a dirty key: one pure function per kind of object behind one entry."""
 
 from collections.abc import Callable
 
