@@ -1,4 +1,4 @@
-"""Projects what rendering reads (templates, bindings, placements, evictions, overrides, clusters) and the works."""
+"""Projects the input of rendering (templates, bindings, placements, evictions, overrides, clusters) and the works."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Member(Struct, frozen=True):
     deleting: bool
 
     def same(self, other: Member | None) -> bool:
-        """Whether no override can tell this cluster from the other."""
+        """Whether no override can distinguish this cluster from the other."""
         return other is not None and self.manifest == other.manifest and self.deleting == other.deleting
 
 
