@@ -1,4 +1,4 @@
-"""Looks after the agents of pull members: gives each its consumer and manifest bytes, and stores what it reports.
+"""Serves the agents of pull members: gives each its consumer and manifest bytes, and stores its observations.
 
 Consumes: `work.>`, `cluster.*` and `observed.>` facts; agents' requests on `hello.*`, `blobs.*` and `reports.*`;
 the estimator's questions on `rooms.*`.

@@ -1,4 +1,4 @@
-"""Runs the registrar: folds facts, and while leading answers agents, each at a desk of its own."""
+"""Runs the registrar: folds facts, and while leading answers agents, with separate queues for each."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Registrar(BaseService[RegistrarState, str]):
                 self._beside("consumer_deleted", desk.forget())
 
     async def _take(self, family: str, message: Msg) -> None:
-        """One request; its cluster is what the account it came from may say."""
+        """Take one request; its cluster is the one in the subject, which the sender's account permits."""
         assert self._context is not None
         try:
             cluster = unescape(message.subject.partition(".")[2])

@@ -1,4 +1,4 @@
-"""Hands questions about room to the agent of one cluster, and takes its answers: only those that were asked for.
+"""Hands capacity queries to the agent of one cluster, and accepts only the answers that were asked for.
 
 The agent waits with a request of its own, so it is reached without a subject that it would have to listen on.
 """
@@ -112,7 +112,7 @@ class CapacityQueries:
         await deliver(tuple(_numbered(asked.question, number) for number, asked in due))
 
     def _forget_old(self) -> None:
-        """Questions that nobody waits for any more; their answers come too late."""
+        """Drop the queries whose time is over; their answers come too late."""
         now = self._now()
         for number in [number for number, asked in self._asked.items() if asked.until <= now]:
             del self._asked[number]
