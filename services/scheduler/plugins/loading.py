@@ -1,4 +1,4 @@
-"""Makes the set of plugins that a scheduler runs with from what is installed and what `--plugins` wants (02 §2.1)."""
+"""Loads the plugins of a scheduler: installed ones, filtered by the flag `--plugins` (reference 02 §2.1)."""
 
 from __future__ import annotations
 
