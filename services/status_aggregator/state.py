@@ -1,4 +1,4 @@
-"""Projects what shall run where and what was seen there, by object."""
+"""Projects the placement, works and observations of each object."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LONGEST_WAIT: Final = 7.0
 
 
 class Copy(Struct, frozen=True, gc=False):
-    """What a cluster shall hold of an object, without its manifest: nobody sums that.
+    """A work of an object without its manifest, which aggregation does not read.
 
     `wanted` is false for a copy that was withdrawn; `at` is when that was decided, in seconds since 1970; `problem` is
     why what it should be could not be rendered. An `overridden` copy may have another number of replicas than its
@@ -170,7 +170,7 @@ def _copy(event: WorkEvent, seq: int) -> Copy:
 
 
 def of_kinds(state: AggregatorState, targets: frozenset[Target]) -> list[ObjectKey]:
-    """The objects of kinds, all of them where nobody can say which."""
+    """The objects of these kinds, or all objects without any."""
     if not targets:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Writes the summed status back to templates: once per change, and only over the status it was decided on.
+"""Writes the aggregated status to templates: once per change, and only over the status it was decided on.
 
 So a writer that stood still and was replaced puts no old sum over a newer one (reference 03 §4.6).
 """
@@ -63,7 +63,7 @@ class _Present(Struct, frozen=True):
 
 
 def offers_status(interpreting: Interpreting, api_version: str, kind: str) -> bool:
-    """Whether the status of a kind is summed; a Secret has none, and its content is for nobody who sums."""
+    """Whether the status of a kind is aggregated; a Secret has none, and its content must not reach an interpreter."""
     return not is_secret(api_version, kind) and interpreting.hook_enabled(api_version, kind, AGGREGATE_STATUS)
 
 
@@ -142,7 +142,7 @@ class TemplateStatus:
         problem: Exception,
         before: Fault | None,
     ) -> Fault:
-        """Whose reports are at fault for a problem; raises the problem where nobody's are."""
+        """The clusters whose reports cause a problem; raises the problem where none do."""
         last = self._summed.get(key)
         suspects = set(before.reasons) if before is not None else set[str]()
         if last is not None:
@@ -208,7 +208,7 @@ class TemplateStatus:
                     raise
                 tested, present = present, await self._read(key, template, path)
                 if present is not None and present.condition == tested.condition:
-                    raise  # Nobody wrote in between: it is the new status that is refused.
+                    raise  # No write came in between: the new status itself is refused.
             else:
                 self.forget(key)
                 check_manifest(answer, template.kind)
@@ -245,7 +245,7 @@ class TemplateStatus:
             if error.status == 404:
                 return None
             raise
-        # What is another object says that this one is gone; what is none says nothing.
+        # Another object in its place proves that this one is gone; an answer that is no object proves nothing.
         check_manifest(live, template.kind)
         if live["metadata"].get("uid") != template.uid:
             return None
