@@ -124,7 +124,7 @@ class AgentSession:
             self.lane.look_afresh(key)
 
     def _stored(self, event: WorkObserved) -> None:
-        """The hub has an observation: it counts as said."""
+        """The hub has stored an observation: it counts as reported."""
         self.state.observe(event)
         self.reports.folded(event)
         self.storage.changed()

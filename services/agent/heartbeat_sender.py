@@ -26,7 +26,7 @@ from services.agent.state import AgentState, not_configured, take_answer
 log = structlog.get_logger("agent.greeting")
 
 PATIENCE: Final = 3.0
-"""Seconds that a greeting waits for its answer."""
+"""Seconds that a heartbeat waits for its answer."""
 _DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
@@ -53,9 +53,9 @@ class HeartbeatSender:
         self.problem = ""
         """Why the hub does not serve this agent, in its own words."""
         self.session = ""
-        """In which reports count: named with the last fresh greeting that was answered."""
+        """The session in which reports count: named by the last heartbeat with a new session that was answered."""
         self.greeting = False
-        """Whether a fresh greeting is under way."""
+        """Whether a heartbeat with a new session is under way."""
         self._hub = hub
         self._state = state
         self._instance = instance

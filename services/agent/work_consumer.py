@@ -51,7 +51,7 @@ class FollowStats(Struct):
 
 
 class WorkConsumer:
-    """The reader; `greet` asks for a consumer and takes the answer in, `take` is called with every object touched.
+    """Reads works; `greet` requests a consumer and takes in the answer, `take` is called with every object touched.
 
     `configure` is called with every fact about interpretation. Objects wait for the facts that the hub names: written
     before, they would lose what is to be kept of them.
@@ -69,11 +69,11 @@ class WorkConsumer:
     ) -> None:
         self.stats = FollowStats()
         self.trouble = "no works were read from the hub yet"
-        """Why works do not come; empty while they do."""
+        """Why no works can be read; empty while they can."""
         self.caught_up = asyncio.Event()
         """Set once everything was read that there was when the reading began."""
         self.reading = False
-        """Whether a consumer is being read; heartbeats are said only then."""
+        """Whether a consumer is being read; heartbeats are sent only then."""
         self._hub = hub
         self._state = state
         self._greet = greet
