@@ -137,7 +137,7 @@ class ApiServer:
             async with asyncio.timeout(STOP_SECONDS):
                 await self._stop()
         except TimeoutError:
-            # Nothing was said to be stored of what is given up here.
+            # The writes dropped here were not acknowledged as stored.
             log.warning("stopped_without_the_log", seconds=STOP_SECONDS)
         finally:
             self.audit.close()

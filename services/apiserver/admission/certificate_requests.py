@@ -1,4 +1,4 @@
-"""Admission of certificate signing requests: who asks is written by the server, never by the client."""
+"""Admission of certificate signing requests: the server writes the requester's identity, never the client."""
 
 import base64
 import binascii

@@ -40,7 +40,7 @@ class Authorizer(Protocol):
 
 
 class AlwaysAllow:
-    """Everybody who could prove who they are may do everything."""
+    """Allows every authenticated identity everything."""
 
     allows_everything = True
 
@@ -49,7 +49,7 @@ class AlwaysAllow:
 
 
 class MastersOnly:
-    """Only the group system:masters may do anything; others may ask who they are and read discovery and health."""
+    """Allows the group system:masters everything; others may review themselves and read discovery and health."""
 
     allows_everything = False
     _OPEN = ("/api", "/apis", "/healthz", "/livez", "/readyz", "/version", "/openapi")

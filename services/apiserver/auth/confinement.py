@@ -25,7 +25,7 @@ class Confining:
 
     @property
     def allows_everything(self) -> bool:
-        """Whether `decide` can be skipped for those who are not confined."""
+        """Whether `decide` can be skipped for identities that are not confined."""
         return self._inner.allows_everything
 
     def decide(self, identity: Identity, access: Access) -> Decision:

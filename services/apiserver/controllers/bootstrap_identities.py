@@ -1,7 +1,7 @@
 """Bootstrap tokens: authentication and confinement of their bearers, and the signed cluster-info.
 
-Where everybody with an identity may do everything, the bearer of such a token may not: it may read cluster-info, hand
-in a request for an agent's identity, and look how that is doing. Who has no identity may read cluster-info.
+Where every authenticated identity may do everything, the bearer of such a token may not: it may read cluster-info,
+create a signing request for an agent's identity, and read its status. Anonymous requests may read cluster-info.
 """
 
 import base64

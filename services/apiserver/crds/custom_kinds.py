@@ -173,7 +173,7 @@ class CustomKind(Kind):
             _replace(obj, self.version.default(obj))
 
     def prepare_status(self, new: Manifest, old: Manifest) -> None:
-        """Keep everything of `old` but the status (and who manages which field)."""
+        """Keep everything of `old` but the status and managedFields."""
         status = {"status": new["status"]} if "status" in new else {}
         meta = {**old["metadata"], "resourceVersion": new["metadata"].get("resourceVersion")}
         meta.pop("managedFields", None)

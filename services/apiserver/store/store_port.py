@@ -131,7 +131,7 @@ class Entry:
         return obj
 
     def look(self) -> Manifest:
-        """The decoded object for one look, as when many are listed: not kept for others."""
+        """The decoded object for one use, as when many are listed: not cached."""
         obj = self._obj
         return _decode(self.raw) if obj is None else obj
 
