@@ -154,7 +154,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         self._members = Members(self._client)
         if context.connection is not None:
             await context.connection.subscribe(EVERY_ACTIVITY, self._active)
-            await context.connection.subscribe("hello.*", self._greeted)
+            await context.connection.subscribe("hello.*", self._heartbeat)
             context.connection.on_regained(self._listen_anew)
         guard = context.projection.state.guard
         self._identity = await ControlPlaneIdentity.open(
@@ -162,16 +162,16 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         )
         context.health.fact("removals_held", lambda: guard.count)
         register(context.metrics.reads, context.projection.state, context.clock)
-        context.health.check("watches", self._unheard)
+        context.health.check("watches", self._watch_trouble)
         context.health.check("clusters", lambda: "" if context.projection.state.listed else "no list of clusters yet")
 
     async def _active(self, message: Any) -> None:
-        """Something changed in a member: its capacity did, too, and is worth a look when the change is over."""
+        """An object of a member changed, and so its capacity: probe it when the change is over."""
         prober = self._probers.get(cluster_of(message.subject))
         if prober is not None:
             prober.look_when_quiet()
 
-    async def _greeted(self, message: Any) -> None:
+    async def _heartbeat(self, message: Any) -> None:
         """Take in a heartbeat of a pull member's agent; the registrar answers it, and only its sample counts here."""
         assert self._context is not None
         try:
@@ -188,14 +188,14 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         except Malformed as error:
             log.info("greeting_malformed", cluster=cluster.name, reason=str(error)[:300])
             return
-        # After a silence the last sample is too old to speak for the member.
+        # After missed heartbeats the last sample is outdated.
         if sample is not None or now - cluster.heard_at > self._settings.cluster_monitor_grace_period:
             cluster.probe = sample
         cluster.heard_at = now
         self._context.mark((cluster.name,))
 
     def _listen_anew(self) -> None:
-        """While the log's server was away no agent could be heard: silence counts from now on."""
+        """No heartbeat could arrive while the log's server was unreachable: the timeout starts again."""
         assert self._context is not None
         now = self._context.clock.now()
         for cluster in self._context.projection.state.clusters.values():
@@ -225,8 +225,8 @@ class ClusterMonitor(BaseService[MonitorState, str]):
                 self._client, state.taint_policies, self._policies_changed, Gate(self._identity)
             )
 
-    def _unheard(self) -> str:
-        """Why nothing is heard of the control plane's objects; empty while they are followed."""
+    def _watch_trouble(self) -> str:
+        """Why the watches of the control plane have failed; empty while they work."""
         clusters = self._clusters.outage.trouble if self._clusters is not None else ""
         policies = self._taint_policies.trouble if self._taint_policies is not None else ""
         return clusters or policies

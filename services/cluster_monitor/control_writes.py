@@ -68,7 +68,7 @@ async def _take_into_care(client: KubeClient, name: str) -> None:
 
 
 async def write_event(client: KubeClient, note: Note, at: str) -> bool:
-    """Write a Kubernetes Event with a time in RFC 3339; False when it is worth another try. What was said stands."""
+    """Write a Kubernetes Event with a time in RFC 3339; False when it should be retried. An existing Event stays."""
     try:
         event = event_of(note, first=at, last=at, count=1)
         await client.create(resource_path("", "v1", "events", note.key.namespace or "default"), event)

@@ -165,7 +165,7 @@ def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, ide
     assert probe is not None
     conditions = list(status.get("conditions") or [])
     published = find_condition(conditions, "Ready")
-    # Another cluster at its address is no hiccup: that is said at once.
+    # Another cluster at its address is no transient failure: it is recorded at once.
     wanted = strange(identity) or filter_ready(
         published, probe, cluster.memory, success_seconds=thresholds.success, failure_seconds=thresholds.failure
     )

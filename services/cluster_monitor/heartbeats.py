@@ -12,7 +12,7 @@ from schemas.agent import Expiry, Hello, Sample
 from services._rules.kubernetes.quantity import QuantityError, parse
 
 LARGEST: Final = 1 << 20
-"""Bytes of one greeting; a larger one is not read."""
+"""Bytes of one heartbeat; a larger one is not read."""
 PER_SECOND: Final = 10
 """Heartbeats of one cluster that are read in a second; further ones are redundant."""
 
@@ -62,7 +62,7 @@ class Malformed(ValueError):
 
 
 def heard(data: bytes, now: float) -> Sample | None:
-    """The sample in a greeting, as of now by our clock; None in one without. Raises Malformed.
+    """The sample in a heartbeat, as of now by our clock; None in one without. Raises Malformed.
 
     The member's clock is not believed, and of a summary only what a Cluster's status may hold is taken.
     """
@@ -106,7 +106,7 @@ def _known(summary: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 class HeartbeatRate(Struct):
-    """Counts the greetings of one cluster in the current second."""
+    """Counts the heartbeats of one cluster in the current second."""
 
     second: int = 0
     count: int = 0

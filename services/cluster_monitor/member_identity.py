@@ -61,7 +61,7 @@ def is_another(cluster: ClusterState) -> bool:
 
 
 def confirm(cluster: ClusterState, event: AbsenceConfirmed) -> bool:
-    """Take in that an operator accepts who answers now; whether that is what was held."""
+    """Take in that an operator accepts the member that answers now; whether its identity is the one held."""
     if cluster.held is None or event.held_at != cluster.held_at or not event.identity:
         return False
     cluster.adopted = event.identity
@@ -91,21 +91,21 @@ def fold_absence(state: MonitorState, seq: int, subject: str, event: AbsenceFact
 
 
 def strange(identity: Identity) -> Observed | None:
-    """The Ready condition of a member in whose place another one answers; None when it does itself."""
+    """The Ready condition of a member in whose place another one answers; None when it answers itself."""
     if not identity.stranger:
         return None
     return Observed("False", "ClusterIdentityChanged", _message(identity))
 
 
 def condition_of(identity: Identity) -> Observed:
-    """Whether the member is who it was."""
+    """Whether the member has its known identity."""
     if identity.stranger:
         return Observed("False", "IdentityChanged", _message(identity))
     return Observed("True", "IdentityConfirmed", f"the uid of its namespace kube-system is {identity.known}")
 
 
 def held(cluster: ClusterState, identity: Identity, now: float) -> tuple[AbsenceEvent, ...]:
-    """The fact that is due about who answers in the place of a member."""
+    """The fact that is due about another member that answers in the place of one."""
     scope = scope_of(cluster.name)
     if not identity.stranger:
         if cluster.held is None:

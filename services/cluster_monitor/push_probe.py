@@ -108,7 +108,7 @@ class Prober:
                 continue
 
     def _expect(self) -> asyncio.TimerHandle:
-        """Expect the end of the next probe, whatever becomes of who takes it."""
+        """Start the timer that reports a missing probe, also if `take` fails."""
         return asyncio.get_running_loop().call_later(self._interval + PROBE_SECONDS + SLACK_SECONDS, self._missing)
 
     async def _probe(self) -> Probe:

@@ -16,7 +16,7 @@ _GROUP: Final = "policy.karmada.io"
 _VERSION: Final = "v1alpha1"
 _RESOURCE: Final = "clustertaintpolicies"
 _KIND: Final = "ClusterTaintPolicy"
-_LATER: Final = 1.0  # seconds until the definition is looked for again
+_LATER: Final = 1.0  # seconds until the watch is tried again
 
 
 class TaintPolicies:
