@@ -43,7 +43,7 @@ class Descheduler(BaseService[DeschedulerState, ObjectKey]):
         self._log: Any = structlog.get_logger("descheduler")
 
     async def start(self, context: Context[DeschedulerState, ObjectKey]) -> None:
-        """Offer the metrics, and find out whom to ask."""
+        """Register the metrics, and create the client of the estimator."""
         self._context = context
         if self._asker is None and context.connection is not None:
             self._asker = Estimators(context.connection, self._settings.scheduler_estimator_timeout)

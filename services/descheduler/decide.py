@@ -14,7 +14,7 @@ from services._rules.scheduling.descheduling import joined, taken_back
 from services.descheduler.state import Answers, DeschedulerState
 
 SHORTEST: Final = 1.0
-"""Seconds between two looks, however small the interval that was set."""
+"""Least seconds between two checks, however small the configured interval."""
 
 
 class Question(Struct, frozen=True):
@@ -26,7 +26,7 @@ class Question(Struct, frozen=True):
 
 
 class DescheduleDecision(Struct, frozen=True):
-    """A fact to append, or a question; `turn` is when to look again (seconds since 1970), None: when there is news."""
+    """A fact to append, or a query; `turn` is when to check again (seconds since 1970), None: at the next change."""
 
     event: ReplicasDescheduled | None = None
     question: Question | None = None

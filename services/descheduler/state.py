@@ -115,7 +115,7 @@ def fold(state: DeschedulerState, seq: int, subject: str, event: Known) -> Itera
 
 
 def forget(state: DeschedulerState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for key in (gone.key for gone in purged.objects):
         given = state.objects.get(key)
         if given is not None and all_closed(given.binding, given.placement, given.eviction, given.rollup):
