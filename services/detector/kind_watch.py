@@ -110,7 +110,7 @@ class _Policies:
 
 
 class Watching:
-    """All watches of the detector; with an identity, lists count while the control plane is who it is known to be."""
+    """All watches of the detector; with an identity, lists count only while the control plane has that identity."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Watching:
 
     @property
     def trouble(self) -> str:
-        """Why nothing is heard of some kinds of the control plane; empty while all are followed."""
+        """Why watches of some kinds have failed; empty while all work."""
         outages = [outage for _, outage in self._followed.values()]
         return next((outage.trouble for outage in (self._discovery, *outages) if outage.trouble), "")
 

@@ -38,7 +38,7 @@ Manifest = dict[str, Any]
 
 
 class ScopeKey(Struct, frozen=True):
-    """What is decided for all objects at once: who the control plane is, and what of it is held."""
+    """The key of decisions about the control plane as a whole: its identity, and the absences that are held."""
 
     scope: str
 
@@ -203,7 +203,7 @@ def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | Non
 
 
 def _concerned(state: DetectorState, key: ObjectKey) -> Iterable[Key]:
-    """The object itself, and whom it gives a priority."""
+    """The object itself, and the objects it gives a priority."""
     if key.group_resource != PRIORITY_CLASSES:
         return (key,)
     return (key, *state.ranked.get(key.name, ()))
@@ -366,7 +366,7 @@ def claimed_policy(manifest: Manifest) -> PolicyKey | None:
 
 
 def forget(state: DetectorState, purged: Purged) -> None:
-    """Drop facts that are gone from the log, unless something new was said of the same name."""
+    """Drop facts that are gone from the log, unless newer facts of the same name exist."""
     for key in (gone.key for gone in purged.objects):
         if all_closed(state.template_facts.get(key), state.binding_facts.get(key)):
             state.template_facts.pop(key, None)
