@@ -173,7 +173,7 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         view.start()
 
     def _changed(self, name: str, picture: Picture) -> None:
-        """Something was folded into a view: answer who waited for it; estimate the unplaced once it is quiet."""
+        """A node index changed: wake the decisions that wait for it; estimate unplaced objects, debounced."""
         assert self._context is not None
         state = self._context.projection.state
         if not picture.complete:

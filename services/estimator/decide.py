@@ -24,7 +24,7 @@ AGENT: Final = "agent"
 
 
 class Later(Struct, frozen=True):
-    """A member is still being read or asked: look again when it was, or at `at` (seconds since 1970)."""
+    """A member is still being listed or queried: decide again when it was, or at `at` (seconds since 1970)."""
 
     at: float
 

@@ -29,7 +29,7 @@ Manifest = dict[str, Any]
 
 
 class Queries:
-    """The desk for such requests while this instance leads."""
+    """Answers such queries while this instance leads."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ FRESH_SECONDS: Final = 5.0
 
 
 class Known(Struct, frozen=True):
-    """An answer: the position of the log it looked up to, the count, and when it came (seconds since 1970)."""
+    """An answer: the position of the log it has read, the count, and when it came (seconds since 1970)."""
 
     position: int
     replicas: int

@@ -63,7 +63,7 @@ class Asked(Struct):
         return self.spec is not None and isinstance(self.placed, PlacementFailed)
 
     def position(self, leaving: dict[str, int]) -> int:
-        """Up to where an estimate must have looked."""
+        """The position up to which an estimate must have read."""
         lowered = self.descheduling_seq if lowers(self.descheduling, self.uid, self.placement_seq) else 0
         return asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving, lowered)
 
@@ -186,7 +186,7 @@ def _cluster(state: EstimatorState, seq: int, event: ClusterChanged | ClusterRem
 
 
 def _access(event: ClusterChanged, manifest: Manifest) -> Access | None:
-    """Access to a member that is ready; of any other nothing can be said."""
+    """Access to a member that is ready; any other cannot be estimated."""
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
     access = access_of(event)
@@ -202,7 +202,7 @@ def _needs(spec: Manifest) -> Needs:
 
 
 def forget(state: EstimatorState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for gone in purged.objects:
         asked = state.objects.get(gone.key)
         if asked is not None and asked.spec is None and asked.binding_seq <= gone.position:
