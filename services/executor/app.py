@@ -71,7 +71,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         if self._acting and self._deliveries is not None:
             self._deliveries.take(message, event)
         if isinstance(event, PolicyChanged | PolicyDeleted):
-            self._look_afresh(state, self._interpretation.take(event))
+            self._requeue(state, self._interpretation.take(event))
             return ()
         touched = fold(state, message.seq, message.subject, event)
         if isinstance(event, WorkObserved) and self._reports is not None:
@@ -83,15 +83,15 @@ class Executor(BaseService[ExecutorState, LaneKey]):
                     self._lanes[event.cluster][1].look_at(event.key)
         return touched
 
-    def _look_afresh(self, state: ExecutorState, kinds: frozenset[Target]) -> None:
+    def _requeue(self, state: ExecutorState, kinds: frozenset[Target]) -> None:
         """Enqueue in all lanes the objects of kinds whose interpretation changed."""
         if not kinds or not self._acting:
             return
         self._reinterpreted |= kinds
         if self._looking is None or self._looking.done():
-            self._looking = spawn("look-afresh", self._look_afresh_at_all(state))
+            self._looking = spawn("look-afresh", self._requeue_all(state))
 
-    async def _look_afresh_at_all(self, state: ExecutorState) -> None:
+    async def _requeue_all(self, state: ExecutorState) -> None:
         while self._reinterpreted:
             kinds, self._reinterpreted = self._reinterpreted, set()
             for cluster in list(self._lanes):
