@@ -1,4 +1,4 @@
-"""Decides the evictions of one object: clusters to leave, tasks that are over, and when to look again."""
+"""Decides the evictions of one object: clusters to leave, tasks that are over, and when to decide again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Rules(Struct, frozen=True, kw_only=True):
 
 
 class FailoverDecision(Struct, frozen=True, kw_only=True):
-    """The eviction fact to append, if any, and when to look again.
+    """The eviction fact to append, if any, and when to decide again.
 
     `by_taint`: the event makes the object leave a tainted cluster. `problem` is why it should leave a
     cluster but cannot be moved yet.

@@ -161,7 +161,7 @@ def _concerned(state: FailoverState, cluster: str) -> list[ObjectKey]:
 
 
 def forget(state: FailoverState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for key in (gone.key for gone in purged.objects):
         moving = state.objects.get(key)
         if moving is not None and all_closed(moving.binding, moving.placement, moving.eviction, moving.rollup):
