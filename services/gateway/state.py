@@ -200,7 +200,7 @@ def _worked(state: GatewayState, seq: int, time: float, event: WorkRendered | Wo
     copies = state.copies.setdefault(event.cluster, {})
     before = copies.get(event.key, _EMPTY)
     same = before if before.work is not None and before.work.uid == event.uid else _EMPTY
-    # After a start the observation may have come before the work that it speaks of.
+    # After a start the observation may have come before the work that it refers to.
     seen = before.applied if before.observed is not None and before.observed.uid == event.uid else None
     lean = _lean(event)
     if isinstance(lean, WorkRendered):
@@ -254,7 +254,7 @@ def _lean(event: E_, provenance: Provenance = NO_PROVENANCE) -> E_:
 
 
 def forget(state: GatewayState, purged: Purged) -> None:
-    """Drop what is shown no more and is gone from the log, unless something new was said of it."""
+    """Drop what is shown no more and is gone from the log, unless newer facts of it exist."""
     for key in (gone.key for gone in purged.objects):
         bound = state.objects.get(key)
         if bound is not None and bound.binding is None and bound.placement is None and all_closed(bound.rollup):

@@ -73,7 +73,7 @@ class Front:
         await self._upstream.stop()
 
     async def check(self, request: BaseRequest, identity: Identity, asked: Asked) -> None:
-        """Let pass who may read something of the gateway's own; raises Failure 401, 403 and 503."""
+        """Authorize a read of the gateway's own kinds; raises Failure 401, 403 and 503."""
         posing = impersonation(request)
         if not identity.authorization and not posing:
             return

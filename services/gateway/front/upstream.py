@@ -2,7 +2,7 @@
 
 There are two ways there. Over one of them the gateway shows a client certificate: it is for the bearer of the
 installation's own token only, whose kubeconfig held that certificate. Over the other one it shows nothing of its own: a
-control plane that believes certificates before tokens must never see the two of different people in one request.
+control plane that checks certificates before tokens must never get those of different users in one request.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Upstream:
         accept: str,
         body: bytes | None = None,
     ) -> tuple[int, str, bytes]:
-        """One small request in the name of who asks: status, media type and body of the answer. Raises Failure."""
+        """A small request with the client's credentials: status, media type and body. Raises Failure."""
         session, credentials = self._way(identity)
         # What is read here must not be compressed.
         headers: CIMultiDict[str] = CIMultiDict({"Accept": accept, "Accept-Encoding": "identity", **credentials})

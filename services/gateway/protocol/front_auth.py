@@ -70,7 +70,7 @@ class Authenticator:
         raise unauthorized("Unauthorized: neither a bearer token nor the certificate of a front proxy was given")
 
     def _trusted(self, certificate: Mapping[str, Any]) -> bool:
-        """Whether a verified certificate is one of those that speak for others."""
+        """Whether a verified certificate is one of the front proxy's."""
         if not self._names:
             return True
         pairs = (pair for part in certificate.get("subject", ()) for pair in part)

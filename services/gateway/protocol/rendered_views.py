@@ -31,7 +31,7 @@ class BlobSource(Protocol):
 
 
 class Encoder:
-    """JSON of objects; `limit` bounds the bytes kept for the next one who asks."""
+    """Cache of the JSON of objects; `limit` bounds its bytes."""
 
     def __init__(self, blobs: BlobSource, limit: int = CACHE_BYTES) -> None:
         self._blobs = blobs
@@ -61,7 +61,7 @@ class Encoder:
         data = _build(entry, version, blobs)
         self.encoded += 1
         if _needed(entry) and _needed(entry) not in blobs:
-            return  # Bytes that are missing now may be there for the next one who asks.
+            return  # Bytes that are missing now may be there for the next request.
         entry.raw[version] = data
         self._kept[id(entry), version] = (entry, len(data))
         self.kept_bytes += len(data)
