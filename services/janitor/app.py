@@ -113,11 +113,11 @@ class Janitor(BaseService[JanitorState, Key]):
         return [*touched, *weigh(state, message.subject, len(message.data))]
 
     def unreadable(self, state: JanitorState, message: Message) -> Iterable[Key]:
-        """What a newer version said something of stays."""
+        """Keys with facts of a newer version, which stay."""
         return unreadable(state, message.subject)
 
     def forget(self, state: JanitorState, purged: Purged) -> None:
-        """Nothing: an instance that only stands by finds it purged already, and looks once more."""
+        """Nothing: a standby instance finds it purged already, and checks again."""
 
     def recover(self, state: JanitorState) -> Iterable[Key]:
         """Everything: retention may be over, and a purge may have been cut short."""

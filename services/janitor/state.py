@@ -111,12 +111,12 @@ def _cluster(state: JanitorState, name: str, known: Facet) -> Iterable[Key]:
 
 
 def unreadable(state: JanitorState, subject: str) -> Iterable[Key]:
-    """What must not be purged because a newer version said something of it."""
+    """Keys that must not be purged because a newer version wrote a fact about them."""
     aggregate = subject.partition(".")[0]
     if aggregate == "policy":
         return (policy_key(subject),)
     if aggregate == "cluster":
-        # Whatever was said, the cluster may hold copies.
+        # Whatever the fact contains, the cluster may hold copies.
         state.members.add(cluster_of(subject))
         return (cluster_of(subject),)
     if aggregate in ("work", "observed"):
