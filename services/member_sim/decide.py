@@ -61,7 +61,7 @@ _DECISIONS: dict[str, Callable[[State, Key, Turn], Decision]] = {
 
 
 def decide(state: State, key: Key, turn: Turn) -> Decision:
-    """Return the writes that bring the cluster closer to what the key's object asks for, and when to look again.
+    """Return the writes that bring the cluster closer to what the key's object asks for, and when to decide again.
 
     Pure but for two things that ``turn`` hands in: names, and the promises of room that placing a pod makes.
     """
