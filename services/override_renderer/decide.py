@@ -79,7 +79,7 @@ def needs_key(state: RendererState, key: ObjectKey) -> bool:
 
 
 def decide(state: RendererState, key: ObjectKey) -> Works:
-    """What has to be said of the works of one object so that they follow from its facets."""
+    """The facts due about the works of one object, so that they follow from its facets."""
     bound = state.objects.get(key)
     if bound is None:
         return Works()

@@ -215,7 +215,7 @@ def concerns(policy: OverridePolicy, api_version: str, kind: str) -> bool:
 
 
 def forget(state: RendererState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for key in (gone.key for gone in purged.objects):
         bound = state.objects.get(key)
         if bound is None:
