@@ -5,5 +5,5 @@ the estimator's questions on `rooms.*`.
 Produces: `observed.<cluster>.*` (WorkObserved) as agents report them; one consumer on FACTS for every agent;
 the questions in answers to agents, and agents' answers to the estimator.
 Owns: the consumers `agent-<cluster>`.
-Never: believes an agent about another cluster, about an object its cluster was given no work of, or without bounds.
+Never: accepts reports of an agent about another cluster, about objects without a work there, or without bounds.
 """

@@ -210,7 +210,7 @@ class AgentRequests:
         )
 
     def _begin(self, hello: Hello) -> bool:
-        """Let reports count in the session of a fresh greeting alone; whether others may have reported before."""
+        """Accept reports in the session of a new heartbeat only; whether another session may have reported before."""
         unknown = self._session is None or self._session != hello.before
         if self._session is not None and unknown:
             self._stats.sessions_taken += 1

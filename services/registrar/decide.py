@@ -101,7 +101,7 @@ def examine(
 ) -> WorkObserved | str:
     """A report as it is stored, or why it never will be.
 
-    An agent speaks only of its own cluster and of what was given to it, in bounded words. Of statuses of more than
+    An agent reports only on its own cluster and on objects with a work there, in bounded size. Of statuses of more than
     `most` bytes together the one that is too much is left out, which the report states. The status aggregator checks
     the numbers, because it can record a problem on the object.
     """
