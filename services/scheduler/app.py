@@ -33,7 +33,7 @@ from services.scheduler.trace_writer import ExplanationWriter
 
 RETRY_SECONDS: Final = 5.0
 ROOM: Final = ObjectKey("fleetlog", "reservations", "", "ending")
-"""Stands for all reservations that end by themselves: decided while anybody waits for the room they hold."""
+"""The key of all expiring reservations: decided while objects wait for the capacity they hold."""
 
 
 class Scheduler(BaseService[SchedulerState, ObjectKey]):

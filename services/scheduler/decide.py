@@ -145,7 +145,7 @@ def waits_until(
 def handed_over_until(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) -> float | None:
     """Until when an object is left to the scheduler that placed it before; None where it need not be (any more).
 
-    One subject has one writer at a time: who is asked to take over lets the other see that it is not asked any more.
+    One subject has one writer at a time: the new scheduler waits until the previous one has seen the change of owner.
     """
     scheduled = state.objects.get(key)
     if scheduled is None or not is_ours(scheduled, scheduler):

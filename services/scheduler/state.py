@@ -36,7 +36,7 @@ from services.scheduler.queue.unschedulable_queue import UnschedulableIndex
 
 Manifest = dict[str, Any]
 SETTLE_SECONDS: Final = 15.0
-"""How long a summary may lag behind a status: one look of ten seconds, and its way to the log."""
+"""How long a summary may lag behind a status: one probe interval of ten seconds, and its append to the log."""
 
 
 class Scheduled(Struct):
@@ -77,7 +77,7 @@ class Scheduled(Struct):
 
     @property
     def uid(self) -> str:
-        """Uid of the template that the binding speaks of."""
+        """Uid of the template that the binding refers to."""
         return self.binding.uid if self.binding is not None else ""
 
     @property
@@ -93,7 +93,7 @@ class Scheduled(Struct):
 
 
 class _Change(Struct, frozen=True):
-    """What of a cluster makes the scheduler look again when it changes (reference 02 §1.3)."""
+    """The fields of a cluster whose changes make the scheduler decide again (reference 02 §1.3)."""
 
     labels: Any
     spec: Any
@@ -275,7 +275,7 @@ def _units(target: TargetCluster) -> int:
 def _read_request(
     state: SchedulerState, scheduled: Scheduled, event: BindingRequested | BindingReleased, stored: float
 ) -> None:
-    """Read the request, and whom it asks to place it."""
+    """Decode the request and the name of its scheduler."""
     before, named = scheduled.spec, scheduler_of(scheduled.spec)
     spec: Manifest | None = spec_of(event.spec) if isinstance(event, BindingRequested) else None
     scheduled.spec, scheduled.compiled = spec, _compiled(spec)
@@ -347,7 +347,7 @@ def _runs_in(scheduled: Scheduled, cluster: str) -> bool:
 
 
 def forget(state: SchedulerState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for key in (gone.key for gone in purged.objects):
         scheduled = state.objects.get(key)
         if scheduled is not None and all_closed(scheduled.binding, scheduled.placement, scheduled.eviction):

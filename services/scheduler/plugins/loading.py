@@ -31,7 +31,7 @@ def load_plugins(
 
 
 def _installed() -> Iterable[EntryPoint]:
-    # Worth its time only for who loads plugins.
+    # Imported only where plugins are loaded, because it takes long.
     from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)

@@ -40,7 +40,7 @@ class QueueingHint(Struct, frozen=True, eq=False):
 
     @property
     def group(self) -> GroupKey:
-        """Equal for objects to which clusters look alike."""
+        """Equal for objects with the same requirements on clusters."""
         view = self.view
         alike: GroupKey = (view.placement, self.terms, view.api, view.workload, self.failed, self.room)
         if not self.failed:
@@ -51,7 +51,7 @@ class QueueingHint(Struct, frozen=True, eq=False):
 
 
 class _Group:
-    """Objects to which clusters look alike, and the room that each cluster has for one of their replicas."""
+    """Objects with the same requirements, and the capacity that each cluster has for one of their replicas."""
 
     __slots__ = ("api", "as_of", "base", "interest", "matchers", "members", "now", "total")
 
@@ -140,12 +140,12 @@ class UnschedulableIndex:
 
     def __init__(self) -> None:
         self.active = True
-        """Whether anybody wants to know; who does not decide need not keep count of room."""
+        """Whether this instance leads; a standby does not count capacity."""
         self.options = SchedulingOptions(several_templates=True)
         self._groups: dict[GroupKey, _Group] = {}
         self._filed: dict[ObjectKey, GroupKey] = {}
         self._short: dict[GroupKey, _Group] = {}
-        """Those that lack room."""
+        """Those that lack capacity."""
         self._described: set[str] = set()
         self.failed: set[ObjectKey] = set()
         self.moved = 0
@@ -153,7 +153,7 @@ class UnschedulableIndex:
         self.changes = 1
         """Number of the last change of any cluster's room."""
         self.unreviewed: set[str] = set()
-        """Clusters whose room changed since it was compared with what objects lack."""
+        """Clusters whose capacity changed since it was compared with what objects lack."""
         self.handed: dict[ObjectKey, float] = {}
         """When requests that named another scheduler before came to name the one they name; seconds since 1970."""
 
