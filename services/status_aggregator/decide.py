@@ -51,14 +51,14 @@ def affordable_at(reported: Reported, now: float) -> float:
 
 
 def due_at(reported: Reported, now: float, pace: RollupPace, slower: float = 1.0) -> float:
-    """When a changed sum may be said: when it is gathered, and when the object may have another one."""
+    """When a changed sum may be recorded: when it is gathered, and when the object may have another one."""
     return max(gathered_at(reported, now, pace, slower), affordable_at(reported, now))
 
 
 def gathered_at(reported: Reported, now: float, pace: RollupPace, slower: float = 1.0) -> float:
-    """When a changed sum is complete enough: members report in bursts, and one sum can speak for a whole burst.
+    """When a changed sum is complete enough: members report in bursts, and one sum can cover a whole burst.
 
-    `slower` (1 or more) stretches the time between two sums, and how long a sum waits for what is about to be said.
+    `slower` (1 or more) stretches the time between two sums, and how long a sum waits for further reports.
     A stamp further ahead than what is waited for comes from another clock, or from before this one was set back: it
     counts as long ago, and no sum waits until it has passed.
     """
@@ -235,7 +235,7 @@ def _item(cluster: str, work: Copy, reported: Reported, problem: str = "") -> Cl
     seen = entry[0]
     if not seen.applied:
         return ClusterStatusItem(cluster=cluster, applied=False, message=seen.message)
-    # What runs there is what was rendered last: that it is no longer what is asked for is said beside it.
+    # What runs there is what was rendered last: that it is no longer what is asked for is its problem.
     item = ClusterStatusItem(cluster=cluster, applied=True, message=work.problem)
     if problem:
         return replace(item, problem=problem)

@@ -32,7 +32,7 @@ SUM_BYTES: Final = 32 << 10
 AT_ONCE: Final = 10.0
 """Sums of one object that may follow one another as fast as they are decided."""
 LONGEST_WAIT: Final = 7.0
-"""Seconds that a sum waits at most because of those before it; what was said before that is forgotten."""
+"""Seconds that a sum waits at most because of those before it; earlier sums do not count."""
 
 
 class Copy(Struct, frozen=True, gc=False):
@@ -52,7 +52,7 @@ class Copy(Struct, frozen=True, gc=False):
 
 
 class Spent(Struct, frozen=True):
-    """What was said of one object of late: a number of sums that falls by one per second, as of a time (since 1970).
+    """The recent sums of one object: a number that falls by one per second, as of a time (since 1970).
 
     A large sum counts as several.
     """
@@ -61,7 +61,7 @@ class Spent(Struct, frozen=True):
     at: float = 0.0
 
     def after(self, now: float, size: int) -> Spent:
-        """The same once another sum was said, with statuses of so many bytes."""
+        """The same after another sum, with statuses of `size` bytes."""
         before = max(0.0, self.sums - max(0.0, now - self.at))
         return Spent(min(before + 1.0 + size / SUM_BYTES, AT_ONCE + LONGEST_WAIT), now)
 
@@ -186,7 +186,7 @@ def _touching(state: AggregatorState, cluster: str) -> list[ObjectKey]:
 
 
 def forget(state: AggregatorState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for key in (gone.key for gone in purged.objects):
         known = state.objects.get(key)
         if known is None:

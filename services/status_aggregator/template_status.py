@@ -81,7 +81,7 @@ class TemplateStatus:
         self._known: dict[ObjectKey, _Present] = {}
         self._at_fault: dict[ObjectKey, Fault] = {}
         self._summed: dict[ObjectKey, dict[str, int]] = {}
-        """Of kinds that scripts sum: a digest of what each cluster said when that last went well."""
+        """For kinds that scripts aggregate: digests of each cluster's report at the last success."""
 
     def offered(self, api_version: str, kind: str) -> bool:
         """Whether the status of a kind is summed into its template."""
@@ -146,7 +146,7 @@ class TemplateStatus:
         last = self._summed.get(key)
         suspects = set(before.reasons) if before is not None else set[str]()
         if last is not None:
-            # A script that runs without end is stopped a few times only: who said something else is tried first.
+            # An endless script is stopped only a few times: clusters with changed reports are tried first.
             suspects |= {name for name, digest in _digests(items).items() if last.get(name) != digest}
         for whole in (False, True):
             # Most interpreters know that a cluster may not have reported; some can do with fewer clusters only.
