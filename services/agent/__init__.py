@@ -1,7 +1,7 @@
-"""Keeps one pull member as its works say, from inside the member, and reports what is there.
+"""Applies the works of one pull member from inside the member, and reports observations.
 
 Consumes: the works of its own cluster, through an account of its own; the member's Kubernetes API.
-Produces: `observed.<cluster>.*` (WorkObserved); greetings and samples on `hello.<cluster>`; objects in the member.
-Owns: its copy of the works on disk, so that it goes on for as long as the hub is away.
-Never: sees another cluster, writes a fact, takes a lease on the log, or deletes because the hub was silent.
+Produces: `observed.<cluster>.*` (WorkObserved); heartbeats and samples on `hello.<cluster>`; objects in the member.
+Owns: its copy of the works on disk, so that it continues while the hub is unreachable.
+Never: sees another cluster, writes a fact, takes a lease on the log, or deletes because the hub does not answer.
 """

@@ -1,4 +1,4 @@
-"""One stretch of acting: the lane into the member, the reader of works, the reports, the greetings, the saved state."""
+"""One session as the active agent: the member's lane, the work consumer, reports, heartbeats and the saved state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from services.agent.state_storage import StateStorage
 from services.agent.work_consumer import WorkConsumer
 
 NEWS_SECONDS: Final = 5.0
-"""How long what was saved is not acted on while the hub may say what is new."""
+"""Seconds for which the saved state is not applied, so that newer facts of the hub can arrive first."""
 
 
 class AgentSession:
@@ -100,7 +100,7 @@ class AgentSession:
             await self.interpretation.close()
 
     async def _deliver(self) -> None:
-        """Keep the member as the works say, from when they are known.
+        """Apply the works to the member, from when they are known.
 
         What was saved may be a moment old, where the agent was killed: objects that were deleted since would be created
         again, and changed ones taken back.
@@ -124,13 +124,13 @@ class AgentSession:
             self.lane.look_afresh(key)
 
     def _stored(self, event: WorkObserved) -> None:
-        """The hub has an observation: it counts as said."""
+        """The hub has stored an observation: it counts as reported."""
         self.state.observe(event)
         self.reports.folded(event)
         self.storage.changed()
 
     def _superseded(self, session: str) -> None:
-        """The hub says that a session has ended: it is asked for another one, unless that is done already."""
+        """The hub reports a session as ended: request a new one, unless that is under way."""
         if session == self.greeter.session and not self.greeter.greeting:
             self.follower.restart("another agent reports for this cluster")
 

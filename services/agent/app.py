@@ -1,4 +1,4 @@
-"""Runs the agent: connects in the background, waits for its turn in the member, and acts while it has it."""
+"""Runs the agent: connects in the background, waits for its Lease in the member, and then applies works."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Agent:
                 metrics.reads.forget()
 
     def _checks(self) -> None:
-        """Readiness: it works on while the hub is away, but says so."""
+        """Register readiness checks: an unreachable hub is reported, although the agent continues."""
 
         def of(trouble: Callable[[AgentSession], str]) -> Callable[[], str]:
             return lambda: trouble(self.term) if self.term is not None else ""

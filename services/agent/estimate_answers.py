@@ -1,4 +1,4 @@
-"""Answers the hub's questions about room from a picture of the member: waits for them with a request of its own."""
+"""Answers the hub's capacity queries from a node index of the member: polls for them with a request of its own."""
 
 from __future__ import annotations
 

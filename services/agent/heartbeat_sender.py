@@ -1,4 +1,4 @@
-"""Says hello to the hub: for a consumer, and again and again with a fresh look at the member."""
+"""Sends heartbeats to the hub: each carries a sample of the member, and the first of a session requests a consumer."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from services.agent.state import AgentState, not_configured, take_answer
 log = structlog.get_logger("agent.greeting")
 
 PATIENCE: Final = 3.0
-"""Seconds that a greeting waits for its answer."""
+"""Seconds that a heartbeat waits for its answer."""
 _DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class HeartbeatSender:
-    """The one who says hello; `on_other_log` is called when the hub's log or the membership is another one.
+    """Sends heartbeats; `on_other_log` is called when the hub's log or the membership is another one.
 
-    `on_gone` is called with the end of what no longer says how to interpret objects, where the log tells nothing of it,
-    `on_resync` when the hub may have other reports than this agent's.
+    `on_gone` is called with deletions of interpreter configuration that the log does not record, `on_resync` when the
+    hub may hold other reports than this agent's.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class HeartbeatSender:
         self.problem = ""
         """Why the hub does not serve this agent, in its own words."""
         self.session = ""
-        """In which reports count: named with the last fresh greeting that was answered."""
+        """The session in which reports count: named by the last heartbeat with a new session that was answered."""
         self.greeting = False
-        """Whether a fresh greeting is under way."""
+        """Whether a heartbeat with a new session is under way."""
         self._hub = hub
         self._state = state
         self._instance = instance
@@ -79,7 +79,7 @@ class HeartbeatSender:
         session = random_id()
         self.greeting = True
         try:
-            answer = await self._say(session)
+            answer = await self._send(session)
         finally:
             self.greeting = False
         if not answer.problem:
@@ -95,17 +95,17 @@ class HeartbeatSender:
         return answer
 
     def something_changed(self, key: ObjectKey) -> None:
-        """Say how the member is doing once it has been quiet for a moment, or was restless for long.
+        """Schedule a sample of the member, debounced.
 
-        A look lists all nodes and pods: in a rush it would take the member's time from what it is busy with. What the
-        member serves is asked for at the interval, and when a definition changed.
+        A sample lists all nodes and pods, which would load the member's API during a burst of changes. Discovery is
+        read at the interval, and when a definition changed.
         """
         if (key.group, key.resource) == _DEFINITIONS:
             self._served.definitions_changed(asyncio.get_running_loop().time())
         self._restless.changed()
 
     async def run(self) -> None:
-        """Look and say hello at the interval the hub asked for, until cancelled."""
+        """Sample the member and send a heartbeat at the interval the hub asked for, until cancelled."""
         try:
             while True:
                 await self._look()
@@ -122,7 +122,7 @@ class HeartbeatSender:
 
     async def _beat(self) -> None:
         try:
-            answer = await self._say()
+            answer = await self._send()
         except (LogError, msgspec.MsgspecError) as error:
             log.info("hello_unanswered", reason=str(error))
             return
@@ -136,8 +136,8 @@ class HeartbeatSender:
         sample = await probe_cluster(self._member, self._state.cluster, list(self._models), now, self._served)
         self._sample = replace(sample, expiry=self._expiry())
 
-    async def _say(self, session: str = "") -> HelloAnswer:
-        """Say hello, with the name of a new session where a consumer is asked for."""
+    async def _send(self, session: str = "") -> HelloAnswer:
+        """Send a heartbeat, with the name of a new session where a consumer is requested."""
         state = self._state
         hello = Hello(
             cluster=state.cluster,

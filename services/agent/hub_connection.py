@@ -1,4 +1,4 @@
-"""Keeps one connection to the hub for as long as the agent lives: opened in the background, and again after an end."""
+"""Keeps one connection to the hub: connects in the background, and reconnects when it was closed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Keeps a second agent of the same cluster from acting, with a Lease object in the member (coordination.k8s.io/v1).
 
-A member that does not answer takes nobody's place away: the agent goes on telling the hub, and asks for nothing else.
+While the member's API does not answer, the agent keeps the Lease and its reports to the hub, and requests nothing else.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ class LeaderLease:
 
     @property
     def holds(self) -> bool:
-        """Whether nobody else can have the place right now."""
+        """Whether no other agent can hold the Lease now."""
         return self.held.is_set() and self._clock.monotonic() - self._renewed_at < self._seconds * _HELD
 
     async def wait(self) -> None:
-        """Return once the place is confirmed; raises FenceLost when somebody else has it."""
+        """Return once the Lease is confirmed; raises FenceLost when another agent holds it."""
         while not self.holds:
             if not self.held.is_set():
                 raise FenceLost(0, f"another agent acts in this cluster: {self.trouble}")
             await self._news.wait()
 
     async def run(self) -> None:
-        """Hold the place whenever nobody else does, until cancelled."""
+        """Acquire and renew the Lease while no other agent holds it, until cancelled."""
         while True:
             began = self._clock.monotonic()
             silent = False
             try:
-                problem = await self._look()
+                problem = await self._acquire()
             except Unreachable as error:
                 problem, silent = str(error), True
             except ApiError as error:
@@ -83,7 +83,7 @@ class LeaderLease:
             await asyncio.sleep(min(self._seconds / _RENEWALS, 1.0 if problem else self._seconds))
 
     async def resign(self) -> None:
-        """Leave the place to whoever waits for it."""
+        """Release the Lease for the next agent."""
         if not self.held.is_set():
             return
         self._lose("this agent stops")
@@ -99,7 +99,7 @@ class LeaderLease:
         self.trouble = ""
         self.lost.clear()
         self.held.set()
-        self._tell()
+        self._notify()
 
     def _lose(self, why: str) -> None:
         if why != self.trouble:
@@ -107,14 +107,14 @@ class LeaderLease:
         self.trouble = why
         self.held.clear()
         self.lost.set()
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def _look(self) -> str:
-        """Take or renew the Lease; who holds it instead."""
+    async def _acquire(self) -> str:
+        """Acquire or renew the Lease; why that failed, or empty."""
         try:
             lease = await self._client.get(self._path)
         except ApiError as error:

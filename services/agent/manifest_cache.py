@@ -1,4 +1,4 @@
-"""Manifest bytes by digest: from the agent's disk, and from the hub for what is not there yet, many in one request."""
+"""Manifest bytes by digest: read from the agent's disk, and otherwise fetched from the hub, many in one request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class ManifestCache:
-    """The bytes behind digests; `position` tells up to where works were read."""
+    """The bytes behind digests; `position` returns the position up to which works were read."""
 
     def __init__(self, hub: Hub, cluster: str, directory: Path, position: Callable[[], int]) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -120,7 +120,7 @@ class ManifestCache:
             future = self._wanted.pop(digest, None)
             if future is not None and not future.done():
                 future.set_exception(error)
-                future.exception()  # whoever asked may be gone
+                future.exception()  # the caller may have been cancelled
 
     def _read(self, digest: str) -> bytes | None:
         if is_sealed(digest):
@@ -174,7 +174,7 @@ class _Transfer:
         self._signs.set()
 
     async def complete(self) -> None:
-        """Return at the end; raises Ambiguous after a long silence, Unavailable when nobody answers."""
+        """Return at the end; raises Ambiguous after a long silence, Unavailable without a responder."""
         while not self._ended:
             if self._refused:
                 raise Unavailable(self._refused)

@@ -1,4 +1,4 @@
-"""Hands observations to the hub, in order, and waits as long as it takes."""
+"""Sends observations to the hub in order, and retries until the hub has stored them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE: Final = 4.0
 class HubPublisher:
     """The way of observations to the hub; `stored` is called with each that the hub has taken (or never will).
 
-    `session` names the one to report in, `superseded` is called with one that the hub says has ended.
+    `session` names the current session; `superseded` is called with a session that the hub reports as ended.
     """
 
     def __init__(

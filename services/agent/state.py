@@ -1,4 +1,4 @@
-"""What an agent knows: its cluster's works, how far it read, what it said of each, and how to interpret objects."""
+"""State of an agent: the works of its cluster, its read position, its latest reports, and interpreter configuration."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class AgentState(Struct, kw_only=True):
         return True
 
     def forget_ended(self, keys: Iterable[ObjectKey]) -> None:
-        """Drop those withdrawn works whose end the hub knows of: nothing is left to be done about them."""
+        """Drop those withdrawn works whose end the hub has recorded: nothing is left to do for them."""
         works = self.works
         for key in keys:
             work, position = works.works.get(key, (None, 0))
@@ -93,7 +93,7 @@ class AgentState(Struct, kw_only=True):
 def not_configured(state: AgentState, answer: HelloAnswer) -> list[PolicyDeleted]:
     """What is known of interpretation and was deleted so long ago that no fact is left of it; ask before `take_answer`.
 
-    What was said later than the hub knew when it answered stays.
+    Facts from after the position of the hub's answer stay.
     """
     if answer.configured is None:
         return []
@@ -106,7 +106,7 @@ def not_configured(state: AgentState, answer: HelloAnswer) -> list[PolicyDeleted
 
 
 def take_answer(state: AgentState, answer: HelloAnswer) -> bool:
-    """Note which Cluster and log the hub speaks of; true when everything known belongs to another membership.
+    """Store the Cluster and log of the hub's answer; true when the present state belongs to another membership.
 
     A new membership forgets the works of the old one and touches nothing in the cluster. A log that is read from its
     start may lack works that are known: they stay in force, because only a withdrawn work deletes.

@@ -1,4 +1,4 @@
-"""How an agent's state is written down: all of it, and behind that line by line what changed since.
+"""File format of the agent's state: a snapshot, followed by one line per change.
 
 A line replaces all that is known of the objects it names. It counts only behind the very state it was written for, and
 only if it is complete: one that a crash cut short, and whatever stands behind it, was never there.
@@ -125,7 +125,7 @@ def load(cluster: str, data: bytes, changes: bytes = b"") -> AgentState:
             break
         _apply(state, line)
     if saved.configured is None:
-        # A version that knew nothing of interpretation passed the facts about it by: all are read anew.
+        # An earlier version without interpretation skipped the facts about it: all facts are read again.
         state.position = 0
     return state
 

@@ -1,4 +1,4 @@
-"""Keeps an agent's state on disk, a moment after it changed: what changed is added to one file, now and then all anew.
+"""Persists the agent's state: appends each change to a file, and at intervals replaces it with a new snapshot.
 
 Everything is written to another file, which takes the place of the first in one step, and the changes begin again
 behind it. What is written for a change does not depend on how much is known besides.
@@ -66,7 +66,7 @@ class StateStorage:
         self.state.changes.whole = True
 
     def _load(self, cluster: str) -> AgentState:
-        """What was saved; an empty state when there is nothing of use, and then the hub tells everything anew."""
+        """The saved state; an empty state when none can be used, and then the hub replays everything."""
         try:
             return stored(self._path.parent, cluster)
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class StateStorage:
         self._changed.set()
 
     async def kept(self, key: ObjectKey) -> None:
-        """Return once what is known of an object is on disk, or could not be written: then `trouble` says why."""
+        """Return once the state of an object is on disk, or could not be written: then `trouble` holds the reason."""
         if not self._saving and key not in self.state.changes.keys:
             return
         done = asyncio.get_running_loop().create_future()
@@ -146,7 +146,7 @@ class StateStorage:
         beside = self._path.with_suffix(".new")
         _write(beside, data, os.O_TRUNC)
         beside.replace(self._path)
-        # What stands there still is behind another state: nobody reads it.
+        # The remaining changes belong to the previous snapshot, so no reader applies them.
         _write(self._changes, b"", os.O_TRUNC)
         self._name, self._whole_bytes, self._changes_bytes = name, len(data), 0
 

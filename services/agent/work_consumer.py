@@ -1,4 +1,4 @@
-"""Reads the works of the agent's cluster and how to interpret objects: hello, a consumer, and hello again.
+"""Reads the works of the agent's cluster and the interpreter configuration through a consumer that the hub creates.
 
 The consumer is the hub's. Its numbering must be without gaps; a gap, silence or the consumer's end lead to a new one
 that starts behind what was read. Nothing is acknowledged: the agent's own position is what counts.
@@ -51,11 +51,11 @@ class FollowStats(Struct):
 
 
 class WorkConsumer:
-    """The reader; `greet` asks for a consumer and takes the answer in, `take` is called with every object touched.
+    """Reads works; `greet` requests a consumer and takes in the answer, `take` is called with every object touched.
 
     `configure` is called with every fact about interpretation. Objects wait for the facts that the hub names: written
     before, they would lose what is to be kept of them.
-    A consumer is asked for only while `may_ask` says so: it takes the one of a second agent away.
+    A consumer is requested only while `may_ask` returns True: the request removes the consumer of a second agent.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class WorkConsumer:
     ) -> None:
         self.stats = FollowStats()
         self.trouble = "no works were read from the hub yet"
-        """Why works do not come; empty while they do."""
+        """Why no works can be read; empty while they can."""
         self.caught_up = asyncio.Event()
         """Set once everything was read that there was when the reading began."""
         self.reading = False
-        """Whether a consumer is being read; heartbeats are said only then."""
+        """Whether a consumer is being read; heartbeats are sent only then."""
         self._hub = hub
         self._state = state
         self._greet = greet
@@ -209,7 +209,7 @@ class WorkConsumer:
         try:
             self._fold(decoded(message.subject, message.data), seq)
         except DecodeError as error:
-            # A newer hub says something this version cannot read; what was said before stays in force.
+            # The fact is of a newer version that this one cannot decode; the previous fact stays in force.
             self.stats.unreadable += 1
             log.warning("work_unreadable", position=seq, reason=str(error))
         if not left:

@@ -61,7 +61,7 @@ async def _main() -> None:
         except StoreUnavailable as error:
             logs.get().error(CANNOT_START, reason=f"control plane cannot start: {error}")
             sys.exit(1)
-        # What was loaded stays for long: the collector need not look at it again.
+        # What was loaded stays for long: the garbage collector can skip it.
         gc.collect()
         gc.freeze()
         print(f"ready {server.url}", flush=True)  # noqa: T201 - callers wait for this line
@@ -70,7 +70,7 @@ async def _main() -> None:
     if lost is not True:
         from services._kit.runtime.service_wiring import LOG_REPLACED
 
-        # The error is logged; whoever keeps this process running starts it with what is stored now.
+        # The error is logged; the process supervisor starts this server again with the present stream.
         sys.exit(LOG_REPLACED)
 
 

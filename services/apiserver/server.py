@@ -137,7 +137,7 @@ class ApiServer:
             async with asyncio.timeout(STOP_SECONDS):
                 await self._stop()
         except TimeoutError:
-            # Nothing was said to be stored of what is given up here.
+            # The writes dropped here were not acknowledged as stored.
             log.warning("stopped_without_the_log", seconds=STOP_SECONDS)
         finally:
             self.audit.close()
@@ -180,7 +180,7 @@ class ApiServer:
         return context
 
     async def _publish_front_proxy(self) -> None:
-        """Tell aggregated servers which certificate and headers to believe, in the customary ConfigMap."""
+        """Publish the certificate and headers that aggregated servers trust, in the customary ConfigMap."""
         authority = self.front_proxy
         if authority is None or self.registry.find("", "v1", "configmaps") is None:
             return

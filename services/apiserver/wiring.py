@@ -76,7 +76,7 @@ def builtin_controllers(server: "ApiServer") -> list[Controller]:
 
 
 def _info(server: "ApiServer") -> str:
-    """What cluster-info says of this server."""
+    """The kubeconfig that cluster-info publishes for this server."""
     ca = server.authority.ca_pem if server.authority is not None else b""
     return info_kubeconfig(server.settings.public_url or server.url, ca)
 

@@ -28,7 +28,7 @@ from services._kit.runtime.service import BaseService, Context, Decision
 from services._rules.absence.absence_guard import Guard
 from services._rules.kubernetes.event_objects import Note
 from services._rules.log.restore_order import absence_in_doubt
-from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of, tell
+from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of, write_event
 from services.cluster_monitor.decide import (
     FINALIZER,
     AddFinalizer,
@@ -125,7 +125,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         return cluster.subject_seq if cluster is not None else 0
 
     def unsettled(self, state: MonitorState, now: float) -> str:
-        """Clusters that were not seen since the log was restored: what it says of them may be outdated."""
+        """Clusters that were not seen since the log was restored: their facts may be outdated."""
         del now
         if doubt := absence_in_doubt(state.guard):
             return doubt
@@ -154,7 +154,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         self._members = Members(self._client)
         if context.connection is not None:
             await context.connection.subscribe(EVERY_ACTIVITY, self._active)
-            await context.connection.subscribe("hello.*", self._greeted)
+            await context.connection.subscribe("hello.*", self._heartbeat)
             context.connection.on_regained(self._listen_anew)
         guard = context.projection.state.guard
         self._identity = await ControlPlaneIdentity.open(
@@ -162,17 +162,17 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         )
         context.health.fact("removals_held", lambda: guard.count)
         register(context.metrics.reads, context.projection.state, context.clock)
-        context.health.check("watches", self._unheard)
+        context.health.check("watches", self._watch_trouble)
         context.health.check("clusters", lambda: "" if context.projection.state.listed else "no list of clusters yet")
 
     async def _active(self, message: Any) -> None:
-        """Something changed in a member: its capacity did, too, and is worth a look when the change is over."""
+        """An object of a member changed, and so its capacity: probe it when the change is over."""
         prober = self._probers.get(cluster_of(message.subject))
         if prober is not None:
             prober.look_when_quiet()
 
-    async def _greeted(self, message: Any) -> None:
-        """The agent of a pull member is there; its registrar answers, here only what it says of the member counts."""
+    async def _heartbeat(self, message: Any) -> None:
+        """Take in a heartbeat of a pull member's agent; the registrar answers it, and only its sample counts here."""
         assert self._context is not None
         try:
             cluster = self._context.projection.state.clusters.get(unescape(message.subject.partition(".")[2]))
@@ -188,14 +188,14 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         except Malformed as error:
             log.info("greeting_malformed", cluster=cluster.name, reason=str(error)[:300])
             return
-        # After a silence the last sample is too old to speak for the member.
+        # After missed heartbeats the last sample is outdated.
         if sample is not None or now - cluster.heard_at > self._settings.cluster_monitor_grace_period:
             cluster.probe = sample
         cluster.heard_at = now
         self._context.mark((cluster.name,))
 
     def _listen_anew(self) -> None:
-        """While the log's server was away no agent could be heard: silence counts from now on."""
+        """No heartbeat could arrive while the log's server was unreachable: the timeout starts again."""
         assert self._context is not None
         now = self._context.clock.now()
         for cluster in self._context.projection.state.clusters.values():
@@ -225,8 +225,8 @@ class ClusterMonitor(BaseService[MonitorState, str]):
                 self._client, state.taint_policies, self._policies_changed, Gate(self._identity)
             )
 
-    def _unheard(self) -> str:
-        """Why nothing is heard of the control plane's objects; empty while they are followed."""
+    def _watch_trouble(self) -> str:
+        """Why the watches of the control plane have failed; empty while they work."""
         clusters = self._clusters.outage.trouble if self._clusters is not None else ""
         policies = self._taint_policies.trouble if self._taint_policies is not None else ""
         return clusters or policies
@@ -339,7 +339,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         task.add_done_callback(self._closing.discard)
 
     def _probed(self, name: str, probe: Probe) -> bool:
-        """Take a probe; whether the next one shall come soon."""
+        """Take in a probe; True if the next one should follow soon."""
         assert self._context is not None
         cluster = self._context.projection.state.of(name)
         cluster.probe, cluster.unprobed = probe, False
@@ -362,16 +362,16 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         for effect in effects:
             match effect:
                 case Announce():
-                    self._writes.submit((effect.note.key.name, effect.note.reason), partial(self._tell, effect.note))
+                    self._writes.submit((effect.note.key.name, effect.note.reason), partial(self._publish, effect.note))
                 case WriteIdentity() | WriteSpec() | WriteStatus() | AddFinalizer() | DropFinalizer():
                     self._writes.submit((effect.name, type(effect).__name__), partial(self._write, effect))
                 case _:
                     raise TypeError(f"the cluster monitor has no effect {effect!r}")
 
-    async def _tell(self, note: Note) -> None:
+    async def _publish(self, note: Note) -> None:
         assert self._context is not None
         assert self._client is not None
-        if not await tell(self._client, note, rfc3339(self._context.clock.now())):
+        if not await write_event(self._client, note, rfc3339(self._context.clock.now())):
             raise Retry(f"Event {note.reason} of {note.key.name}")
 
     async def _write(self, effect: Written) -> None:
@@ -400,5 +400,5 @@ async def _until_served(reflector: Reflector[Manifest]) -> None:
 
 
 def _kind(manifest: Manifest) -> tuple[str, str]:
-    """Which cluster it is, and how it is looked at: a sample of another one says nothing."""
+    """Uid and sync mode of a Cluster object: a sample is valid for these only."""
     return str(manifest["metadata"].get("uid", "")), str(manifest["spec"].get("syncMode", ""))

@@ -28,7 +28,7 @@ async def carry_out(client: KubeClient, effect: Written) -> None:
     """Make one write; raises ApiError and Unreachable."""
     match effect:
         case WriteSpec():
-            # Only if nobody changed the taints meanwhile.
+            # Only if the taints were not changed meanwhile.
             body = {"metadata": {"resourceVersion": effect.resource_version}, "spec": {"taints": effect.taints}}
             await client.patch(path_of(effect.name), body)
         case WriteIdentity():
@@ -67,8 +67,8 @@ async def _take_into_care(client: KubeClient, name: str) -> None:
     await client.patch(path_of(name), {"metadata": {"resourceVersion": version, "finalizers": finalizers}})
 
 
-async def tell(client: KubeClient, note: Note, at: str) -> bool:
-    """Write a Kubernetes Event with a time in RFC 3339; False when it is worth another try. What was said stands."""
+async def write_event(client: KubeClient, note: Note, at: str) -> bool:
+    """Write a Kubernetes Event with a time in RFC 3339; False when it should be retried. An existing Event stays."""
     try:
         event = event_of(note, first=at, last=at, count=1)
         await client.create(resource_path("", "v1", "events", note.key.namespace or "default"), event)

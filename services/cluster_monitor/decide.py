@@ -1,4 +1,4 @@
-"""Decides what the log and the control plane shall say of one member cluster."""
+"""Decides the facts and the Cluster object writes of one member cluster."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DropFinalizer(Struct, frozen=True):
 
 
 class WriteIdentity(Struct, frozen=True):
-    """Say in a Cluster object who the member is, now that an operator accepted another one."""
+    """Write the member's identity to its Cluster object, after an operator accepted another one."""
 
     name: str
     resource_version: str
@@ -105,7 +105,7 @@ DEFAULTS: Final = Thresholds()
 
 
 def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = DEFAULTS) -> ClusterDecision:
-    """What shall be said of one cluster, given its object, the latest probe and the last fact."""
+    """The facts and writes due for one cluster, given its object, the latest probe and the last fact."""
     cluster = state.of(name)
     manifest = cluster.manifest
     if manifest is None:
@@ -152,7 +152,7 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
 
 
 def decide_all(state: MonitorState, now: float) -> ClusterDecision:
-    """What shall be said of Cluster objects that are missing."""
+    """The facts due for Cluster objects that are missing."""
     kinds = {KIND} if any(cluster.fact is not None for cluster in state.clusters.values()) else set()
     due = absence.decide(state.guard, kinds, now)
     # Nothing is written to a control plane that is not ours.
@@ -165,7 +165,7 @@ def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, ide
     assert probe is not None
     conditions = list(status.get("conditions") or [])
     published = find_condition(conditions, "Ready")
-    # Another cluster at its address is no hiccup: that is said at once.
+    # Another cluster at its address is no transient failure: it is recorded at once.
     wanted = strange(identity) or filter_ready(
         published, probe, cluster.memory, success_seconds=thresholds.success, failure_seconds=thresholds.failure
     )
@@ -188,7 +188,7 @@ def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, ide
 def _probed_status(
     cluster: ClusterState, status: Manifest, now: float, thresholds: Thresholds, identity: Identity
 ) -> Manifest:
-    """The status of a push cluster: what the latest probe says, or that there are no probes any more."""
+    """The status of a push cluster: the result of the latest probe, or that no probes end any more."""
     if cluster.unprobed:
         return _silent_status(status, now)
     return status if cluster.probe is None else _status(cluster, status, thresholds, identity)
@@ -214,7 +214,7 @@ def _heard_status(
     thresholds: Thresholds,
     identity: Identity,
 ) -> tuple[Manifest, float | None]:
-    """The status of a pull cluster: what its agent says, or that it says nothing any more."""
+    """The status of a pull cluster: the latest sample of its agent, or that its heartbeats ended."""
     conditions = status.get("conditions") or []
     published = find_condition(conditions, "Ready")
     if not cluster.heard_at:

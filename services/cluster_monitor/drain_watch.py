@@ -1,4 +1,4 @@
-"""Watches a leaving cluster until the log shows that none of its works holds anything there any more."""
+"""Watches the drain of a deleted cluster until the log shows every copy in it as gone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Emptying:
         self._unreadable: set[str] = set()
         """Subjects whose last event cannot be read: they may still hold something."""
         self._complete = {"FACTS": False, "OBSERVED": False}
-        self._told = False
+        self._reported = False
         token = escape(cluster)
         patterns = {"FACTS": f"work.{token}.>", "OBSERVED": f"observed.{token}.>"}
         self._tasks = [
@@ -78,10 +78,10 @@ class Emptying:
                 return
 
     def _check(self) -> None:
-        if self._told or self._unreadable or not all(self._complete.values()):
+        if self._reported or self._unreadable or not all(self._complete.values()):
             return
         for key, work in self._works.items():
             if isinstance(work, WorkRendered) or self._gone.get(key) != work.uid:
                 return
-        self._told = True
+        self._reported = True
         self._done()

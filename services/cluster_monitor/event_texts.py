@@ -1,4 +1,4 @@
-"""Words for what is held: the Kubernetes Events that a person reads."""
+"""Texts of the Kubernetes Events about absences that are held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides when a cluster counts as silent, and what is published then (reference 03 §6.7).
+"""Decides when a cluster's heartbeats have timed out, and the Ready condition then (reference 03 §6.7).
 
 A pull cluster is silent when its agent is, a push cluster when there are no probes of it any more.
 """
@@ -30,9 +30,9 @@ class Graces(Struct, frozen=True):
 
 
 def silent_at(published: Manifest | None, created: str, heard_at: float, graces: Graces) -> float:
-    """Time from which on an agent that was last heard at `heard_at` counts as silent; seconds since 1970.
+    """Time at which an agent with its last heartbeat at `heard_at` counts as silent; seconds since 1970.
 
-    Before the first report that is counted from the Cluster's creation, at the earliest from when anybody listened.
+    Before its first report that is counted from the Cluster's creation, at the earliest from this instance's start.
     """
     if published is not None:
         return heard_at + graces.running

@@ -1,4 +1,4 @@
-"""Reads what agents say of their members: in known words only, of bounded length, at a bounded pace."""
+"""Decodes heartbeats of agents: known fields only, of bounded length, at a bounded rate."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from schemas.agent import Expiry, Hello, Sample
 from services._rules.kubernetes.quantity import QuantityError, parse
 
 LARGEST: Final = 1 << 20
-"""Bytes of one greeting; a larger one is not read."""
+"""Bytes of one heartbeat; a larger one is not read."""
 PER_SECOND: Final = 10
-"""Greetings of one cluster that are read in a second; more say nothing new."""
+"""Heartbeats of one cluster that are read in a second; further ones are redundant."""
 
 _LAST_TIME: Final = 253_402_300_800.0
 """The year 10000, in seconds since 1970."""
@@ -58,11 +58,11 @@ class _Summary(Struct, rename="camel"):
 
 
 class Malformed(ValueError):
-    """A greeting that is not read; the message says why."""
+    """A heartbeat that is not read; the message is the reason."""
 
 
 def heard(data: bytes, now: float) -> Sample | None:
-    """The sample in a greeting, as of now by our clock; None in one without. Raises Malformed.
+    """The sample in a heartbeat, as of now by our clock; None in one without. Raises Malformed.
 
     The member's clock is not believed, and of a summary only what a Cluster's status may hold is taken.
     """
@@ -106,7 +106,7 @@ def _known(summary: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 class HeartbeatRate(Struct):
-    """Counts the greetings of one cluster in the current second."""
+    """Counts the heartbeats of one cluster in the current second."""
 
     second: int = 0
     count: int = 0

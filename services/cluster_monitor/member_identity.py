@@ -1,4 +1,4 @@
-"""Decides whether the member behind a name is the one that joined, and what is said when it is not."""
+"""Decides whether the member behind a name is the one that joined, and the condition and Event when it is not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PREFIX: Final = "member/"
 
 
 class Identity(Struct, frozen=True):
-    """Who a member is (`known`, empty: nobody knows), and who answers in its place (`stranger`, empty: nobody)."""
+    """The identity of a member (`known`, empty: unknown), and of another one that answers in its place (`stranger`)."""
 
     known: str = ""
     stranger: str = ""
@@ -43,7 +43,7 @@ def name_of(scope: str) -> str:
 
 
 def identity_of(cluster: ClusterState, uid: str, spec: Manifest) -> Identity:
-    """Who the member is: what was confirmed, else what its Cluster object says, else what was seen first."""
+    """The member's identity: the confirmed one, else that of its Cluster object, else the one seen first."""
     fact = cluster.fact if cluster.fact is not None and cluster.fact.uid == uid else None
     seen = cluster.probe.identity if cluster.probe is not None else ""
     known = cluster.adopted or str(spec.get("id") or "") or (fact.identity if fact is not None else "") or seen
@@ -61,7 +61,7 @@ def is_another(cluster: ClusterState) -> bool:
 
 
 def confirm(cluster: ClusterState, event: AbsenceConfirmed) -> bool:
-    """Take in that an operator accepts who answers now; whether that is what was held."""
+    """Take in that an operator accepts the member that answers now; whether its identity is the one held."""
     if cluster.held is None or event.held_at != cluster.held_at or not event.identity:
         return False
     cluster.adopted = event.identity
@@ -91,21 +91,21 @@ def fold_absence(state: MonitorState, seq: int, subject: str, event: AbsenceFact
 
 
 def strange(identity: Identity) -> Observed | None:
-    """The Ready condition of a member in whose place another one answers; None when it does itself."""
+    """The Ready condition of a member in whose place another one answers; None when it answers itself."""
     if not identity.stranger:
         return None
     return Observed("False", "ClusterIdentityChanged", _message(identity))
 
 
 def condition_of(identity: Identity) -> Observed:
-    """Whether the member is who it was."""
+    """Whether the member has its known identity."""
     if identity.stranger:
         return Observed("False", "IdentityChanged", _message(identity))
     return Observed("True", "IdentityConfirmed", f"the uid of its namespace kube-system is {identity.known}")
 
 
 def held(cluster: ClusterState, identity: Identity, now: float) -> tuple[AbsenceEvent, ...]:
-    """The fact that is due about who answers in the place of a member."""
+    """The fact that is due about another member that answers in the place of one."""
     scope = scope_of(cluster.name)
     if not identity.stranger:
         if cluster.held is None:

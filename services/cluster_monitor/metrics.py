@@ -24,7 +24,7 @@ _AMOUNTS: Final = (
 
 
 def register(reads: ReadCollector, state: MonitorState, clock: Clock) -> None:
-    """Offer how the members are, as the status of their Cluster objects says."""
+    """Register gauges of the members, read from the status of their Cluster objects."""
 
     def statuses() -> Iterator[tuple[str, Manifest]]:
         for name, cluster in state.clusters.items():

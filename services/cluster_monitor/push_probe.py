@@ -1,4 +1,4 @@
-"""Probes one push member now and then: is it ready, what does it serve, what room does it have."""
+"""Probes one push member at an interval: its readiness, its API discovery and its capacity."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ACCESS: Final = ("apiEndpoint", "secretRef", "insecureSkipTLSVerification")
 class Prober:
     """Probes one member at an interval until closed; hands every probe to `take`, and calls `missing` without any.
 
-    Where `take` says so, the next probe comes soon.
+    Where `take` returns True, the next probe follows soon.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Prober:
                 continue
 
     def _expect(self) -> asyncio.TimerHandle:
-        """Expect the end of the next probe, whatever becomes of who takes it."""
+        """Start the timer that reports a missing probe, also if `take` fails."""
         return asyncio.get_running_loop().call_later(self._interval + PROBE_SECONDS + SLACK_SECONDS, self._missing)
 
     async def _probe(self) -> Probe:

@@ -24,7 +24,7 @@ class Observed(Struct, frozen=True):
 
 
 def observe(probe: Probe) -> Observed:
-    """The Ready condition that a single probe speaks for."""
+    """The Ready condition of a single probe."""
     if probe.error:
         return Observed("False", "StatusCollectionFailed", f"failed to create a ClusterClient: {probe.error}")
     if not probe.online:
@@ -84,7 +84,7 @@ def condition(kind: str, wanted: Observed, previous: Manifest | None, now: str) 
 
 
 def apis_condition(probe: Probe, count: int) -> Observed:
-    """Whether the list of APIs can be trusted for saying that an API is missing."""
+    """Whether the list of APIs proves that an API is missing."""
     if count == 0:
         return Observed("False", "Empty", "collected empty APIEnablements from the cluster")
     if not probe.apis_complete:

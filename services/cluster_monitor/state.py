@@ -1,4 +1,4 @@
-"""What the cluster monitor knows of each member: its Cluster object, the latest probe and the threshold memory."""
+"""Projects each member: its Cluster object, the latest probe and the threshold memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL: Final = ""
 """The key under which is decided what concerns all clusters; none has this name."""
 
 Probe = Sample
-"""One look at a member, by the prober of a push member or by the agent of a pull member."""
+"""One sample of a member, taken by the prober of a push member or by the agent of a pull member."""
 
 
 class ReadyMemory(Struct):
@@ -44,13 +44,13 @@ class ClusterState(Struct, kw_only=True):
     held: AbsenceHeld | None = None
     held_at: int = 0
     adopted: str = ""
-    """The identity that an operator confirmed, until the Cluster object says it."""
+    """The identity that an operator confirmed, until the Cluster object contains it."""
     told: bool = False
-    """Whether a watch said that its Cluster object was deleted."""
+    """Whether a watch reported the deletion of its Cluster object."""
     unprobed: bool = False
-    """Whether no probe of a push member has ended for so long that the last says nothing any more."""
+    """Whether no probe of a push member has ended for so long that the last one is outdated."""
     heard_at: float = 0.0
-    """When the agent of a pull member said anything; at first, when somebody began to listen."""
+    """Time of the last heartbeat of a pull member's agent; at first, when this instance subscribed."""
 
 
 class MonitorState(Struct):

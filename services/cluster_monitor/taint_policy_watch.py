@@ -1,4 +1,4 @@
-"""Follows ClusterTaintPolicies, where the gate Failover is on: what they say counts for every cluster (03 §7.2)."""
+"""Watches ClusterTaintPolicies while the gate Failover is on; they apply to every cluster (reference 03 §7.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GROUP: Final = "policy.karmada.io"
 _VERSION: Final = "v1alpha1"
 _RESOURCE: Final = "clustertaintpolicies"
 _KIND: Final = "ClusterTaintPolicy"
-_LATER: Final = 1.0  # seconds until the definition is looked for again
+_LATER: Final = 1.0  # seconds until the watch is tried again
 
 
 class TaintPolicies:
@@ -30,7 +30,7 @@ class TaintPolicies:
         gate: Gatekeeper[Manifest] | None = None,
     ) -> None:
         self._policies = policies
-        self._tell = changed_to
+        self._on_change = changed_to
         self._reflector = Reflector(
             client,
             resource_path(_GROUP, _VERSION, _RESOURCE),
@@ -44,11 +44,11 @@ class TaintPolicies:
 
     @property
     def trouble(self) -> str:
-        """Why nothing is heard of the policies; empty while they are followed."""
+        """Why the watch of the policies has failed; empty while it works."""
         return self._reflector.outage.trouble
 
     async def _run(self) -> None:
-        """A reflector ends when the kind is not served: look again until it is."""
+        """A reflector ends when the kind is not served: start it again until it is."""
         while True:
             await self._reflector.run()
             await asyncio.sleep(_LATER)
@@ -57,7 +57,7 @@ class TaintPolicies:
         """A complete list."""
         self._policies.clear()
         self._policies.update((manifest["metadata"]["name"], manifest) for manifest in objects)
-        self._tell()
+        self._on_change()
 
     def changed(self, kind: str, manifest: Manifest) -> None:
         """One change."""
@@ -66,7 +66,7 @@ class TaintPolicies:
             self._policies.pop(name, None)
         else:
             self._policies[name] = manifest
-        self._tell()
+        self._on_change()
 
     async def close(self) -> None:
         """Stop following."""

@@ -1,4 +1,4 @@
-"""Runs the descheduler: folds facts about Deployments, asks the estimator in turn, takes replicas back."""
+"""Runs the descheduler: folds facts about Deployments, queries the estimator, and deschedules replicas."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Descheduler(BaseService[DeschedulerState, ObjectKey]):
         self._log: Any = structlog.get_logger("descheduler")
 
     async def start(self, context: Context[DeschedulerState, ObjectKey]) -> None:
-        """Offer the metrics, and find out whom to ask."""
+        """Register the metrics, and create the client of the estimator."""
         self._context = context
         if self._asker is None and context.connection is not None:
             self._asker = Estimators(context.connection, self._settings.scheduler_estimator_timeout)
@@ -82,7 +82,7 @@ class Descheduler(BaseService[DeschedulerState, ObjectKey]):
         return (object_key(message.subject),)
 
     def recover(self, state: DeschedulerState) -> Iterable[ObjectKey]:
-        """Every Deployment: some lack replicas, and nobody has their turns in mind."""
+        """Every Deployment: some may lack replicas, and their turns are not stored."""
         return list(state.objects)
 
     def decide(self, state: DeschedulerState, key: ObjectKey, now: float) -> Decision:

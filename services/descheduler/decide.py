@@ -1,4 +1,4 @@
-"""Decides whether replicas of one Deployment are taken back, or whom to ask first."""
+"""Decides whether replicas of one Deployment are descheduled, or which clusters to query first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services._rules.scheduling.descheduling import joined, taken_back
 from services.descheduler.state import Answers, DeschedulerState
 
 SHORTEST: Final = 1.0
-"""Seconds between two looks, however small the interval that was set."""
+"""Least seconds between two checks, however small the configured interval."""
 
 
 class Question(Struct, frozen=True):
@@ -26,7 +26,7 @@ class Question(Struct, frozen=True):
 
 
 class DescheduleDecision(Struct, frozen=True):
-    """A fact to append, or a question; `turn` is when to look again (seconds since 1970), None: when there is news."""
+    """A fact to append, or a query; `turn` is when to check again (seconds since 1970), None: at the next change."""
 
     event: ReplicasDescheduled | None = None
     question: Question | None = None
@@ -37,7 +37,7 @@ NOTHING: Final = DescheduleDecision()
 
 
 def next_turn(now: float, interval: float) -> float:
-    """The next time at which Deployments that lack replicas are looked at: the same for all, and after a restart."""
+    """The next time at which Deployments that lack replicas are checked: the same for all, and after a restart."""
     step = max(interval, SHORTEST)
     return (math.floor(now / step) + 1) * step
 
@@ -47,7 +47,7 @@ def decide(
 ) -> DescheduleDecision:
     """What becomes of one Deployment.
 
-    `turn` is when it was to be looked at, None when it lacks nothing so far: then the next turn is waited for, because
+    `turn` is when its check was due, None when it lacks nothing so far: then it waits for the next turn, because
     a rollout lacks replicas, too. `answers` are used if nothing has changed since they were asked for.
     """
     given = state.objects.get(key)

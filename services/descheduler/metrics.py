@@ -28,7 +28,7 @@ class Questions:
 
 
 def register(metrics: KitMetrics, turns: Mapping[ObjectKey, float], questions: Questions) -> None:
-    """Offer who lacks replicas, how questions went, and what was taken back."""
+    """Register gauges: Deployments that lack replicas, outcomes of queries, and descheduled replicas."""
     reads = metrics.reads
     reads.gauge("descheduler_short", "Deployments with fewer ready replicas than placed", lambda: len(turns))
     reads.gauge(

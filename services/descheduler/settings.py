@@ -9,7 +9,7 @@ class DeschedulerSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fi
     """Times in seconds, or as `2m`."""
 
     descheduling_interval: float = 120.0
-    """Time between two looks at a Deployment that lacks ready replicas; at least one second passes."""
+    """Seconds between two checks of a Deployment that lacks ready replicas; at least one second."""
     unschedulable_threshold: float = 300.0
     """How long a pod has to be without a node before its replica is taken back."""
     scheduler_estimator_timeout: float = 3.0

@@ -1,4 +1,4 @@
-"""Projects what every Deployment was given, what of it is ready, and what was taken back already."""
+"""Projects the replicas that every Deployment was assigned, those ready, and those already descheduled."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Given(Struct):
 
     @property
     def seen(self) -> tuple[int, ...]:
-        """Positions that a question speaks of: once one changed, its answer says nothing any more."""
+        """Positions that a query refers to: once one changed, its answer is outdated."""
         return (self.placement_seq, self.eviction_seq, self.descheduling_seq)
 
     def short(self) -> tuple[Share, ...]:
@@ -115,7 +115,7 @@ def fold(state: DeschedulerState, seq: int, subject: str, event: Known) -> Itera
 
 
 def forget(state: DeschedulerState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for key in (gone.key for gone in purged.objects):
         given = state.objects.get(key)
         if given is not None and all_closed(given.binding, given.placement, given.eviction, given.rollup):

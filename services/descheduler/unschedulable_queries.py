@@ -16,7 +16,7 @@ from services._kit.log.connection import Connection
 
 
 class NoAnswer(Exception):
-    """The estimator does not answer for every cluster; the message says for which one and why."""
+    """The estimator does not answer for every cluster; the message names the cluster and the reason."""
 
 
 class Asker(Protocol):

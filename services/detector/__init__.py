@@ -1,4 +1,4 @@
-"""Turns what users write into facts.
+"""Records the objects and policies of the control plane as facts.
 
 Consumes: every kind of the control plane's Kubernetes API, found by discovery.
 Produces: `template.*`, `policy.*` and `binding.*` facts; the claim labels on templates, permanent ids on policies.

@@ -40,7 +40,7 @@ from services.detector.restore_comparison import unsettled
 from services.detector.settings import DetectorSettings
 from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, forget
 
-# A write that raced with another, or found no server, is worth another try; a refused one is decided anew.
+# A write that raced with another, or found no server, is retried; a refused one is decided again.
 _SCOPED: Final = ("identity.", "absence.", "confirmation.")
 _TRANSIENT: Final = PASSING | {409}
 
@@ -119,7 +119,7 @@ class Detector(BaseService[DetectorState, Key]):
         return touched
 
     def unreadable(self, state: DetectorState, message: Message) -> Iterable[Key]:
-        """What a newer version said something of: it is not said anew in words of this one. Garbage is."""
+        """Keys of facts of a newer version, which are not overwritten with older ones; corrupt facts are."""
         try:
             decode(message.subject, message.data)
         except DecodeError as error:
@@ -258,7 +258,7 @@ class Detector(BaseService[DetectorState, Key]):
             if effect.secret and isinstance(effect.key, ObjectKey):
                 for digest, data in effect.blobs:
                     if await context.blobs.put_secret(effect.key.namespace, data) != digest:
-                        # The key was dropped since: the Secret is named anew.
+                        # The key was dropped since: the digest of the Secret is computed again.
                         context.projection.state.digest_keys.pop(effect.key.namespace, None)
             else:
                 await context.blobs.put_many([data for _, data in effect.blobs])
@@ -288,7 +288,7 @@ class Detector(BaseService[DetectorState, Key]):
         context.mark((key,))
 
     def _key_changed(self, namespace: str) -> None:
-        """A namespace's key was dropped: its present Secrets are stored anew, under the new one."""
+        """A namespace's key was dropped: its present Secrets are stored again, under the new one."""
         assert self._context is not None
         state = self._context.projection.state
         state.digest_keys.pop(namespace, None)
@@ -306,10 +306,10 @@ class Detector(BaseService[DetectorState, Key]):
             raise Transient(str(error)) from error
         except ApiError as error:
             if error.status == 404:
-                return  # The object is gone; its watch says so too.
+                return  # The object is gone; its watch reports that too.
             if error.status in _TRANSIENT and not _other_uid(error):
-                raise Transient(_told(effect, error)) from None
-            raise ApiError(error.status, "", _told(effect, error)) from None
+                raise Transient(_refusal(effect, error)) from None
+            raise ApiError(error.status, "", _refusal(effect, error)) from None
 
 
 _PATIENCE: Final = 2.0
@@ -318,14 +318,14 @@ _BLIND: Final = "the control plane's policies have not been listed yet"
 
 
 def _stranger(guard: Guard[Key]) -> str:
-    """Why nothing that the control plane says counts; empty when it does."""
+    """Why answers of the control plane are not trusted; empty when they are."""
     if guard.judgement is None or guard.trusted:
         return ""
     seen = guard.reading.uid if guard.reading is not None else ""
     return f"the control plane is {guard.uid}, but {seen or 'one that does not tell its identity'} answers"
 
 
-def _told(effect: WriteClaim | WritePolicyId, error: ApiError) -> str:
+def _refusal(effect: WriteClaim | WritePolicyId, error: ApiError) -> str:
     """What is recorded of a refusal: of a Secret nothing that could quote it."""
     if isinstance(effect, WriteClaim) and is_secret_resource(effect.key.group, effect.key.resource):
         return refusal_of_secret(error.status, error.reason, error.message)

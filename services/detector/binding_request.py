@@ -41,7 +41,7 @@ class DetectorOptions(Struct, frozen=True):
 
 
 class Unresolved(ValueError):
-    """What a policy asks for cannot be found out now; the message tells a person what to do."""
+    """A policy's request cannot be resolved now; the message tells the user what to do."""
 
 
 class Asked(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Decides what the log says of the control plane as a whole: who it is, and what of it is missing and held."""
+"""Decides the facts of the control plane as a whole: its identity, and which missing objects are held."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ Effect = WriteClaim | WritePolicyId | NeedKey | Tell
 class DetectorDecision(Struct, frozen=True):
     """Facts to append, the manifest bytes they name, and writes to the control plane that follow.
 
-    `secret` tells that the bytes must not be stored but encrypted.
+    `secret` marks bytes that must be encrypted before they are stored.
     """
 
     events: Sequence[Fact] = ()
@@ -113,7 +113,7 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> DetectorDecision:
 
 
 def decide_template(state: DetectorState, key: ObjectKey, now: float) -> DetectorDecision:
-    """The facts about one object, and the claim it shall bear; raises Unanswered when it needs an interpreter."""
+    """The facts about one object and its claim labels; raises ResultPending when it needs an interpreter's result."""
     if not state.policies_listed:
         return NOTHING
     manifest = state.templates.get(key)
@@ -133,7 +133,7 @@ def decide_template(state: DetectorState, key: ObjectKey, now: float) -> Detecto
 
 
 def _gone(state: DetectorState, key: ObjectKey, why: str) -> DetectorDecision:
-    """Close what is on record of an object that is proven absent; `why` tells how that is known."""
+    """Close the facts of an object that is proven absent; `why` is the proof."""
     events: list[Fact] = []
     template, binding = state.template_facts.get(key), state.binding_facts.get(key)
     if isinstance(template, TemplateChanged):

@@ -1,4 +1,4 @@
-"""Words for what keeps a policy from being applied to an object: the Events that a person reads (reference 01 §9)."""
+"""Texts of Kubernetes Events about policies that cannot be applied to an object (reference 01 §9)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST: Final = 1024
 def unresolved(
     state: DetectorState, key: ObjectKey, manifest: Manifest, view: PolicyView | None, why: str
 ) -> Note | None:
-    """What is told of a policy that cannot be applied; None while nobody can know yet."""
+    """The Event of a policy that cannot be applied; None while PriorityClasses are not listed yet."""
     if view is None or (priority_class(view.spec) and PRIORITY_CLASSES not in state.listed):
         return None
     policy = f"{view.key.namespace}/{view.key.name}" if view.key.namespace else view.key.name
@@ -27,7 +27,7 @@ def unresolved(
 
 
 def not_interpreted(state: DetectorState, key: ObjectKey, manifest: Manifest, why: str) -> Note:
-    """What is told of an object whose size nobody could say; what was asked for before stands."""
+    """The Event of an object whose replicas or components no interpreter returned; its binding stays as it was."""
     api_version, kind = manifest["apiVersion"], manifest["kind"]
     components = state.options.components and state.interpreter.hook_enabled(api_version, kind, INTERPRET_COMPONENT)
     reason, what = ("GetComponentsFailed", "components") if components else ("GetReplicasFailed", "replicas")
@@ -35,7 +35,7 @@ def not_interpreted(state: DetectorState, key: ObjectKey, manifest: Manifest, wh
 
 
 def unused(key: PolicyKey, uid: str, manifest: Manifest) -> Note | None:
-    """What is told of a policy's fields that have no effect yet."""
+    """The Event about fields of a policy that have no effect yet."""
     found = unsupported_fields(key.kind, manifest)
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Finds every kind the control plane serves and follows each: templates and policies flow into the state from here."""
+"""Discovers the kinds of the control plane and watches each: templates and policies enter the state here."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PLURALS: Final = {
     "ClusterOverridePolicy": "clusteroverridepolicies",
 }
 _POLICIES: Final = {"policy.karmada.io": frozenset(PLURALS), "config.karmada.io": frozenset(INTERPRETERS)}
-"""Kinds that say how objects are treated, by group."""
+"""Kinds that configure how objects are propagated or interpreted, by group."""
 _PATIENCE: Final = 5.0
 _NEEDED_VERBS: Final = frozenset({"list", "watch", "delete"})
 _CRD: Final = "customresourcedefinitions.apiextensions.k8s.io"
@@ -110,7 +110,7 @@ class _Policies:
 
 
 class Watching:
-    """All watches of the detector; with an identity, lists count while the control plane is who it is known to be."""
+    """All watches of the detector; with an identity, lists count only while the control plane has that identity."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Watching:
 
     @property
     def trouble(self) -> str:
-        """Why nothing is heard of some kinds of the control plane; empty while all are followed."""
+        """Why watches of some kinds have failed; empty while all work."""
         outages = [outage for _, outage in self._followed.values()]
         return next((outage.trouble for outage in (self._discovery, *outages) if outage.trouble), "")
 
@@ -175,7 +175,7 @@ class Watching:
                 log.info("kinds_followed", kinds=[f"{resource.name}.{resource.group}" for resource in new])
             pause = self._period
             if self._expected > 0:
-                # A kind is served a moment after its definition; discovery tells when.
+                # A kind is served a moment after its definition; discovery shows when.
                 self._expected = 0 if new else self._expected - 1
                 pause = 0.1
             self._again.clear()
@@ -249,5 +249,5 @@ class Watching:
 
 
 def _is_policy(resource: ApiResource) -> bool:
-    """Whether a kind says how others are treated, instead of being propagated itself."""
+    """Whether a kind configures how others are treated, instead of being propagated itself."""
     return resource.kind in _POLICIES.get(resource.group, ())

@@ -1,4 +1,4 @@
-"""What of an object's manifest counts: neither its status nor what servers keep in its metadata."""
+"""Strips a manifest to its propagated content: without status and without server-managed metadata."""
 
 from __future__ import annotations
 

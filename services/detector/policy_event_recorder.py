@@ -1,4 +1,4 @@
-"""Writes Kubernetes Events about what keeps policies from being applied: no fact says so, nothing follows from it."""
+"""Writes Kubernetes Events about policies that cannot be applied; these are not recorded as facts."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ _REMEMBERED: Final = 10_000
 
 
 class Complaints:
-    """Events on their way; what was the last thing said of an object is not said again."""
+    """Events on their way; the latest Event about an object is not repeated."""
 
     def __init__(self) -> None:
         self._writes: Background[ObjectKey] = self._background()
-        self._said: dict[ObjectKey, str] = {}
+        self._latest: dict[ObjectKey, str] = {}
 
     @staticmethod
     def _background() -> Background[ObjectKey]:
         return Background(concurrency=AT_ONCE, retry=(Unreachable, _Again))
 
     def tell(self, client: KubeClient, note: Note, now: float) -> None:
-        """Write an Event unless it is what was said of the object last; `now` in seconds since 1970."""
+        """Write an Event unless it equals the latest one about the object; `now` in seconds since 1970."""
         name = event_name(note)
-        if self._said.get(note.key) == name:
+        if self._latest.get(note.key) == name:
             return
-        self._said[note.key] = name
-        while len(self._said) > _REMEMBERED:
-            del self._said[next(iter(self._said))]
+        self._latest[note.key] = name
+        while len(self._latest) > _REMEMBERED:
+            del self._latest[next(iter(self._latest))]
         self._writes.submit(note.key, partial(_write, client, note, now))
 
     def settled(self, key: ObjectKey) -> None:
-        """Nothing is wrong with an object: what is wrong next is told, even if it was told before."""
-        self._said.pop(key, None)
+        """An object has no problem: the next Event about it is written, even if it equals the last one."""
+        self._latest.pop(key, None)
 
     async def drained(self) -> None:
         """Return once nothing is on its way."""
         await self._writes.drained()
 
     async def close(self) -> None:
-        """Drop what is on its way: another instance finds the same, and says it."""
+        """Drop pending Events: another instance finds the same problems and writes them."""
         writes, self._writes = self._writes, self._background()
-        self._said.clear()
+        self._latest.clear()
         await writes.close()
 
 
@@ -71,7 +71,7 @@ async def _write(client: KubeClient, note: Note, now: float) -> None:
 
 
 async def _renew(client: KubeClient, path: str, at: str) -> None:
-    """The same was said before, by an instance that is gone: it still holds."""
+    """An earlier instance wrote the same Event: it still holds."""
     try:
         await client.patch(path, {"lastTimestamp": at})
     except ApiError as error:

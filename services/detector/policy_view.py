@@ -1,4 +1,4 @@
-"""A policy as the control plane has it."""
+"""A policy as read from the control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on record of the control plane's objects; lists are compared with it before anything counts as deleted."""
+"""The recorded objects of the control plane; a list is compared with them before anything counts as deleted."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_
     skipped_propagating_apis: str = ""
     skipped_propagating_namespaces: tuple[str, ...] = ("kube-.*",)
     discovery_period: float = 30.0
-    """Seconds between looks for new kinds; a new CustomResourceDefinition is looked for at once."""
+    """Seconds between discoveries of new kinds; a new CustomResourceDefinition triggers one at once."""
     concurrent_writes: int = 32
     held_share: float = 0.2
     """Share of a kind's objects that may be missing from one list; see docs/held-withdrawals.md."""

@@ -1,4 +1,4 @@
-"""What the detector sees in the control plane, and what it has already put on the log about it."""
+"""Projects the objects of the control plane, and the facts the detector has already recorded about them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Manifest = dict[str, Any]
 
 
 class ScopeKey(Struct, frozen=True):
-    """What is decided for all objects at once: who the control plane is, and what of it is held."""
+    """The key of decisions about the control plane as a whole: its identity, and the absences that are held."""
 
     scope: str
 
@@ -86,7 +86,7 @@ class DetectorState(Struct):
     guard: Guard[Key] = field(default_factory=lambda: Guard(scope=SCOPE.scope))
     """Whether what is missing counts as deleted."""
     told: set[Key] = field(default_factory=set)
-    """Recorded objects whose deletion a watch told of."""
+    """Recorded objects whose deletion a watch reported."""
 
     def priority_of(self, name: str) -> int | None:
         """Value of a PriorityClass of the control plane; None where there is none."""
@@ -155,7 +155,7 @@ def _confirmed(state: DetectorState, keys: list[Key]) -> list[Key]:
 
 
 def _reinterpreted_by(state: DetectorState, event: PolicyEvent) -> list[Key]:
-    """The objects that a fact concerns that says how they are interpreted, where no list says it."""
+    """The objects that a fact about an interpreter concerns, while the list of that kind is not complete."""
     if event.key.kind not in INTERPRETERS or event.key.kind in state.listed:
         return []
     return _reinterpreted(state, event)
@@ -203,7 +203,7 @@ def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | Non
 
 
 def _concerned(state: DetectorState, key: ObjectKey) -> Iterable[Key]:
-    """The object itself, and whom it gives a priority."""
+    """The object itself, and the objects it gives a priority."""
     if key.group_resource != PRIORITY_CLASSES:
         return (key,)
     return (key, *state.ranked.get(key.name, ()))
@@ -225,7 +225,7 @@ def take_list(state: DetectorState, group_resource: str, found: Mapping[ObjectKe
     """Take in a complete list of one kind: what is missing from it is gone."""
     dirty: list[Key] = []
     if group_resource == PRIORITY_CLASSES and group_resource not in state.listed:
-        # Until now nobody could say that a class does not exist.
+        # Until the list is complete, a missing class is not proven absent.
         dirty.extend(key for held in state.ranked.values() for key in held)
     known = {key for key in state.templates if key.group_resource == group_resource}
     on_record = recorded(state, group_resource)
@@ -366,7 +366,7 @@ def claimed_policy(manifest: Manifest) -> PolicyKey | None:
 
 
 def forget(state: DetectorState, purged: Purged) -> None:
-    """Drop facts that are gone from the log, unless something new was said of the same name."""
+    """Drop facts that are gone from the log, unless newer facts of the same name exist."""
     for key in (gone.key for gone in purged.objects):
         if all_closed(state.template_facts.get(key), state.binding_facts.get(key)):
             state.template_facts.pop(key, None)

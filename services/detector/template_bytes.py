@@ -1,4 +1,4 @@
-"""Keeps the objects of the control plane as bytes: there are thousands, and one at a time is looked at."""
+"""Stores the objects of the control plane as encoded bytes, which take less memory than decoded ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Templates(MutableMapping[ObjectKey, Manifest]):
-    """Objects by key; each look decodes anew, so that what is found is nobody else's."""
+    """Objects by key; each access decodes, so that a caller may change the result."""
 
     def __init__(self, kept: dict[ObjectKey, bytes] | None = None) -> None:
         self._kept = kept if kept is not None else {}

@@ -1,4 +1,4 @@
-"""Has the agents of pull members asked, through the registrar: one question per member under way, the rest gathered."""
+"""Queries the agents of pull members through the registrar: one query per member in flight, further ones batched."""
 
 from __future__ import annotations
 

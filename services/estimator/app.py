@@ -1,4 +1,4 @@
-"""Runs the estimator: keeps a view of every ready push member, has agents asked, answers what bindings ask."""
+"""Runs the estimator: indexes the nodes of ready push members, queries agents, and records estimates for bindings."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         view.start()
 
     def _changed(self, name: str, picture: Picture) -> None:
-        """Something was folded into a view: answer who waited for it; estimate the unplaced once it is quiet."""
+        """A node index changed: wake the decisions that wait for it; estimate unplaced objects, debounced."""
         assert self._context is not None
         state = self._context.projection.state
         if not picture.complete:

@@ -24,7 +24,7 @@ AGENT: Final = "agent"
 
 
 class Later(Struct, frozen=True):
-    """A member is still being read or asked: look again when it was, or at `at` (seconds since 1970)."""
+    """A member is still being listed or queried: decide again when it was, or at `at` (seconds since 1970)."""
 
     at: float
 
@@ -34,7 +34,7 @@ def decide(
 ) -> CapacityEstimated | Later | None:
     """The estimate that should become the latest of an object, or None when the present one answers.
 
-    An agent is waited for so many seconds (`patience`). What could not be placed is looked at again while it asks.
+    The estimate waits `patience` seconds for an agent. An unschedulable object is estimated again while it asks.
     """
     asked = state.objects.get(key)
     if asked is None or asked.spec is None:
@@ -53,7 +53,7 @@ def decide(
             return Later(now + patience)
         found = tuple(_answer(state, name, wanted, now) for name in names)
     except (msgspec.ValidationError, QuantityError, ValueError):
-        # The scheduler says what is wrong with the binding; it need not wait for it.
+        # The scheduler reports what is wrong with the binding; it need not wait for an estimate.
         wanted, found = None, ()
     if not due and not _is_news(asked, found):
         return Later(now + FRESH_SECONDS) if any(item.cluster in state.remotes for item in found) else None

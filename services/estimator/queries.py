@@ -1,4 +1,4 @@
-"""Answers requests about members that are no facts: how many pods of a workload have found no node for a while.
+"""Answers queries about members: how many pods of a workload are unschedulable for longer than a threshold.
 
 `unschedulable.<cluster>` over NATS, with the body {"workload": {kind, namespace, name}, "threshold": seconds}.
 """
@@ -29,7 +29,7 @@ Manifest = dict[str, Any]
 
 
 class Queries:
-    """The desk for such requests while this instance leads."""
+    """Answers such queries while this instance leads."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Queries:
     async def unschedulable(self, cluster: str, workload: dict[str, str], threshold: float) -> RoomAnswers:
         """How many pods of a Deployment in a cluster are unschedulable for longer than `threshold` seconds.
 
-        Where it cannot be told the answer has a problem and no count.
+        Where that is unknown, the answer has a problem and no count.
         """
         state, number = self._context.projection.state, str(self._agents.number())
         view, answers = self._views().get(cluster), state.answers.get(cluster)

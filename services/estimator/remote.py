@@ -1,4 +1,4 @@
-"""What is known, asked and awaited of one pull member, whose agent answers for it."""
+"""Answers known, requested and awaited of one pull member, given by its agent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from services._rules.capacity.reserved import PodClass
 
 KEPT: Final = 512
 PROBE_SECONDS: Final = 5.0
-"""How often a member that did not answer is asked again, while somebody wants to know; nobody waits for it then."""
+"""Seconds between queries of a member that did not answer, while an estimate needs it; no estimate waits for it."""
 FRESH_SECONDS: Final = 5.0
 """How old an answer may be that is used for what could not be placed."""
 
 
 class Known(Struct, frozen=True):
-    """An answer: the position of the log it looked up to, the count, and when it came (seconds since 1970)."""
+    """An answer: the position of the log it has read, the count, and when it came (seconds since 1970)."""
 
     position: int
     replicas: int
@@ -31,7 +31,7 @@ class Remote(Struct):
     """One ready pull member."""
 
     silent: bool = False
-    """It did not answer the last time: until it does, nobody waits for it."""
+    """It did not answer the last query: until it does, no estimate waits for it."""
     known: dict[str, Known] = field(default_factory=dict)
     wanted: dict[str, Requirements] = field(default_factory=dict)
     """Requirements to ask about with the next question."""

@@ -1,4 +1,4 @@
-"""Projects the bindings that are divided by room, what stands of them, the clusters, and the estimates already made."""
+"""Projects the bindings divided by capacity, their placements, the clusters, and the estimates already made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Manifest = dict[str, Any]
 
 
 class Asked(Struct):
-    """What of one object tells whether and what to estimate; `spec` is None where nobody asks."""
+    """Facets of one object that decide whether and what to estimate; `spec` is None without a request."""
 
     uid: str = ""
     spec: Manifest | None = None
@@ -63,7 +63,7 @@ class Asked(Struct):
         return self.spec is not None and isinstance(self.placed, PlacementFailed)
 
     def position(self, leaving: dict[str, int]) -> int:
-        """Up to where an estimate must have looked."""
+        """The position up to which an estimate must have read."""
         lowered = self.descheduling_seq if lowers(self.descheduling, self.uid, self.placement_seq) else 0
         return asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving, lowered)
 
@@ -102,7 +102,7 @@ class EstimatorState(Struct):
 
 
 def fold(state: EstimatorState, seq: int, subject: str, event: Known, stored: float = 0.0) -> Iterable[ObjectKey]:
-    """Apply one fact, `stored` at some time, and name the objects that have to be looked at."""
+    """Apply one fact, `stored` at a time, and return the objects to decide again."""
     freed = False
     match event:
         case BindingRequested() | BindingReleased():
@@ -186,7 +186,7 @@ def _cluster(state: EstimatorState, seq: int, event: ClusterChanged | ClusterRem
 
 
 def _access(event: ClusterChanged, manifest: Manifest) -> Access | None:
-    """Access to a member that is ready; of any other nothing can be said."""
+    """Access to a member that is ready; any other cannot be estimated."""
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
     access = access_of(event)
@@ -197,12 +197,12 @@ def _needs(spec: Manifest) -> Needs:
     try:
         return needs_of(spec, detailed=True)
     except (QuantityError, ValueError, TypeError):
-        # The scheduler says what is wrong with it.
+        # The scheduler reports what is wrong with it.
         return ()
 
 
 def forget(state: EstimatorState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for gone in purged.objects:
         asked = state.objects.get(gone.key)
         if asked is not None and asked.spec is None and asked.binding_seq <= gone.position:

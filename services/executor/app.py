@@ -71,7 +71,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         if self._acting and self._deliveries is not None:
             self._deliveries.take(message, event)
         if isinstance(event, PolicyChanged | PolicyDeleted):
-            self._look_afresh(state, self._interpretation.take(event))
+            self._requeue(state, self._interpretation.take(event))
             return ()
         touched = fold(state, message.seq, message.subject, event)
         if isinstance(event, WorkObserved) and self._reports is not None:
@@ -79,19 +79,19 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             if self._acting and self._context is not None:
                 own = self._context.appender.producer
                 if event.cluster in self._lanes and message.headers.get(HEADER_PRODUCER) != own:
-                    # A replaced leader may still say what it had begun to say: what is so is said after it.
+                    # A replaced leader may still append what it had begun: the present state is observed after it.
                     self._lanes[event.cluster][1].look_at(event.key)
         return touched
 
-    def _look_afresh(self, state: ExecutorState, kinds: frozenset[Target]) -> None:
-        """Have all lanes look at the objects of kinds that are interpreted in another way from now on."""
+    def _requeue(self, state: ExecutorState, kinds: frozenset[Target]) -> None:
+        """Enqueue in all lanes the objects of kinds whose interpretation changed."""
         if not kinds or not self._acting:
             return
         self._reinterpreted |= kinds
         if self._looking is None or self._looking.done():
-            self._looking = spawn("look-afresh", self._look_afresh_at_all(state))
+            self._looking = spawn("look-afresh", self._requeue_all(state))
 
-    async def _look_afresh_at_all(self, state: ExecutorState) -> None:
+    async def _requeue_all(self, state: ExecutorState) -> None:
         while self._reinterpreted:
             kinds, self._reinterpreted = self._reinterpreted, set()
             for cluster in list(self._lanes):
@@ -121,7 +121,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._reports = Reports(Appending(context.appender, self._hint))
 
     async def _hint(self, cluster: str) -> None:
-        """Tell who wants to know that something changed in a cluster; nobody depends on hearing it."""
+        """Publish a best-effort activity hint for the cluster."""
         if self._context is None or self._context.connection is None:
             return
         try:
@@ -130,7 +130,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             return
 
     async def on_leading(self) -> None:
-        """Open a lane to every member and look at all that is unfinished."""
+        """Open a lane to every member and enqueue all unfinished works."""
         assert self._context is not None
         assert self._reports is not None
         self._acting = True

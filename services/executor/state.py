@@ -68,7 +68,7 @@ def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable
 
 
 def abandoned(state: ExecutorState, cluster: str) -> list[tuple[WorkWithdrawn, int]]:
-    """Withdrawn works of a removed cluster that nobody carried out, with their positions: nobody will any more."""
+    """Withdrawn works of a removed cluster that were not carried out and cannot be any more, with their positions."""
     if cluster not in state.removed:
         return []
     works = state.of(cluster)

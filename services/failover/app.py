@@ -1,4 +1,4 @@
-"""Runs the failover service: folds facts, decides evictions at the pace that was set."""
+"""Runs the failover service: folds facts, decides evictions at the configured rate."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Failover(BaseService[FailoverState, ObjectKey]):
         return () if message.subject.startswith("cluster.") else (object_key(message.subject),)
 
     def recover(self, state: FailoverState) -> Iterable[ObjectKey]:
-        """Every object: a taint may have come, or a grace ended, while nobody looked."""
+        """Every object: a taint may have been added, or a grace period ended, while no instance led."""
         return list(state.objects)
 
     def decide(self, state: FailoverState, key: ObjectKey, now: float) -> Decision:

@@ -1,4 +1,4 @@
-"""Decides the evictions of one object: clusters to leave, tasks that are over, and when to look again."""
+"""Decides the evictions of one object: clusters to leave, tasks that are over, and when to decide again."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Rules(Struct, frozen=True, kw_only=True):
 
 
 class FailoverDecision(Struct, frozen=True, kw_only=True):
-    """The eviction fact to append, if any, and when to look again.
+    """The eviction fact to append, if any, and when to decide again.
 
-    `by_taint` tells that the event makes the object leave a tainted cluster. `problem` is why it should leave a
+    `by_taint`: the event makes the object leave a tainted cluster. `problem` is why it should leave a
     cluster but cannot be moved yet.
     """
 
@@ -70,7 +70,7 @@ _NOTHING: Final = FailoverDecision()
 
 
 def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in_turn: bool = True) -> FailoverDecision:
-    """What shall be said of the evictions of one object; no event where what was said still holds.
+    """Decides the evictions of one object; no event while the last one still holds.
 
     Out of turn nothing leaves a tainted cluster that is not leaving yet; what is under way goes on.
     """
@@ -175,7 +175,7 @@ def _seen(moving: Moving) -> Provenance:
 
 
 def _answered(moving: Moving, binding: BindingRequested) -> bool:
-    """Whether the scheduler has nothing left to say: it placed what is asked for now, outside what is being left."""
+    """Whether the scheduler is done: it placed the present request outside the clusters that are being left."""
     placed = moving.placed
     if not isinstance(placed, PlacementDecided) or placed.replicas != binding.replicas:
         return False

@@ -44,6 +44,6 @@ class EvictionRate:
         self._turns.pop(key, None)
 
     def clear(self) -> None:
-        """Forget every turn: somebody else decides now."""
+        """Forget every turn: another instance leads now."""
         self._turns.clear()
         self._next = 0.0

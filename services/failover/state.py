@@ -1,4 +1,4 @@
-"""Projects what decides about leaving: bindings, placements, health, taints of clusters, and the evictions so far."""
+"""Projects the input of eviction: bindings, placements, health, taints of clusters, and the evictions so far."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _may_move(state: FailoverState, moving: Moving) -> bool:
 
 
 def _cares(event: BindingRequested) -> bool:
-    # Most policies say nothing about failover: those need no decoding.
+    # Most policies have no failover section: those need no decoding.
     if b'"failover"' not in bytes(event.spec):
         return False
     failover = _binding(event.spec).failover
@@ -161,7 +161,7 @@ def _concerned(state: FailoverState, cluster: str) -> list[ObjectKey]:
 
 
 def forget(state: FailoverState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for key in (gone.key for gone in purged.objects):
         moving = state.objects.get(key)
         if moving is not None and all_closed(moving.binding, moving.placement, moving.eviction, moving.rollup):

@@ -1,4 +1,4 @@
-"""Shows the log as Kubernetes objects.
+"""Serves the facts of the log as Kubernetes objects (ResourceBindings and Works).
 
 Consumes: binding, placement, eviction, descheduling, rollup, work and cluster facts, and observations of works; HISTORY
 on request.

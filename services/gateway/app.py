@@ -82,10 +82,10 @@ class Gateway(BaseService[GatewayState, Place]):
         self._state.observations = max(self._state.observations, self._ends[OBSERVED])
         self.catalog.start(self._state)
         self._ready = True
-        self._tell()
+        self._notify()
 
     async def on_leading(self) -> None:
-        """From now on changes are told; what came in between is taken in here."""
+        """From now on `on_dirty` reports changes; those that came in between are taken in here."""
         self._refresh()
 
     def on_dirty(self, keys: Iterable[Place]) -> None:
@@ -105,9 +105,9 @@ class Gateway(BaseService[GatewayState, Place]):
 
     def _refresh(self) -> None:
         if self.catalog.refresh(self._state):
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         grown, self._grown = self._grown, None
         if grown is not None and not grown.done():
             grown.set_result(None)

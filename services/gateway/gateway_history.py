@@ -1,4 +1,4 @@
-"""Answers what happened to one object: every fact and observation of it, in order, with causes and one line each."""
+"""Answers the history of one object: every fact and observation of it, in order, with causes and one line each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.gateway.views.view_shapes import Manifest, encode, time_text
 
 
 class Histories:
-    """Reads the streams when somebody asks; nothing of it is kept."""
+    """Reads the streams on each request, without a cache."""
 
     def __init__(self, logs: Mapping[str, Log]) -> None:
         self._logs = logs

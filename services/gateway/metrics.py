@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GatewayMetrics:
-    """Requests by verb and code; sizes of what is shown are read when somebody asks."""
+    """Requests by verb and code; sizes of the served collections are read at each scrape."""
 
     def __init__(
         self, registry: CollectorRegistry, reads: ReadCollector, catalog: Catalog, encoder: Encoder, watching: Watching

@@ -1,4 +1,4 @@
-"""Projects what bindings and works are shown from: the facets of every object, and every copy by cluster.
+"""Projects the input of the served bindings and works: the facets of every object, and every copy by cluster.
 
 Snapshots are immutable, so that an answer under way and the changes kept for watches go on showing one state.
 Templates are not read: nothing that is shown depends on more of them than their binding repeats.
@@ -76,10 +76,10 @@ class Bound(Struct, frozen=True):
 
 
 class Copy(Struct, frozen=True):
-    """What one cluster shall hold of an object and what was seen there.
+    """The work of one object in one cluster, and its observation.
 
-    `withdrawn` is the time at which the cluster was told to let go, 0 while it shall hold the copy; `since` the time of
-    the first known rendering.
+    `withdrawn` is the time at which the work was withdrawn, 0 while it is rendered; `since` the time of the first known
+    rendering.
     """
 
     work: WorkRendered | WorkWithdrawn | None = None
@@ -108,7 +108,7 @@ class Place(Struct, frozen=True, array_like=True, gc=False):
 
 
 class GatewayState(Struct):
-    """The projection. `changed` gathers what has to be shown anew and the revision at which it changed.
+    """The projection. `changed` holds the places to serve again, with the revision at which each changed.
 
     `facts` and `observations` are the positions of the last messages folded from either stream.
     """
@@ -200,7 +200,7 @@ def _worked(state: GatewayState, seq: int, time: float, event: WorkRendered | Wo
     copies = state.copies.setdefault(event.cluster, {})
     before = copies.get(event.key, _EMPTY)
     same = before if before.work is not None and before.work.uid == event.uid else _EMPTY
-    # After a start the observation may have come before the work that it speaks of.
+    # After a start the observation may have come before the work that it refers to.
     seen = before.applied if before.observed is not None and before.observed.uid == event.uid else None
     lean = _lean(event)
     if isinstance(lean, WorkRendered):
@@ -254,7 +254,7 @@ def _lean(event: E_, provenance: Provenance = NO_PROVENANCE) -> E_:
 
 
 def forget(state: GatewayState, purged: Purged) -> None:
-    """Drop what is shown no more and is gone from the log, unless something new was said of it."""
+    """Drop what is shown no more and is gone from the log, unless newer facts of it exist."""
     for key in (gone.key for gone in purged.objects):
         bound = state.objects.get(key)
         if bound is not None and bound.binding is None and bound.placement is None and all_closed(bound.rollup):

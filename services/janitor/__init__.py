@@ -1,4 +1,4 @@
-"""Removes from the log what ended long ago, and cuts the tails of busy subjects.
+"""Purges facts of objects that ended long ago, and trims the tails of busy subjects.
 
 Consumes: every fact and observation, and how far stream HISTORY has come.
 Produces: nothing; it purges FACTS and OBSERVED, and announces what is gone (a hint that may be lost).

@@ -1,4 +1,4 @@
-"""Runs the janitor: purges what ended, trims busy subjects, and tells who remembers tombstones that they are gone.
+"""Runs the janitor: purges what ended, trims busy subjects, and announces purged tombstones.
 
 Purges carry no fence, and need none: what was once due stays due, and up to its position there are only tombstones and
 what they supersede. An instance that was deposed, or killed between two purges, leaves nothing wrong behind.
@@ -70,7 +70,7 @@ class AskHistory(Struct, frozen=True):
 
 
 class Trim(Struct, frozen=True):
-    """Look at how many events a subject has."""
+    """Count the events of a subject."""
 
     tail: Tail
 
@@ -113,11 +113,11 @@ class Janitor(BaseService[JanitorState, Key]):
         return [*touched, *weigh(state, message.subject, len(message.data))]
 
     def unreadable(self, state: JanitorState, message: Message) -> Iterable[Key]:
-        """What a newer version said something of stays."""
+        """Keys with facts of a newer version, which stay."""
         return unreadable(state, message.subject)
 
     def forget(self, state: JanitorState, purged: Purged) -> None:
-        """Nothing: an instance that only stands by finds it purged already, and looks once more."""
+        """Nothing: a standby instance finds it purged already, and checks again."""
 
     def recover(self, state: JanitorState) -> Iterable[Key]:
         """Everything: retention may be over, and a purge may have been cut short."""
@@ -162,7 +162,7 @@ class Janitor(BaseService[JanitorState, Key]):
             context.mark([Tail(subject) for subject, count in state.counts.items() if count > tight])
 
     async def on_leading(self) -> None:
-        """Learn how far HISTORY is, and which subjects grew long while nobody looked."""
+        """Read the position of HISTORY, and find subjects that grew long while no instance led."""
         context = self._context
         assert context is not None
         state = context.projection.state
@@ -248,7 +248,7 @@ class Janitor(BaseService[JanitorState, Key]):
             state.counts.pop(purge.subject, None)
 
     async def _announce(self, ended: Sequence[End]) -> None:
-        """Tell who remembers tombstones; nobody depends on hearing it."""
+        """Publish a best-effort hint about purged tombstones."""
         context = self._context
         assert context is not None
         if context.connection is None:
@@ -281,7 +281,7 @@ class Janitor(BaseService[JanitorState, Key]):
         state.counts[subject] = len(left)
         state.weights.pop(subject, None)
         if sum(left) > 2 * TAIL_BYTES:
-            # HISTORY does not hold it yet: it is looked at once more.
+            # HISTORY does not hold it yet: it is checked once more.
             state.weights[subject] = sum(left)
 
     def _failed(self, what: str, where: str, error: LogError) -> None:

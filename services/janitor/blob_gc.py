@@ -1,7 +1,7 @@
-"""Removes manifest bytes that no fact names any more, neither a present one nor one that HISTORY still tells of.
+"""Garbage-collects blobs that no fact references any more, neither one in FACTS nor one in HISTORY.
 
 Every round reads FACTS first and HISTORY second: what is trimmed from FACTS meanwhile is in HISTORY by then. Why no
-writer can be overtaken is told in services/_rules/history/blob_grace.py. Two instances at once do no harm.
+writer can be overtaken: see services/_rules/history/blob_grace.py. Two instances at once do no harm.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class BlobCollector(Periodic):
         gone = 0
         for subject in sorted(unnamed):
             message_of = await blobs.last(subject)
-            # Stored anew since it was looked at, it has a later position and stays.
+            # Stored again since the check, it has a later position and stays.
             if message_of is not None and garbage(message_of.time, looked_at):
                 gone += await blobs.purge(subject, message_of.seq)
                 self.stats.collected_bytes += len(message_of.data)

@@ -1,4 +1,4 @@
-"""Decides what of the log may go now, and when to look again; reasons are sentences for people."""
+"""Decides which events of the log may be purged now, and when to check again; reasons are sentences for users."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from services.janitor.state import TAIL_BYTES, JanitorState, Key, Tail
 
 
 class CleanupDecision(Struct, frozen=True):
-    """Purges in their order; `waits` says why there are none.
+    """Purges in their order; `waits` is why there are none.
 
     `ask_history`: the only thing missing is that HISTORY was seen to hold everything up to `needs`. At `wake_at`
     (seconds since 1970) something may be due.
@@ -51,7 +51,7 @@ def decide(state: JanitorState, key: Key, now: float, retention: float) -> Clean
 
 
 def trims(state: JanitorState, key: Tail) -> bool:
-    """Whether a subject has to be looked at."""
+    """Whether a subject has to be checked for trimming."""
     return state.counts.get(key.subject, 0) > state.tail or state.weights.get(key.subject, 0) > TAIL_BYTES
 
 

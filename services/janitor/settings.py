@@ -15,7 +15,7 @@ class JanitorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields
     """Times in seconds."""
 
     janitor_retention: Annotated[float, Meta(ge=0)] = 7 * DAY
-    """How long everything stays after the last thing was said of an object that ended."""
+    """How long all facts stay after the last event of an object that ended."""
     janitor_tail: Annotated[int, Meta(ge=1)] = 64
     """Events that FACTS keeps of a subject; older ones are in HISTORY."""
     janitor_tight_tail: Annotated[int, Meta(ge=1)] = 8
@@ -23,6 +23,6 @@ class JanitorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields
     janitor_fill_period: Annotated[float, Meta(gt=0)] = 15.0
     """How often is read how full the streams are."""
     janitor_blob_period: Annotated[float, Meta(gt=0)] = DAY / 4
-    """How often manifest bytes that nothing names are looked for."""
+    """Seconds between two collections of unreferenced manifest bytes."""
     janitor_patience: Annotated[float, Meta(gt=0)] = 5.0
     """After how long a purge that did not get through, or that HISTORY is behind of, is tried again."""

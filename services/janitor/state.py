@@ -41,7 +41,7 @@ class JanitorState(Struct):
     counts: dict[str, int] = field(default_factory=dict)
     """Events of a subject beyond its first one, as far as they are known."""
     weights: dict[str, int] = field(default_factory=dict)
-    """Bytes of the large events of a subject that came since it was looked at."""
+    """Bytes of the large events of a subject since its last check."""
     held: int = 0
     folded: int = 0
     tail: int = 64
@@ -61,7 +61,7 @@ def fold(state: JanitorState, seq: int, time: float, subject: str, event: Known)
         remains = state.of(event.key)
         remains.observed[event.cluster] = LastObservation(seq, time, event.work_seq, event.absent)
         state.in_cluster.setdefault(event.cluster, set()).add(event.key)
-        # What is said of a copy that nobody asked for may be all that is left of its object.
+        # An observation of a copy without a work may be all that is left of its object.
         return (event.key,) if event.absent or event.cluster not in remains.works else ()
     state.folded = max(state.folded, seq)
     known = Facet(seq, time, closes(event))
@@ -87,14 +87,14 @@ def fold(state: JanitorState, seq: int, time: float, subject: str, event: Known)
             touched.append(named)
     if event.prev:
         count = state.counts[subject] = state.counts.get(subject, 0) + 1
-        # Looked at now and then, not with every event: each look reads the subject.
+        # Checked at intervals, not with every event: each check reads the subject.
         if count >= 2 * state.tail and count % state.tail == 0:
             touched.append(Tail(subject))
     return touched
 
 
 def weigh(state: JanitorState, subject: str, size: int) -> Iterable[Key]:
-    """Count the bytes of one event of FACTS; a subject that grew by much has to be looked at."""
+    """Count the bytes of one event of FACTS; returns a subject that grew by much, to be checked."""
     if size < LARGE:
         return ()
     weight = state.weights[subject] = state.weights.get(subject, 0) + size
@@ -111,12 +111,12 @@ def _cluster(state: JanitorState, name: str, known: Facet) -> Iterable[Key]:
 
 
 def unreadable(state: JanitorState, subject: str) -> Iterable[Key]:
-    """What must not be purged because a newer version said something of it."""
+    """Keys that must not be purged because a newer version wrote a fact about them."""
     aggregate = subject.partition(".")[0]
     if aggregate == "policy":
         return (policy_key(subject),)
     if aggregate == "cluster":
-        # Whatever was said, the cluster may hold copies.
+        # Whatever the fact contains, the cluster may hold copies.
         state.members.add(cluster_of(subject))
         return (cluster_of(subject),)
     if aggregate in ("work", "observed"):

@@ -17,7 +17,7 @@ async def _main(settings: MemberSettings) -> None:
     configure("member_sim", settings.name)
 
     def ready(running: Running) -> None:
-        # What was loaded stays for long: the collector need not look at it again.
+        # What was loaded stays for long: the garbage collector can skip it.
         gc.collect()
         gc.freeze()
         print(f"ready {running.url} kubeconfig={running.kubeconfig} faults={running.admin_url}", flush=True)  # noqa: T201 - callers wait for this line
@@ -29,7 +29,7 @@ async def _main(settings: MemberSettings) -> None:
     try:
         await run_member(settings, ready, stop)
     except StoreReplaced:
-        # The store has logged it; whoever keeps this process running starts it with what is stored now.
+        # The store has logged it; the process supervisor starts this member again with the present stream.
         sys.exit(LOG_REPLACED)
     except StoreUnavailable as error:
         get().error(CANNOT_START, reason=f"member {settings.name} cannot start: {error}")

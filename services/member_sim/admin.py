@@ -31,7 +31,7 @@ class Admin:
         self.url = ""
 
     async def start(self, port: int) -> None:
-        """Listen on loopback; port 0 takes a free one, ``url`` tells which."""
+        """Listen on loopback; port 0 takes a free one, see ``url``."""
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/metrics", self._metrics)

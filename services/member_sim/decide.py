@@ -1,4 +1,4 @@
-"""Says for a dirty key what should be written now: one pure function per kind of object behind one entry."""
+"""Decides the writes due for a dirty key: one pure function per kind of object behind one entry."""
 
 from collections.abc import Callable
 
@@ -61,7 +61,7 @@ _DECISIONS: dict[str, Callable[[State, Key, Turn], Decision]] = {
 
 
 def decide(state: State, key: Key, turn: Turn) -> Decision:
-    """Return the writes that bring the cluster closer to what the key's object asks for, and when to look again.
+    """Return the writes that bring the cluster closer to what the key's object asks for, and when to decide again.
 
     Pure but for two things that ``turn`` hands in: names, and the promises of room that placing a pod makes.
     """

@@ -26,7 +26,7 @@ class ApiFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     verbs: list[Verb] = []
 
     def touches(self, verb: str) -> bool:
-        """Tell whether requests of this verb are affected."""
+        """Return whether requests of this verb are affected."""
         return not self.verbs or verb in self.verbs
 
 
@@ -81,7 +81,7 @@ def refusal(fault: ApiFault) -> tuple[int, Manifest]:
 
 
 def set_pods(state: State, fault: PodFault) -> list[Key]:
-    """Make pods crash or heal; returns the keys to look at, raises UnknownTarget."""
+    """Make pods crash or heal; returns the dirty keys, raises UnknownTarget."""
     if state.get(RESOURCE_OF_KIND[fault.kind], fault.namespace, fault.name) is None:
         raise UnknownTarget(f"there is no {fault.kind} {fault.namespace}/{fault.name} in this member")
     entry = (fault.namespace, fault.kind, fault.name)
@@ -93,7 +93,7 @@ def set_pods(state: State, fault: PodFault) -> list[Key]:
 
 
 def set_nodes(state: State, fault: NodeFault) -> list[Key]:
-    """Stop or start kubelets; returns the keys to look at, raises UnknownTarget."""
+    """Stop or start kubelets; returns the dirty keys, raises UnknownTarget."""
     known = state.in_namespace(NODES, "")
     for name in fault.names:
         if name not in known:

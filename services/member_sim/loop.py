@@ -47,7 +47,7 @@ class Letters:
 
 
 class Loop:
-    """Plays one cluster over an API port until told to stop."""
+    """Simulates one cluster over an API port until it is stopped."""
 
     def __init__(self, api: Api, config: Config, now: Callable[[], float]) -> None:
         self.state = State()
@@ -147,7 +147,7 @@ class Loop:
 
     def _removed(self, resource: str, dirty: list[Key], name: str) -> None:
         if resource == NODES:
-            # A node of ours that somebody deleted registers again, as a kubelet would.
+            # A simulated node that a client deleted registers again, as a kubelet would.
             dirty.append(Key(NODES, "", name))
         self.mark(dirty)
 
@@ -199,7 +199,7 @@ class Loop:
                 done = await asyncio.gather(*(self._lane(lane) for lane in lanes.values()))
         finally:
             self._busy.discard(key)
-            # With nothing left a round follows all the same: it tells those who wait for rest.
+            # With nothing left a round follows all the same: it wakes callers that wait for the loop to be idle.
             if key in self._dirty or not self._busy:
                 self._wake.set()
         if all(done):

@@ -25,7 +25,7 @@ class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
     nats_url: str = ""
     """URLs of the log's servers, with commas."""
     nats_creds: str = ""
-    """File with the identity at these servers; empty where the URL says it."""
+    """File with the credentials for these servers; empty where the URL contains them."""
     replicas: int = 1
     """Servers that keep the member's objects."""
     data_dir: Path = Path(".fleetlog/member1")

@@ -1,4 +1,4 @@
-"""Renders what each cluster shall hold.
+"""Renders the works of each cluster from templates, placements and overrides.
 
 Consumes: template, binding, placement, eviction, descheduling, policy (overrides) and cluster facts.
 Produces: `work.<cluster>.<key>` (WorkRendered, WorkWithdrawn) and manifest blobs.

@@ -205,7 +205,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         if effect.secret:
             for digest, data in dict(effect.blobs).items():
                 if await context.blobs.put_secret(effect.key.namespace, data) != digest:
-                    # The key was dropped since: the copies are named anew.
+                    # The key was dropped since: the digests of the copies are computed again.
                     context.projection.state.digest_keys.pop(effect.key.namespace, None)
         else:
             await self._store_copies(effect)

@@ -1,4 +1,4 @@
-"""Decides the works of one object: what every cluster of its placement shall hold, and which clusters let go."""
+"""Decides the works of one object: the manifest for every cluster of its placement, and which works are withdrawn."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def needs_key(state: RendererState, key: ObjectKey) -> bool:
 
 
 def decide(state: RendererState, key: ObjectKey) -> Works:
-    """What has to be said of the works of one object so that they follow from its facets."""
+    """The facts due about the works of one object, so that they follow from its facets."""
     bound = state.objects.get(key)
     if bound is None:
         return Works()
@@ -125,7 +125,7 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
 
 
 def _own(bound: Bound) -> dict[str, int]:
-    """Positions of the facets that were looked at; they stand for the causes when a start made the key dirty."""
+    """Positions of the facets that were read; they stand for the causes when a start made the key dirty."""
     positions = {
         "template": bound.template_seq,
         "binding": bound.binding_seq,
@@ -245,7 +245,7 @@ def _problem(
 
 
 def _same(before: WorkEvent, event: WorkRendered) -> bool:
-    """Whether a work says the same already; where it came from does not count."""
+    """Whether the previous work has the same content; its provenance does not count."""
     return (
         isinstance(before, WorkRendered)
         and before.uid == event.uid

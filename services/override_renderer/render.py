@@ -1,4 +1,4 @@
-"""Renders one object for one cluster: pruned, with the cluster's replicas, overridden, marked as ours."""
+"""Renders one object for one cluster: pruned, with the cluster's replicas, overrides and work labels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 class Rendered(Struct, frozen=True):
     """A copy for one cluster; `data` is its JSON and `digest` its name.
 
-    `shared` bytes lack what differs between clusters of equal content, and whoever reads them puts it back.
+    `shared` bytes lack what differs between clusters of equal content, and their reader puts it back.
     """
 
     data: bytes

@@ -1,4 +1,4 @@
-"""Projects what rendering reads (templates, bindings, placements, evictions, overrides, clusters) and the works."""
+"""Projects the input of rendering (templates, bindings, placements, evictions, overrides, clusters) and the works."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Member(Struct, frozen=True):
     deleting: bool
 
     def same(self, other: Member | None) -> bool:
-        """Whether no override can tell this cluster from the other."""
+        """Whether no override can distinguish this cluster from the other."""
         return other is not None and self.manifest == other.manifest and self.deleting == other.deleting
 
 
@@ -215,7 +215,7 @@ def concerns(policy: OverridePolicy, api_version: str, kind: str) -> bool:
 
 
 def forget(state: RendererState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for key in (gone.key for gone in purged.objects):
         bound = state.objects.get(key)
         if bound is None:

@@ -1,4 +1,4 @@
-"""Answers the requests of one cluster one after the other, at a bounded pace, so that no agent can hold up another."""
+"""Answers the requests of one cluster one after the other, at a bounded rate, so that no agent can delay another."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _Made(msgspec.Struct):
 
 
 class Malformed(Exception):
-    """A request that cannot be read; the message says why."""
+    """A request that cannot be read; the message is the reason."""
 
 
 class AgentRequests:
@@ -103,7 +103,7 @@ class AgentRequests:
         self._garbage = Bucket(_GARBAGE_PER_SECOND, _GARBAGE_PER_SECOND)
         self._turned = Bucket(_TURNED_AWAY_PER_SECOND, _TURNED_AWAY_PER_SECOND)
         self._requests = RequestQueue(f"desk:{cluster}", self._attend, self._turn_away, *waiting)
-        # What an agent says too much of must not delay what it asks for.
+        # Too many reports of an agent must not delay its requests.
         self._said = RequestQueue(f"reports:{cluster}", self._attend_reports, self._turn_away, *waiting, together=True)
 
     async def take(self, family: str, message: Msg) -> None:
@@ -210,7 +210,7 @@ class AgentRequests:
         )
 
     def _begin(self, hello: Hello) -> bool:
-        """Let reports count in the session of a fresh greeting alone; whether others may have reported before."""
+        """Accept reports in the session of a new heartbeat only; whether another session may have reported before."""
         unknown = self._session is None or self._session != hello.before
         if self._session is not None and unknown:
             self._stats.sessions_taken += 1
@@ -219,7 +219,7 @@ class AgentRequests:
         return unknown
 
     async def _is_superseded(self, message: Msg, request: Reported) -> bool:
-        """Whether a request is of a session that has ended; the agent is told so."""
+        """Whether a request is of a session that has ended; the agent gets that answer."""
         if not (request.events or request.waits or request.answers):
             return False
         if self._session is None:
@@ -234,7 +234,7 @@ class AgentRequests:
         return True
 
     async def _make_consumer(self, start: int) -> None:
-        """Replace the consumer: whoever read from the old one is told that it is gone."""
+        """Replace the consumer: a reader of the old one gets the answer that it is gone."""
         await self.forget()
         config = consumer_config(self._cluster, start)
         body = msgspec.json.encode({"stream_name": _FACTS, "config": config, "action": "create"})
@@ -337,7 +337,7 @@ class AgentRequests:
         return sum(weight(event) for _, event in due)
 
     async def _take_answers(self, said: Sequence[RoomAnswers]) -> float:
-        """Hand answers to who asked; what nobody asked for is paid for like a request that cannot be read."""
+        """Hand answers to the estimator; an answer without a query costs as much as a request that cannot be read."""
         bad = 0
         for answers in said:
             problem = await self._rooms.answered(answers)

@@ -1,4 +1,4 @@
-"""Runs the registrar: folds facts, and while leading answers agents, each at a desk of its own."""
+"""Runs the registrar: folds facts, and while leading answers agents, with separate queues for each."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Registrar(BaseService[RegistrarState, str]):
         return RegistrarState()
 
     def fold(self, state: RegistrarState, message: Message, event: Known) -> Iterable[str]:
-        """Apply one event; what a replaced registrar said behind its successor is set right."""
+        """Apply one event; an observation that a replaced leader appended after its successor's is corrected."""
         before = self.last_seq(state, message.subject)
         touched = fold(state, message.seq, message.subject, event)
         if isinstance(event, WorkObserved) and event.prev < before and self._is_stray(state, message, event):
-            self._beside("report_again", self._say_again(before))
+            self._beside("report_again", self._append_again(before))
         return touched
 
     def _beside(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -70,7 +70,7 @@ class Registrar(BaseService[RegistrarState, str]):
             return False
         return message.headers.get(HEADER_PRODUCER) != self._context.appender.producer
 
-    async def _say_again(self, position: int) -> None:
+    async def _append_again(self, position: int) -> None:
         """Repeat an observation that an older one came behind."""
         assert self._context is not None
         try:
@@ -140,7 +140,7 @@ class Registrar(BaseService[RegistrarState, str]):
                 self._beside("consumer_deleted", desk.forget())
 
     async def _take(self, family: str, message: Msg) -> None:
-        """One request; its cluster is what the account it came from may say."""
+        """Take one request; its cluster is the one in the subject, which the sender's account permits."""
         assert self._context is not None
         try:
             cluster = unescape(message.subject.partition(".")[2])

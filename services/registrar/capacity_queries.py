@@ -1,4 +1,4 @@
-"""Hands questions about room to the agent of one cluster, and takes its answers: only those that were asked for.
+"""Hands capacity queries to the agent of one cluster, and accepts only the answers that were asked for.
 
 The agent waits with a request of its own, so it is reached without a subject that it would have to listen on.
 """
@@ -25,7 +25,7 @@ Deliver = Callable[[tuple[RoomQuestions, ...]], Awaitable[None]]
 
 
 class _Asked(Struct):
-    """A question, who wants the answer, until when, and whether the agent has it."""
+    """A query, its reply callback, its deadline, and whether the agent has it."""
 
     question: RoomQuestions
     reply: Reply
@@ -44,14 +44,14 @@ class CapacityQueries:
         self._number = 0
         self._waiting: Deliver | None = None
         self._timer: asyncio.TimerHandle | None = None
-        # An agent that was not heard of yet may wait for an answer of the registrar that was here before.
-        self._heard = now()
+        # An agent without a heartbeat so far may still wait for an answer of the previous leader.
+        self._last_request = now()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, question: RoomQuestions, reply: Reply) -> None:
-        """Put a question; an agent that is away, or cannot keep up, is said so at once."""
+        """Queue a query; it fails at once for an agent that is absent or cannot keep up."""
         self._forget_old()
-        away = self._waiting is None and self._now() - self._heard > ABSENT_SECONDS
+        away = self._waiting is None and self._now() - self._last_request > ABSENT_SECONDS
         if away or len(self._asked) >= MAX_QUESTIONS:
             problem = "is away" if away else f"has not answered {len(self._asked)} questions"
             await reply(RoomAnswers(id=question.id, problem=f"the agent of cluster {self._cluster} {problem}"))
@@ -64,7 +64,7 @@ class CapacityQueries:
     async def wait(self, deliver: Deliver) -> None:
         """The agent waits for questions: it gets those that are there, or the next, or none after a while."""
         before, self._waiting = self._waiting, deliver
-        self._heard = self._now()
+        self._last_request = self._now()
         self._stop_timer()
         if before is not None:
             await before(())
@@ -77,7 +77,7 @@ class CapacityQueries:
 
         A count that no cluster can have is cut down to the greatest there is.
         """
-        self._heard = self._now()
+        self._last_request = self._now()
         self._forget_old()
         asked = self._asked.get(answers.id)
         if asked is None or not asked.handed:
@@ -112,7 +112,7 @@ class CapacityQueries:
         await deliver(tuple(_numbered(asked.question, number) for number, asked in due))
 
     def _forget_old(self) -> None:
-        """Questions that nobody waits for any more; their answers come too late."""
+        """Drop the queries whose time is over; their answers come too late."""
         now = self._now()
         for number in [number for number, asked in self._asked.items() if asked.until <= now]:
             del self._asked[number]

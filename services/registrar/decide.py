@@ -1,4 +1,4 @@
-"""Decides what an agent gets: a consumer and where it starts, which manifests, and which of its reports are stored."""
+"""Decides an agent's requests: where its consumer starts, which manifests it gets, and which reports are stored."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HELD: Final = "the log was restored and is being compared with the control plane
 
 
 class Turned(Struct, frozen=True):
-    """The agent has to wait for somebody; the reason says for whom."""
+    """The agent is not served for now; `problem` is the reason."""
 
     problem: str
 
@@ -101,9 +101,9 @@ def examine(
 ) -> WorkObserved | str:
     """A report as it is stored, or why it never will be.
 
-    An agent speaks only of its own cluster and of what was given to it, in bounded words. Of statuses of more than
-    `most` bytes together the one that is too much is left out, and the report says so. Its numbers are for those to
-    judge who sum them, and who can say so on the object.
+    An agent reports only on its own cluster and on objects with a work there, in bounded size. Of statuses of more than
+    `most` bytes together the one that is too much is left out, which the report states. The status aggregator checks
+    the numbers, because it can record a problem on the object.
     """
     if event.cluster != cluster:
         return f"a report on cluster {event.cluster[:64]!r} from the agent of {cluster}"

@@ -1,4 +1,4 @@
-"""Logs which reports of an agent were refused: the first of a kind at once, then how many more there were."""
+"""Logs refused reports of an agent: the first at once, then the number of further ones at intervals."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Refusals:
     def __init__(self, cluster: str, now: Callable[[], float]) -> None:
         self._cluster = cluster
         self._now = now
-        self._told = -QUIET_SECONDS
+        self._logged_at = -QUIET_SECONDS
         self._more = 0
 
     def tell(self, key: ObjectKey, reason: str) -> None:
         """Log a refusal, or count it where one was logged a moment ago."""
         now = self._now()
-        if now < self._told + QUIET_SECONDS:
+        if now < self._logged_at + QUIET_SECONDS:
             self._more += 1
             return
         log.warning("report_refused", cluster=self._cluster, key=str(key), reason=reason[:500], more=self._more)
-        self._told, self._more = now, 0
+        self._logged_at, self._more = now, 0

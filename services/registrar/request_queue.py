@@ -1,4 +1,4 @@
-"""Requests of one cluster that wait: a bounded number, size and time, answered at the pace that the answers say."""
+"""Queue of one cluster's requests: bounded in number, size and time, and paced by the delays its handler returns."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ class RegistrarSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown
     """Bounds per cluster; rates per second."""
 
     agent_heartbeat: float = HEARTBEAT_SECONDS
-    """Seconds between an agent's greetings."""
+    """Seconds between an agent's heartbeats."""
     hellos_per_second: float = 5.0
     reports_per_second: float = 5000.0
     report_bytes_per_second: float = 1e6

@@ -1,4 +1,4 @@
-"""What the registrar knows: pull members, the manifests that their works name, reports, how objects are interpreted."""
+"""Projects pull members, the manifests that their works reference, observations, and interpreter configuration."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from services.scheduler.trace_writer import ExplanationWriter
 
 RETRY_SECONDS: Final = 5.0
 ROOM: Final = ObjectKey("fleetlog", "reservations", "", "ending")
-"""Stands for all reservations that end by themselves: decided while anybody waits for the room they hold."""
+"""The key of all expiring reservations: decided while objects wait for the capacity they hold."""
 
 
 class Scheduler(BaseService[SchedulerState, ObjectKey]):
@@ -86,7 +86,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         self._context.projection.state.watch.begin()
 
     async def on_following(self) -> None:
-        """What was on its way may never arrive: the next leader says what is placed."""
+        """Drop reservations: decisions in flight may be lost, and the next leader decides."""
         assert self._context is not None
         state = self._context.projection.state
         state.ledger.withdraw_all()
@@ -104,7 +104,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
             await self._explanations.close()
 
     def new_state(self) -> SchedulerState:
-        """An empty projection, of which nobody decides yet."""
+        """An empty projection of an instance that does not lead yet."""
         state = SchedulerState()
         state.watch.active = False
         state.watch.options = self._rules.options
@@ -210,14 +210,14 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         return self._retries.failed(key, now)
 
     def _waits_for_room(self, state: SchedulerState, considered: Considered | None) -> bool:
-        """Whether somebody has to look after reservations that end by themselves, and nobody does yet."""
+        """True if reservations may expire and no expiry timer is set."""
         if self._looks_for_room or considered is None or considered.attempt.decision.error is None:
             return False
         self._looks_for_room = state.ledger.next_end() is not None
         return self._looks_for_room
 
     def _look_for_room(self, state: SchedulerState, now: float) -> Decision:
-        """Whom it helps that reservations ended by themselves, and when the next may."""
+        """Expire reservations: the objects to requeue, and the time of the next expiry."""
         helped = state.helped() if state.ledger.expire(now) else []
         end = state.ledger.next_end()
         self._looks_for_room = end is not None

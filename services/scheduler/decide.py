@@ -1,4 +1,4 @@
-"""Decides the placement of one object: whether to schedule at all, and what the outcome says (reference 02 §1)."""
+"""Decides the placement of one object: whether to schedule at all, and the fact about the outcome (reference 02 §1)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HANDOVER_SECONDS: Final = 2.0
 class Rules(Struct, frozen=True):
     """What gates and flags change: options of the algorithm, and whether estimates of pull members count.
 
-    `stepped` is told the steps of the algorithm as they end; it changes nothing.
+    `stepped` is called with each step of the algorithm as it ends; it changes nothing.
     """
 
     options: SchedulingOptions = SchedulingOptions(several_templates=True)
@@ -76,7 +76,7 @@ def decide_with_trace(
     binding, placed = scheduled.binding, scheduled.placed
     if not isinstance(binding, BindingRequested):
         live = scheduled.placement
-        # Whoever placed it ends it: two schedulers may read this release.
+        # Only the scheduler that placed it releases it: two schedulers may read this fact.
         if isinstance(live, PlacementDecided | PlacementFailed) and binding is not None and live.scheduler == scheduler:
             return PlacementReleased(key=key, uid=live.uid), None
         return None, None
@@ -86,7 +86,7 @@ def decide_with_trace(
     targets = scheduled.targets
     status = _status(placed)
     estimates: tuple[ClusterEstimate, ...] = ()
-    considered, anew = None, False
+    considered, requested = None, False
     try:
         view = binding_view(spec_with_targets(spec, targets, scheduled.tasks))
         why = _why(state, view, status, placed, targets, rules.options)
@@ -99,11 +99,11 @@ def decide_with_trace(
             clusters, view, status, _answers(estimates), rules.options, peers, stepped=rules.stepped
         )
         considered = Considered(clusters, view, status, estimates, rules.options, attempt, why, peers)
-        anew = _answers_request(view, status, now)
+        requested = _answers_request(view, status, now)
     except (msgspec.ValidationError, QuantityError, ValueError) as error:
         unreadable = Decision((), "Error", f"the binding cannot be read: {error}")
         attempt, why = GroupAttempt(unreadable, status.observed_affinity), "the binding changed"
-    event = _outcome(binding, spec, placed, targets, attempt, why, now, scheduler, anew)
+    event = _outcome(binding, spec, placed, targets, attempt, why, now, scheduler, requested)
     if event is None or not _heeds_estimates(state, scheduled):
         return event, considered
     return replace(event, estimates=estimates, estimate_missed=not scheduled.answered(state.leaving)), considered
@@ -145,7 +145,7 @@ def waits_until(
 def handed_over_until(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) -> float | None:
     """Until when an object is left to the scheduler that placed it before; None where it need not be (any more).
 
-    One subject has one writer at a time: who is asked to take over lets the other see that it is not asked any more.
+    One subject has one writer at a time: the new scheduler waits until the previous one has seen the change of owner.
     """
     scheduled = state.objects.get(key)
     if scheduled is None or not is_ours(scheduled, scheduler):
@@ -213,7 +213,7 @@ def _outcome(
     why: str,
     now: float,
     scheduler: str,
-    anew: bool,
+    requested: bool,
 ) -> PlacementEvent | None:
     placement = Raw(msgspec.json.encode(spec.get("placement") or {}))
     asked = spec.get("replicas")
@@ -224,7 +224,7 @@ def _outcome(
         # An evicted cluster that is chosen again comes back only by a placement that has seen the eviction.
         whole = placed is not None and targets == placed.clusters
         stands = isinstance(placed, PlacementDecided) and _stands(placed, wanted, placement, replicas, attempt)
-        if stands and whole and not anew:
+        if stands and whole and not requested:
             return None
         return PlacementDecided(
             key=binding.key,

@@ -1,6 +1,6 @@
-"""Turns what a decision looked at into its explanation, bounded in bytes; pure, and called for changed decisions only.
+"""Turns the input of a decision into its explanation, bounded in bytes; pure, and called for changed decisions only.
 
-A decision hands over references to what it read (all immutable), so nothing is worked out twice unless it is asked for.
+A decision hands over references to its input (all immutable), so nothing is computed twice unless it is requested.
 """
 
 from __future__ import annotations

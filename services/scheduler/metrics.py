@@ -25,7 +25,7 @@ class DecisionCounts(Struct):
     attempts: Tally = field(default_factory=Tally)
     """Attempts by result and type of schedule."""
     incoming: Tally = field(default_factory=Tally)
-    """Objects that came to be looked at, by what called for it."""
+    """Objects that were enqueued, by cause."""
 
     def count(self, event: PlacementDecided | PlacementFailed) -> None:
         """Take one decision into account."""
@@ -33,7 +33,7 @@ class DecisionCounts(Struct):
         self.missed += event.estimate_missed
 
     def came(self, cause: str, objects: int = 1) -> None:
-        """Objects came to be looked at: BindingAdd, BindingUpdate, ClusterChanged or ScheduleAttemptFailure."""
+        """Count enqueued objects by cause: BindingAdd, BindingUpdate, ClusterChanged or ScheduleAttemptFailure."""
         if objects:
             self.incoming.add(cause, count=objects)
 
@@ -65,7 +65,7 @@ def register(
         return sum(1 for scheduled in state.objects.values() if isinstance(scheduled.placed, PlacementDecided))
 
     def failed() -> int:
-        # Counted all along: a look at every object at each scrape would hold up decisions.
+        # Counted incrementally: reading every object at each scrape would delay decisions.
         return len(state.watch.failed)
 
     reads.gauge("scheduler_clusters", "Clusters known", lambda: len(state.clusters.by_name))

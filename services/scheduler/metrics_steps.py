@@ -1,4 +1,4 @@
-"""Times the steps of the algorithm: plain counts, since they are taken several times per decision (02 §9.4)."""
+"""Times the steps of the algorithm: plain counts, since several are taken per decision (reference 02 §9.4)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Knows where the workloads of each affinity group run, decisions that are still being written included (02 §8.3).
+"""Indexes the clusters of each workload affinity group, including unwritten decisions (reference 02 §8.3).
 
-The reference looks at copies of bindings that lag behind its own writes; here a decision counts from when it is made.
-One look costs no more than the clusters that a group uses, however many workloads it has.
+The reference reads copies of bindings that lag behind its own writes; here a decision counts from when it is made.
+A lookup costs no more than the clusters that a group uses, however many workloads it has.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class PeerIndex:
         return key in self._named or (spec is not None and bool(spec.get("workloadAffinityGroups")))
 
     def follow(self, key: ObjectKey, spec: Manifest | None, clusters: Iterable[str]) -> list[ObjectKey]:
-        """An object, gone where `spec` is None, runs in these clusters as far as the log says.
+        """Take in the recorded clusters of an object, or its end where `spec` is None.
 
-        Names the members of its groups that may fit now where they did not: a first placement only narrows what is
+        Returns the members of its groups that may fit now where they did not: a first placement only narrows what is
         left for the others, any other change may free something.
         """
         before, named = self._named.get(key), _groups(key, spec)

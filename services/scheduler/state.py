@@ -36,7 +36,7 @@ from services.scheduler.queue.unschedulable_queue import UnschedulableIndex
 
 Manifest = dict[str, Any]
 SETTLE_SECONDS: Final = 15.0
-"""How long a summary may lag behind a status: one look of ten seconds, and its way to the log."""
+"""How long a summary may lag behind a status: one probe interval of ten seconds, and its append to the log."""
 
 
 class Scheduled(Struct):
@@ -77,7 +77,7 @@ class Scheduled(Struct):
 
     @property
     def uid(self) -> str:
-        """Uid of the template that the binding speaks of."""
+        """Uid of the template that the binding refers to."""
         return self.binding.uid if self.binding is not None else ""
 
     @property
@@ -86,14 +86,14 @@ class Scheduled(Struct):
         return current_targets(self.placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
 
     def answered(self, leaving: Mapping[str, int]) -> bool:
-        """Whether the latest estimate saw all that may make the object scheduled anew."""
+        """Whether the latest estimate saw all that may cause the object to be scheduled again."""
         lowered = self.descheduling_seq if lowers(self.descheduling, self.uid, self.placement_seq) else 0
         position = asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving, lowered)
         return answers(self.estimate, self.uid, position)
 
 
 class _Change(Struct, frozen=True):
-    """What of a cluster makes the scheduler look again when it changes (reference 02 §1.3)."""
+    """The fields of a cluster whose changes make the scheduler decide again (reference 02 §1.3)."""
 
     labels: Any
     spec: Any
@@ -112,14 +112,14 @@ class SchedulerState(Struct):
     """Positions at which clusters were seen to be deleted or gone."""
     left_at: dict[str, float] = field(default_factory=dict)
     has_estimator: bool = False
-    """Whether an estimator ever led here: where there is none nobody waits for it."""
+    """Whether an estimator ever led here: without one, no decision waits for estimates."""
     watch: UnschedulableIndex = field(default_factory=UnschedulableIndex)
-    """Who has to be looked at when clusters change."""
+    """The objects to requeue when clusters change."""
     peers: PeerIndex = field(default_factory=PeerIndex)
     """Where the workloads of each affinity group run."""
     ledger: ReservationLedger = field(default_factory=lambda: ReservationLedger(SETTLE_SECONDS))
     rooms: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
-    """The clusters without the room that was given away, as of the last time somebody asked."""
+    """The clusters without reserved capacity, as of their last use."""
 
     def of(self, key: ObjectKey) -> Scheduled:
         """Facets of one object, made on first mention."""
@@ -168,7 +168,7 @@ class SchedulerState(Struct):
         return [peer for peer in peers if peer in self.watch.failed]
 
     def tried(self, key: ObjectKey, count: bool = True) -> None:
-        """An object is tried in vain with all the room that there is; `count` it, if nobody did."""
+        """An object did not fit into all present capacity; `count` that of its group, unless it was counted."""
         if self.watch.active and self.watch.short:
             rooms = self.with_room()
             self.watch.tried(
@@ -184,7 +184,7 @@ class SchedulerState(Struct):
 
 
 def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: float = 0.0) -> Iterable[ObjectKey]:
-    """Apply one fact, `stored` at some time, and name the objects that have to be looked at."""
+    """Apply one fact, `stored` at a time, and return the objects to decide again."""
     match event:
         case BindingRequested() | BindingReleased():
             scheduled = state.of(event.key)
@@ -212,7 +212,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             state.watch.file(event.key, interest_of(scheduled))
             if isinstance(event, PlacementFailed):
                 state.tried(event.key, count=False)
-            # What came while the failure was on its way found nobody yet who lacked it.
+            # Capacity that came while the failure was being written found no waiting object yet.
             return [*found, event.key] if missed else found
         case StatusRolledUp():
             return state.came_free(state.ledger.shown(event.key, event.uid, event.items, stored, seq), seq)
@@ -275,7 +275,7 @@ def _units(target: TargetCluster) -> int:
 def _read_request(
     state: SchedulerState, scheduled: Scheduled, event: BindingRequested | BindingReleased, stored: float
 ) -> None:
-    """Read the request, and whom it asks to place it."""
+    """Decode the request and the name of its scheduler."""
     before, named = scheduled.spec, scheduler_of(scheduled.spec)
     spec: Manifest | None = spec_of(event.spec) if isinstance(event, BindingRequested) else None
     scheduled.spec, scheduled.compiled = spec, _compiled(spec)
@@ -293,7 +293,7 @@ def _compiled(spec: Manifest | None) -> CompiledPlacement | None:
     try:
         return compile_placement(spec.get("placement")) if spec is not None else None
     except (msgspec.ValidationError, ValueError, TypeError):
-        # The decision says what is wrong with it.
+        # The decision reports what is wrong with it.
         return None
 
 
@@ -307,7 +307,7 @@ def _needs(spec: Manifest | None) -> Needs:
     try:
         return needs_of(spec, detailed=False) if spec is not None else ()
     except (QuantityError, ValueError, TypeError):
-        # The decision says what is wrong with it.
+        # The decision reports what is wrong with it.
         return ()
 
 
@@ -347,7 +347,7 @@ def _runs_in(scheduled: Scheduled, cluster: str) -> bool:
 
 
 def forget(state: SchedulerState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for key in (gone.key for gone in purged.objects):
         scheduled = state.objects.get(key)
         if scheduled is not None and all_closed(scheduled.binding, scheduled.placement, scheduled.eviction):

@@ -1,4 +1,4 @@
-"""Sums what members report into one status per object.
+"""Aggregates the observations of members into one status per object.
 
 Consumes: template, binding, placement, eviction, work and cluster facts, observations of works, and what is configured
 for interpretation.

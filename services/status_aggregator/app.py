@@ -41,9 +41,9 @@ from services.status_aggregator.status_writer import Writes
 from services.status_aggregator.template_status import Away, TemplateStatus, offers_status
 
 E = TypeVar("E")
-_UNTOLD: Final = 2000
+_MOST_PENDING: Final = 2000
 _RUSH: Final = 3
-"""Sums of one second from which on each object waits longer for its next: nobody reads them all."""
+"""Sums of one second from which on each object waits longer for its next: no reader needs them all."""
 _MOST_SUMS: Final = 200
 
 
@@ -82,12 +82,12 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         self._context: Context[AggregatorState, ObjectKey] | None = None
         self._client: KubeClient | None = None
         self._status: TemplateStatus | None = None
-        self._telling: Telling | None = None
+        self._recorder: Telling | None = None
         self._interpreters = Interpreters()
         self._writes = Writes(settings.concurrent_writes, (Retry, Unreachable))
         self._leading = False
         self._early = Early()
-        self._untold: deque[tuple[int, Note]] = deque(maxlen=_UNTOLD)
+        self._pending: deque[tuple[int, Note]] = deque(maxlen=_MOST_PENDING)
         self._rolled_up = 0
         self._summed: deque[float] = deque(maxlen=_MOST_SUMS)
 
@@ -96,7 +96,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         return AggregatorState()
 
     def fold(self, state: AggregatorState, message: Message, event: Known) -> Iterable[ObjectKey]:
-        """Apply one event, and tell of it when it is news."""
+        """Apply one event, and record a Kubernetes Event about it when it is new."""
         if isinstance(event, PolicyChanged | PolicyDeleted):
             # What is summed in another way from now on is summed again.
             return of_kinds(state, self._interpreters.take(event))
@@ -110,24 +110,24 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
     def _announce(self, state: AggregatorState, message: Message, event: Known) -> None:
         note = announce(state, event)
         if isinstance(event, WorkRendered):
-            for told in overridden(state, event):
-                if self._leading and self._telling is not None:
-                    self._telling.tell(told)
+            for applied in overridden(state, event):
+                if self._leading and self._recorder is not None:
+                    self._recorder.tell(applied)
                 else:
-                    self._untold.append((message.seq, told))
-        if not self._leading or self._telling is None:
+                    self._pending.append((message.seq, applied))
+        if not self._leading or self._recorder is None:
             if note is not None and not isinstance(event, WorkObserved):
-                self._untold.append((message.seq, note))
+                self._pending.append((message.seq, note))
             return
         if note is not None:
-            self._telling.tell(note)
+            self._recorder.tell(note)
         elif isinstance(event, WorkObserved) and not bound(state, event):
             self._early.keep(event)
         if isinstance(event, BindingRequested):
             for observed in self._early.take(event.key, event.uid):
                 late = announce(state, observed)
                 if late is not None:
-                    self._telling.tell(late)
+                    self._recorder.tell(late)
 
     def forget(self, state: AggregatorState, purged: Purged) -> None:
         """Drop the tombstones of what is gone."""
@@ -164,7 +164,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         return NOTHING
 
     def _patience(self, now: float) -> float:
-        """How much longer than usual objects wait for their next sum: in a rush fewer sums say more each."""
+        """How much longer than usual objects wait for their next sum: in a burst, each sum covers more reports."""
         while self._summed and self._summed[0] < now - 1.0:
             self._summed.popleft()
         return max(1.0, len(self._summed) / _RUSH)
@@ -178,35 +178,35 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         self._status = TemplateStatus(
             self._client, context.projection.state, context.blobs, context.clock, self._interpreters.ask
         )
-        self._telling = Telling(self._client, context.clock)
+        self._recorder = Telling(self._client, context.clock)
         register(context.metrics.reads, context.projection.state, lambda: self._writes.pending)
 
     async def on_leading(self) -> None:
-        """Learn the templates' present status in bulk, and tell what happened while nobody told."""
+        """Read the templates' present status in bulk, and record the Events of the time without a leader."""
         assert self._client is not None
         assert self._context is not None
         assert self._status is not None
-        assert self._telling is not None
+        assert self._recorder is not None
         await remember_present(self._client, self._context.projection.state, self._status)
         self._leading = True
-        for seq, note in self._untold:
+        for seq, note in self._pending:
             if seq > self._rolled_up:
-                self._telling.tell(note)
-        self._untold.clear()
+                self._recorder.tell(note)
+        self._pending.clear()
 
     async def on_following(self) -> None:
         """Another instance writes now."""
         self._leading = False
         await self._writes.close()
-        if self._telling is not None:
-            await self._telling.drop()
+        if self._recorder is not None:
+            await self._recorder.drop()
 
     async def stop(self) -> None:
         """Close everything."""
         self._leading = False
         await self._writes.close()
-        if self._telling is not None:
-            await self._telling.close()
+        if self._recorder is not None:
+            await self._recorder.close()
         await self._interpreters.close()
         if self._client is not None:
             await self._client.close()
@@ -255,8 +255,8 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
 
     def _complain(self, key: ObjectKey, note: Callable[[TemplateChanged, E], Note], problem: E) -> None:
         template = self._template(key)
-        if template is not None and self._telling is not None and self._settings.events:
-            self._telling.tell(note(template, problem))
+        if template is not None and self._recorder is not None and self._settings.events:
+            self._recorder.tell(note(template, problem))
 
 
 def _closed(rollup: StatusRolledUp | None) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the clusters whose reports keep an object's status from being summed, by few attempts without some of them."""
+"""Finds the clusters whose reports break the aggregation of an object's status, with few attempts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fault(Struct, frozen=True):
     whole: bool
 
     def still(self, items: Sequence[Item]) -> Fault | None:
-        """The same for the clusters that say what they said; None without any."""
+        """The same for the clusters whose report is unchanged; None without any."""
         same = {item["clusterName"] for item in items if self.said.get(item["clusterName"]) == item}
         if not same:
             return None
@@ -61,7 +61,7 @@ async def culprits(
 ) -> dict[str, str]:
     """The clusters without which the items can be summed, each with the reason; `problem` is why they cannot be.
 
-    `suspects` are looked at first: who was at fault before, or said something else since the last sum. Raises NoCulprit
+    `suspects` are tried first: clusters at fault before, or with another report since the last sum. Raises NoCulprit
     after `enough` attempts, or where the sum of nothing fails as well.
     """
     names = [str(item["clusterName"]) for item in items]

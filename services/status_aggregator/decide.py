@@ -1,4 +1,4 @@
-"""Decides the summed status of one object from the works it has and what was seen of them (reference 03 §4.5)."""
+"""Decides the aggregated status of one object from its works and their observations (reference 03 §4.5)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST_SUM: Final = 4 << 20
 
 
 class RollupPace(Struct, frozen=True):
-    """How sums are paced, in seconds: what the settings `rollup_…` of the same names say."""
+    """How aggregation is paced, in seconds: the settings `rollup_…` of the same names."""
 
     gather: float
     interval: float
@@ -41,9 +41,9 @@ def has_news(reported: Reported) -> bool:
 
 
 def affordable_at(reported: Reported, now: float) -> float:
-    """When the next sum of an object may be said that says much of late: a few at once, then one per second.
+    """When an object with many sums of late may have its next one: a few at once, then one per second.
 
-    So a member that reports without end makes the log grow no faster than that, whatever else it does.
+    So a member that reports without end makes the log grow no faster than that.
     """
     spent = reported.spent
     # A stamp from the future is of another clock, or of before this one was set back.
@@ -51,16 +51,16 @@ def affordable_at(reported: Reported, now: float) -> float:
 
 
 def due_at(reported: Reported, now: float, pace: RollupPace, slower: float = 1.0) -> float:
-    """When a changed sum may be said: when it is gathered, and when the object may have another one."""
+    """When a changed sum may be recorded: when it is gathered, and when the object may have another one."""
     return max(gathered_at(reported, now, pace, slower), affordable_at(reported, now))
 
 
 def gathered_at(reported: Reported, now: float, pace: RollupPace, slower: float = 1.0) -> float:
-    """When a changed sum is complete enough: members report in bursts, and one sum can speak for a whole burst.
+    """When a changed sum is complete enough: members report in bursts, and one sum can cover a whole burst.
 
-    `slower` (1 or more) stretches the time between two sums, and how long a sum waits for what is about to be said.
+    `slower` (1 or more) stretches the time between two sums, and how long a sum waits for further reports.
     A stamp further ahead than what is waited for comes from another clock, or from before this one was set back: it
-    counts as long ago, and nobody waits until it has passed.
+    counts as long ago, and no sum waits until it has passed.
     """
     last = reported.rollup
     if last is None and not reported.observed:
@@ -72,7 +72,7 @@ def gathered_at(reported: Reported, now: float, pace: RollupPace, slower: float 
     unsaid = [_known(event.at, now + gather) for event, seq in reported.observed.values() if seq > said]
     before = _known(last.provenance.decided_at, now + pace.interval * slower) if last is not None else 0.0
     if not more and len(unsaid) >= len(reported.works):
-        # Every member has spoken since: there is nobody left to wait for.
+        # Every member has reported since: there is no report left to wait for.
         return before + pace.interval * (slower - 1.0)
     gathered = min(unsaid) + gather if unsaid else 0.0
     return max(gathered, before + pace.interval * slower)
@@ -83,7 +83,7 @@ def _known(stamp: float, latest: float) -> float:
 
 
 def _more_will_come(reported: Reported) -> bool:
-    """Whether a copy was not reported on yet, or its cluster is about to say what becomes of it."""
+    """Whether a copy has no observation yet, or its cluster is about to report on it."""
     for cluster in reported.works:
         entry = reported.observed.get(cluster)
         if entry is None or not_looked_at(entry[0]):
@@ -106,7 +106,7 @@ def decide(state: AggregatorState, key: ObjectKey) -> StatusRolledUp | None:
 
 
 def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> StatusRolledUp | None:
-    """The status of an object as its works and observations add up now; None before there is anything to say."""
+    """The status of an object, aggregated from its works and observations; None before there are any."""
     binding = reported.binding
     if not isinstance(binding, BindingRequested):
         return _ended(state, key, reported)
@@ -173,12 +173,12 @@ def _gone(cluster: str, reported: Reported) -> bool:
 
 
 def _shares(reported: Reported, binding: BindingRequested) -> dict[str, int]:
-    """The replicas that each cluster was given, where that says how many it may report."""
+    """The replicas assigned to each cluster, where they bound what it may report."""
     placed, template = reported.placement, reported.template
     if not binding.workload or not isinstance(placed, PlacementDecided) or placed.uid != binding.uid:
         return {}
     if isinstance(template, TemplateChanged) and template.labels.get(RETAIN_REPLICAS_LABEL) == LABEL_TRUE:
-        return {}  # The members' own autoscalers say how many there are.
+        return {}  # The members' own autoscalers decide the replicas.
     return {target.name: target.replicas for target in placed.clusters if target.replicas is not None}
 
 
@@ -208,7 +208,7 @@ def _counted(cluster: str, reported: Reported, kind: tuple[str, str]) -> int:
 
 
 def within_bounds(items: Iterable[ClusterStatusItem], most: int = LARGEST_SUM) -> tuple[ClusterStatusItem, ...]:
-    """The items with statuses of `most` bytes together: of what is too much the largest are left out, and say so."""
+    """The items with statuses of `most` bytes together: the largest beyond that are left out, with a problem."""
     kept = tuple(items)
     sizes = {item.cluster: len(bytes(item.status)) for item in kept if isinstance(item.status, Raw)}
     total = sum(sizes.values())
@@ -235,11 +235,11 @@ def _item(cluster: str, work: Copy, reported: Reported, problem: str = "") -> Cl
     seen = entry[0]
     if not seen.applied:
         return ClusterStatusItem(cluster=cluster, applied=False, message=seen.message)
-    # What runs there is what was rendered last: that it is no longer what is asked for is said beside it.
+    # What runs there is what was rendered last: that it is no longer what is asked for is its problem.
     item = ClusterStatusItem(cluster=cluster, applied=True, message=work.problem)
     if problem:
         return replace(item, problem=problem)
-    # A status that could not be read is the one that was read before; the report says why.
+    # A status that could not be read is the one that was read before; the report has the reason.
     return replace(item, health=seen.health, status=seen.status, problem=shortened(seen.message))
 
 

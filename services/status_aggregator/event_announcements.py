@@ -1,4 +1,4 @@
-"""Puts facts into the words of Kubernetes Events on the template they concern (reference 03 §9.3, 02 §1.11)."""
+"""Builds Kubernetes Events about facts, on the template they concern (reference 03 §9.3, 02 §1.11)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def overridden(state: AggregatorState, event: WorkRendered) -> list[Note]:
         return [_applied(binding, what, event.cluster, failed=True)]
     if event.problem:
         return []
-    # A policy of several rules is told once.
+    # A policy of several rules has one Event.
     names = [f"cluster override policy({item.policy})" for item in event.cluster_overrides]
     names += [f"override policy({event.key.namespace}/{item.policy})" for item in event.overrides]
     return [_applied(binding, what, event.cluster) for what in dict.fromkeys(names)]

@@ -1,7 +1,7 @@
-"""Writes Kubernetes Events: the first of a kind soon, repetitions counted and written now and then.
+"""Writes Kubernetes Events: the first of a kind soon, and the count of repetitions at intervals.
 
-What follows upon one change is told within a moment, often several times over: gathered, it is one write for each Event
-instead of two, and none of them while the change itself is on its way to the members.
+Events about one change follow within a moment, often repeated: gathered, each Event is one write instead of two, and
+none of them is written while the change itself is on its way to the members.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from services._rules.kubernetes.event_objects import Note, event_name, event_of
 _REMEMBERED = 20_000
 
 
-class _Told(Struct):
+class _Record(Struct):
     first: str
     count: int = 1
     flushing: bool = False
@@ -36,9 +36,9 @@ class Telling:
         self._clock = clock
         self._gather = gather_seconds
         self._repeat = repeat_seconds
-        self._gathered: dict[tuple[str, str], tuple[Note, _Told]] = {}
+        self._gathered: dict[tuple[str, str], tuple[Note, _Record]] = {}
         self._gathering: asyncio.TimerHandle | None = None
-        self._told: dict[tuple[str, str], _Told] = {}
+        self._records: dict[tuple[str, str], _Record] = {}
         self._writes = self._background()
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
@@ -47,31 +47,31 @@ class Telling:
         return Background(concurrency=4, retry=(Unreachable,))
 
     def tell(self, note: Note) -> None:
-        """Write an Event, or count it where the same was told already."""
+        """Write an Event, or count a repetition of it."""
         place = (note.key.namespace, event_name(note))
-        told = self._told.get(place)
+        record = self._records.get(place)
         now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        if told is None:
-            told = self._told[place] = _Told(now)
-            while len(self._told) > _REMEMBERED:
-                del self._told[next(iter(self._told))]
-            self._gathered[place] = note, told
+        if record is None:
+            record = self._records[place] = _Record(now)
+            while len(self._records) > _REMEMBERED:
+                del self._records[next(iter(self._records))]
+            self._gathered[place] = note, record
             if self._gathering is None:
                 self._gathering = asyncio.get_running_loop().call_later(self._gather, self._write_gathered)
             return
-        told.count += 1
-        if not told.flushing and place not in self._gathered:
-            told.flushing = True
+        record.count += 1
+        if not record.flushing and place not in self._gathered:
+            record.flushing = True
             loop = asyncio.get_running_loop()
-            self._timers[place] = loop.call_later(self._repeat, self._flush, place, note, told)
+            self._timers[place] = loop.call_later(self._repeat, self._flush, place, note, record)
 
     def _write_gathered(self) -> None:
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None
         gathered, self._gathered = self._gathered, {}
-        for place, (note, told) in gathered.items():
-            self._writes.submit(place, partial(self._create, note, told))
+        for place, (note, record) in gathered.items():
+            self._writes.submit(place, partial(self._create, note, record))
 
     async def drained(self) -> None:
         """Write what was gathered now, and return once nothing is on its way."""
@@ -79,10 +79,10 @@ class Telling:
         await self._writes.drained()
 
     async def drop(self) -> None:
-        """Forget what is on its way: another instance tells now, and what we held back is old by our next turn."""
+        """Drop pending Events: another instance leads now, and these are outdated when this one leads again."""
         writes, self._writes = self._writes, self._background()
         for place in self._gathered:
-            self._told.pop(place, None)
+            self._records.pop(place, None)
         self._gathered = {}
         if self._gathering is not None:
             self._gathering.cancel()
@@ -90,32 +90,32 @@ class Telling:
         timers, self._timers = self._timers, {}
         for timer in timers.values():
             timer.cancel()
-        for told in self._told.values():
-            told.flushing = False
+        for record in self._records.values():
+            record.flushing = False
         await writes.close()
 
     async def close(self) -> None:
         """Stop; what was not written is lost, as Events may be."""
         await self.drop()
 
-    def _flush(self, place: tuple[str, str], note: Note, told: _Told) -> None:
-        told.flushing = False
+    def _flush(self, place: tuple[str, str], note: Note, record: _Record) -> None:
+        record.flushing = False
         self._timers.pop(place, None)
-        self._writes.submit(place, partial(self._count, note, told))
+        self._writes.submit(place, partial(self._count, note, record))
 
-    async def _create(self, note: Note, told: _Told) -> None:
-        event = event_of(note, first=told.first, last=told.first, count=told.count)
+    async def _create(self, note: Note, record: _Record) -> None:
+        event = event_of(note, first=record.first, last=record.first, count=record.count)
         try:
             await self._client.request("POST", _collection(note), body=event)
         except ApiError as error:
             if error.status == 409:
-                await self._count(note, told)
+                await self._count(note, record)
             elif error.status not in (403, 404):
                 raise
 
-    async def _count(self, note: Note, told: _Told) -> None:
+    async def _count(self, note: Note, record: _Record) -> None:
         now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body = {"count": told.count, "lastTimestamp": now}
+        body = {"count": record.count, "lastTimestamp": now}
         try:
             await self._client.patch(f"{_collection(note)}/{event_name(note)}", body)
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""Says in a Kubernetes Event why a template does not show what its members report (reference 03 §4.6)."""
+"""Builds the Kubernetes Event about a template status that cannot be aggregated (reference 03 §4.6)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def uncounted_words(items: Sequence[ClusterStatusItem]) -> str:
 
 
 def _steady(problem: str) -> str:
-    """A reason without the value that was reported: a member that reports another one each time says nothing new."""
+    """A reason without the value that was reported: a member that reports another one each time adds nothing new."""
     field, colon, why = problem.partition(": ")
     _, comma, expected = why.partition(", ")
     return f"{field}: {expected}" if colon and comma and why.startswith("is ") else problem

@@ -9,7 +9,7 @@ _MOST_KEYS = 2000
 
 
 class Early:
-    """Observations nobody could be told of yet, by object; the oldest objects go first when there are too many."""
+    """Observations without an Event yet, by object; the oldest objects are dropped first when there are too many."""
 
     def __init__(self) -> None:
         self._kept: dict[ObjectKey, list[WorkObserved]] = {}

@@ -13,9 +13,9 @@ class AggregatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fie
     rollup_gather: float = 0.03
     """How long in seconds a report waits for those of other members, to be summed with them."""
     rollup_settle: float = 0.06
-    """How long in seconds a report waits while another copy was not reported on or not looked at by its cluster."""
+    """How long in seconds a report waits while another copy was not reported on or not handled yet by its cluster."""
     rollup_patience: float = 1.0
-    """How long in seconds nothing is said of an object that no member has reported on yet."""
+    """How long in seconds no sum is recorded for an object that no member has reported on yet."""
     rollup_interval: float = 0.02
     """Shortest time in seconds between two sums of one object."""
     events: bool = True

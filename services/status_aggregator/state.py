@@ -1,4 +1,4 @@
-"""Projects what shall run where and what was seen there, by object."""
+"""Projects the placement, works and observations of each object."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ SUM_BYTES: Final = 32 << 10
 AT_ONCE: Final = 10.0
 """Sums of one object that may follow one another as fast as they are decided."""
 LONGEST_WAIT: Final = 7.0
-"""Seconds that a sum waits at most because of those before it; what was said before that is forgotten."""
+"""Seconds that a sum waits at most because of those before it; earlier sums do not count."""
 
 
 class Copy(Struct, frozen=True, gc=False):
-    """What a cluster shall hold of an object, without its manifest: nobody sums that.
+    """A work of an object without its manifest, which aggregation does not read.
 
     `wanted` is false for a copy that was withdrawn; `at` is when that was decided, in seconds since 1970; `problem` is
     why what it should be could not be rendered. An `overridden` copy may have another number of replicas than its
@@ -52,7 +52,7 @@ class Copy(Struct, frozen=True, gc=False):
 
 
 class Spent(Struct, frozen=True):
-    """What was said of one object of late: a number of sums that falls by one per second, as of a time (since 1970).
+    """The recent sums of one object: a number that falls by one per second, as of a time (since 1970).
 
     A large sum counts as several.
     """
@@ -61,7 +61,7 @@ class Spent(Struct, frozen=True):
     at: float = 0.0
 
     def after(self, now: float, size: int) -> Spent:
-        """The same once another sum was said, with statuses of so many bytes."""
+        """The same after another sum, with statuses of `size` bytes."""
         before = max(0.0, self.sums - max(0.0, now - self.at))
         return Spent(min(before + 1.0 + size / SUM_BYTES, AT_ONCE + LONGEST_WAIT), now)
 
@@ -170,7 +170,7 @@ def _copy(event: WorkEvent, seq: int) -> Copy:
 
 
 def of_kinds(state: AggregatorState, targets: frozenset[Target]) -> list[ObjectKey]:
-    """The objects of kinds, all of them where nobody can say which."""
+    """The objects of these kinds, or all objects without any."""
     if not targets:
         return []
     return [
@@ -186,7 +186,7 @@ def _touching(state: AggregatorState, cluster: str) -> list[ObjectKey]:
 
 
 def forget(state: AggregatorState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless something new was said of them."""
+    """Drop objects that are gone from the log, unless newer facts of them exist."""
     for key in (gone.key for gone in purged.objects):
         known = state.objects.get(key)
         if known is None:

@@ -1,4 +1,4 @@
-"""After a start, reads the present status of all templates kind by kind, so that only what differs is written."""
+"""After a start, lists the present status of all templates by kind, so that only differing ones are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues the writing of statuses: what scripts and webhooks answer for waits beside all other kinds, kind by kind.
+"""Queues status writes: kinds whose status a script or webhook aggregates have a queue each, apart from the others.
 
 So a program of a user that is slow or hangs holds up the objects of its own kind only, and each object once: a newer
 sum takes the place of one that waits.
@@ -35,7 +35,7 @@ class Writes:
         return self._builtin.pending + sum(queue.pending for queue in self._apart.values())
 
     def submit(self, key: ObjectKey, apart: Target | None, write: Callable[[], Awaitable[None]]) -> None:
-        """Write a status soon; `apart` is the kind where somebody else than the product sums it."""
+        """Enqueue a status write; `apart` is the kind where a user's script or webhook aggregates it."""
         queue = self._builtin if apart is None else self._apart.get(apart)
         if queue is None:
             assert apart is not None

@@ -1,4 +1,4 @@
-"""Writes the summed status back to templates: once per change, and only over the status it was decided on.
+"""Writes the aggregated status to templates: once per change, and only over the status it was decided on.
 
 So a writer that stood still and was replaced puts no old sum over a newer one (reference 03 §4.6).
 """
@@ -63,7 +63,7 @@ class _Present(Struct, frozen=True):
 
 
 def offers_status(interpreting: Interpreting, api_version: str, kind: str) -> bool:
-    """Whether the status of a kind is summed; a Secret has none, and its content is for nobody who sums."""
+    """Whether the status of a kind is aggregated; a Secret has none, and its content must not reach an interpreter."""
     return not is_secret(api_version, kind) and interpreting.hook_enabled(api_version, kind, AGGREGATE_STATUS)
 
 
@@ -81,7 +81,7 @@ class TemplateStatus:
         self._known: dict[ObjectKey, _Present] = {}
         self._at_fault: dict[ObjectKey, Fault] = {}
         self._summed: dict[ObjectKey, dict[str, int]] = {}
-        """Of kinds that scripts sum: a digest of what each cluster said when that last went well."""
+        """For kinds that scripts aggregate: digests of each cluster's report at the last success."""
 
     def offered(self, api_version: str, kind: str) -> bool:
         """Whether the status of a kind is summed into its template."""
@@ -142,11 +142,11 @@ class TemplateStatus:
         problem: Exception,
         before: Fault | None,
     ) -> Fault:
-        """Whose reports are at fault for a problem; raises the problem where nobody's are."""
+        """The clusters whose reports cause a problem; raises the problem where none do."""
         last = self._summed.get(key)
         suspects = set(before.reasons) if before is not None else set[str]()
         if last is not None:
-            # A script that runs without end is stopped a few times only: who said something else is tried first.
+            # An endless script is stopped only a few times: clusters with changed reports are tried first.
             suspects |= {name for name, digest in _digests(items).items() if last.get(name) != digest}
         for whole in (False, True):
             # Most interpreters know that a cluster may not have reported; some can do with fewer clusters only.
@@ -208,7 +208,7 @@ class TemplateStatus:
                     raise
                 tested, present = present, await self._read(key, template, path)
                 if present is not None and present.condition == tested.condition:
-                    raise  # Nobody wrote in between: it is the new status that is refused.
+                    raise  # No write came in between: the new status itself is refused.
             else:
                 self.forget(key)
                 check_manifest(answer, template.kind)
@@ -245,7 +245,7 @@ class TemplateStatus:
             if error.status == 404:
                 return None
             raise
-        # What is another object says that this one is gone; what is none says nothing.
+        # Another object in its place proves that this one is gone; an answer that is no object proves nothing.
         check_manifest(live, template.kind)
         if live["metadata"].get("uid") != template.uid:
             return None

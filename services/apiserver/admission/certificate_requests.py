@@ -1,4 +1,4 @@
-"""Admission of certificate signing requests: who asks is written by the server, never by the client."""
+"""Admission of certificate signing requests: the server writes the requester's identity, never the client."""
 
 import base64
 import binascii
@@ -52,7 +52,7 @@ class CertificateRequests:
                 condition["lastTransitionTime"] = (known.get("lastTransitionTime") if same else "") or moment
 
     async def validate(self, attributes: Attributes) -> None:
-        """Nobody gets a client certificate for the group that may do everything."""
+        """Refuse requests for a client certificate of the group that may do everything."""
         kind, new = attributes.kind, attributes.new
         if kind.store_key != "certificates.k8s.io/certificatesigningrequests" or new is None:
             return
@@ -70,5 +70,5 @@ def _organizations(request: str) -> list[str]:
     try:
         subject = x509.load_pem_x509_csr(base64.b64decode(request)).subject
     except (binascii.Error, ValueError):
-        return []  # the kind's own checks say what is wrong with it
+        return []  # the kind's own checks report what is wrong with it
     return [str(a.value) for a in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]

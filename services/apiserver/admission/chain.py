@@ -1,4 +1,4 @@
-"""The admission chain: what looks at a write after it was decoded and before it is stored."""
+"""The admission chain: the plugins that change or refuse a write after it was decoded and before it is stored."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -44,7 +44,7 @@ class Plugin(Protocol):
         """Change or replace `attributes.new`."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Look at the final object."""
+        """Check the final object; raises an error that refuses the write."""
 
 
 class Admission:
@@ -56,7 +56,7 @@ class Admission:
         self._known = 0
 
     def _of(self, kind: Kind) -> list[Plugin]:
-        """The plugins that look at a kind."""
+        """The plugins that handle a kind."""
         if self._known != len(self.plugins):
             self._asked.clear()
             self._known = len(self.plugins)

@@ -19,7 +19,7 @@ _SYSTEM: Final[dict[str, Manifest]] = {
 
 
 class Classes:
-    """Fills in what classes say of new pods; refuses classes that are not there and a second default."""
+    """Fills in the values of classes into new pods; refuses missing classes and a second default."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -106,7 +106,7 @@ def _of_pod(attributes: Attributes) -> bool:
 
 
 def _fix(attributes: Attributes, spec: Manifest, field: str, computed: Any, shown: str) -> None:
-    """Set a field that is computed; a pod that says otherwise is refused."""
+    """Set a field that is computed; a pod with another value is refused."""
     given = spec.get(field)
     if given is not None and given != computed:
         text = f"the {shown} ({given}) must not be provided in pod spec; priority admission controller computed "

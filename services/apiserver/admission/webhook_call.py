@@ -1,4 +1,4 @@
-"""Calling one webhook over HTTPS: its address, its certificate authority, and what a good answer looks like."""
+"""Calling one webhook over HTTPS: its address, its certificate authority, and the form of a valid answer."""
 
 import asyncio
 import base64

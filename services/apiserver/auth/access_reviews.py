@@ -17,7 +17,7 @@ _MISSING = "exactly one of nonResourceAttributes or resourceAttributes must be s
 
 
 class WhoAmI(Kind):
-    """SelfSubjectReview: tells requesters who they are; takes any body of its kind."""
+    """SelfSubjectReview: returns the requester's identity; takes any body of its kind."""
 
     virtual = True
 

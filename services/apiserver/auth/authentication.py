@@ -103,7 +103,7 @@ def unauthorized() -> ApiError:
 
 
 class Authenticator:
-    """Finds out who sent a request."""
+    """Authenticates requests."""
 
     def __init__(self, tokens: Mapping[str, Identity], accounts: ServiceAccountTokens | None = None) -> None:
         self._tokens = {t: _with_authenticated(i) for t, i in tokens.items()}

@@ -8,7 +8,7 @@ from services.apiserver.core.request_context import SYSTEM_MASTERS, Identity
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What somebody wants to do; `path` is set instead of the resource fields for paths outside the API."""
+    """The attributes of a request; `path` is set instead of the resource fields for paths outside the API."""
 
     verb: str
     group: str = ""
@@ -21,7 +21,7 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Whether it is allowed; `denied` says that no further authorizer may allow it."""
+    """Whether it is allowed; with `denied` no further authorizer may allow it."""
 
     allowed: bool
     reason: str = ""
@@ -40,7 +40,7 @@ class Authorizer(Protocol):
 
 
 class AlwaysAllow:
-    """Everybody who could prove who they are may do everything."""
+    """Allows every authenticated identity everything."""
 
     allows_everything = True
 
@@ -49,7 +49,7 @@ class AlwaysAllow:
 
 
 class MastersOnly:
-    """Only the group system:masters may do anything; others may ask who they are and read discovery and health."""
+    """Allows the group system:masters everything; others may review themselves and read discovery and health."""
 
     allows_everything = False
     _OPEN = ("/api", "/apis", "/healthz", "/livez", "/readyz", "/version", "/openapi")

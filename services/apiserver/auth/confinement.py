@@ -1,4 +1,4 @@
-"""What the bearer of a bootstrap token may do, and who has no identity: read cluster-info, and ask for an identity."""
+"""Authorization of bootstrap tokens and anonymous requests: read cluster-info, and request a certificate."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _REVIEWS = "authorization.k8s.io"
 
 
 def confined(identity: Identity) -> bool:
-    """Whether somebody is held to the few things above, whatever else is allowed to everybody."""
+    """Whether an identity is confined to the rules above, whatever other rules allow to all users."""
     return tokens.BOOTSTRAPPERS in identity.groups or identity.name == ANONYMOUS.name
 
 
 class Confining:
-    """Decides about bearers of bootstrap tokens and about nobody in particular; asks another one about all others."""
+    """Authorizes bearers of bootstrap tokens and anonymous requests; delegates all others to another authorizer."""
 
     def __init__(self, inner: Authorizer) -> None:
         self._inner = inner
 
     @property
     def allows_everything(self) -> bool:
-        """Whether `decide` can be skipped for those who are not confined."""
+        """Whether `decide` can be skipped for identities that are not confined."""
         return self._inner.allows_everything
 
     def decide(self, identity: Identity, access: Access) -> Decision:

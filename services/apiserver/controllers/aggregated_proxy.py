@@ -44,7 +44,7 @@ class Backend:
 
     @staticmethod
     def identity_headers(user: Identity) -> CIMultiDict[str]:
-        """Headers that tell the backend who asks; it believes them because of our client certificate."""
+        """Headers with the requester's identity; the backend trusts them for this server's client certificate."""
         headers: CIMultiDict[str] = CIMultiDict()
         headers["X-Remote-User"] = user.name
         if user.uid:

@@ -1,7 +1,7 @@
-"""Bootstrap tokens: whom they let in, for what alone, and the signed cluster-info that they vouch for.
+"""Bootstrap tokens: authentication and confinement of their bearers, and the signed cluster-info.
 
-Where everybody with an identity may do everything, the bearer of such a token may not: it may read cluster-info, hand
-in a request for an agent's identity, and look how that is doing. Who has no identity may read cluster-info.
+Where every authenticated identity may do everything, the bearer of such a token may not: it may read cluster-info,
+create a signing request for an agent's identity, and read its status. Anonymous requests may read cluster-info.
 """
 
 import base64
@@ -141,7 +141,7 @@ class ClusterInfo:
 
 
 def info_kubeconfig(url: str, ca_pem: bytes) -> str:
-    """A kubeconfig with a server and its authority, and nobody's identity."""
+    """A kubeconfig with a server and its certificate authority, without credentials."""
     cluster: dict[str, Any] = {"server": url}
     if ca_pem:
         cluster["certificate-authority-data"] = base64.b64encode(ca_pem).decode()

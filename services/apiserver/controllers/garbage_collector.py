@@ -28,13 +28,13 @@ class GarbageCollector:
         self._call = Call(LOOPBACK, manager="garbage-collector")
 
     async def start(self) -> None:
-        """Index what is there, look at every dependent once, then follow changes."""
+        """Index all objects, enqueue every dependent once, then follow changes."""
         store = self._objects.store
         store.listen(self._on_event)
         for stored in {k.store_key for k in self._objects.registry.all() if not k.virtual}:
             group, _, plural = stored.partition("/")
             for entry in list(store.list(group, plural)):
-                self._look(entry, None)
+                self._index(entry, None)
         self._queue.start()
 
     async def stop(self) -> None:
@@ -44,7 +44,7 @@ class GarbageCollector:
     def _on_event(self, event: Event) -> None:
         entry = event.entry
         if not event.deleted:
-            self._look(entry, event.prev)
+            self._index(entry, event.prev)
             return
         meta = entry.obj["metadata"]
         for owner in meta.get("ownerReferences") or ():
@@ -57,8 +57,8 @@ class GarbageCollector:
         for key in self._dependents.get(meta["uid"], ()):
             self._queue.add(key)
 
-    def _look(self, entry: Entry, prev: Entry | None) -> None:
-        # Most objects have nothing that matters here, which their bytes tell without being decoded.
+    def _index(self, entry: Entry, prev: Entry | None) -> None:
+        # Most objects have no owners and are not being deleted, which their bytes show without decoding.
         if not any(word in entry.raw for word in _WORDS) and (prev is None or _OWNERS not in prev.raw):
             return
         meta = entry.obj["metadata"]

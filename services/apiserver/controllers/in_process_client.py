@@ -32,7 +32,7 @@ class LocalClient:
         self._manager = manager
 
     def as_user(self, user: Identity, manager: str) -> "LocalClient":
-        """A client that acts as somebody else."""
+        """A client that acts as another user."""
         return LocalClient(self._objects, self._deleter, self._registry, user, manager)
 
     def kind(self, api_version: str, plural: str) -> Kind:

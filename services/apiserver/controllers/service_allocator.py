@@ -84,7 +84,7 @@ class ServiceAllocator:
         self._pending[item] = time.monotonic() + _PENDING_SECONDS
 
     def _cluster_ip(self, kind: Kind, key: Key, spec: Manifest) -> None:
-        """Give an address to a Service that had none; whoever has one keeps it, and may only be refused another."""
+        """Allocate an address to a Service without one; otherwise claim the one it names, which may be refused."""
         if spec.get("clusterIP") == "None":
             spec["clusterIPs"] = spec.get("clusterIPs") or ["None"]
         elif not spec.get("clusterIP"):
@@ -107,7 +107,7 @@ class ServiceAllocator:
         try:
             address = ipaddress.ip_address(ip)
         except ValueError:
-            return  # the kind's own checks say so better
+            return  # the kind's own checks report that better
         if self._ips.get(ip) == key:
             return
         problem = ""

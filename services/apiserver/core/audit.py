@@ -1,4 +1,4 @@
-"""The audit log of writes: one JSON line per change, saying who wrote what and whether its content changed."""
+"""The audit log of writes: one JSON line per change, with the user, the object and whether its content changed."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who asks and how: the identity behind a request and the options that every write takes."""
+"""The context of a request: its identity and the options that every write takes."""
 
 import datetime as dt
 import time

@@ -13,7 +13,7 @@ _FIELD: Final = f"metadata.annotations[{ANNOTATION}]"
 
 
 def is_protected(group: str) -> bool:
-    """Say whether a group belongs to the Kubernetes project."""
+    """Return whether a group belongs to the Kubernetes project."""
     return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
 
 

@@ -78,7 +78,7 @@ def with_condition(crd: Manifest, condition: Manifest, now: str) -> Manifest:
 
 
 def is_established(crd: Manifest) -> bool:
-    """Say whether the kinds of a definition are to be served."""
+    """Return whether the kinds of a definition are to be served."""
     return is_true(crd, "Established")
 
 
@@ -151,7 +151,7 @@ def _established(crd: Manifest, accepted: Manifest) -> Manifest:
 
 
 def _non_structural(crd: Manifest) -> Manifest | None:
-    """Return the condition that tells of definitions from v1beta1 which are not structural."""
+    """Return the condition NonStructuralSchema, for definitions from v1beta1 that are not structural."""
     texts: list[str] = []
     if crd["spec"].get("preserveUnknownFields"):
         texts.append("spec.preserveUnknownFields: Invalid value: true: must be false")

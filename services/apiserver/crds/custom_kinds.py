@@ -46,7 +46,7 @@ class Version:
 
     @cached_property
     def validate(self) -> Callable[[Any], list[FieldError]]:
-        """Says what the schema finds wrong."""
+        """Validates an object against the schema."""
         return compile_validate(self.schema)
 
     @cached_property
@@ -118,7 +118,7 @@ class CustomKind(Kind):
         self.definition = definition
         self.version = version
         self.deprecation = _deprecation(definition, version)
-        """What a Warning header says to every request for this version; empty if it is not deprecated."""
+        """Text of the Warning header for every request of this version; empty if it is not deprecated."""
 
     @cached_property
     def schema(self) -> Schema:
@@ -173,7 +173,7 @@ class CustomKind(Kind):
             _replace(obj, self.version.default(obj))
 
     def prepare_status(self, new: Manifest, old: Manifest) -> None:
-        """Keep everything of `old` but the status (and who manages which field)."""
+        """Keep everything of `old` but the status and managedFields."""
         status = {"status": new["status"]} if "status" in new else {}
         meta = {**old["metadata"], "resourceVersion": new["metadata"].get("resourceVersion")}
         meta.pop("managedFields", None)
@@ -182,7 +182,7 @@ class CustomKind(Kind):
         _replace(new, {**{name: value for name, value in old.items() if name != "status"}, "metadata": meta, **status})
 
     def spec_changed(self, new: Manifest, old: Manifest) -> bool:
-        """Say whether anything outside metadata differs; the status counts only where it has no subresource."""
+        """Return whether anything outside metadata differs; the status counts only where it has no subresource."""
         outside = (
             {"apiVersion", "kind", "metadata", "status"} if self.has_status else {"apiVersion", "kind", "metadata"}
         )

@@ -68,7 +68,7 @@ def check_definition_status(new: Manifest) -> list[FieldError]:
 
 
 def is_true(crd: Manifest, condition: str) -> bool:
-    """Say whether a condition of the definition is True."""
+    """Return whether a condition of the definition is True."""
     conditions = (crd.get("status") or {}).get("conditions") or ()
     return any(item.get("type") == condition and item.get("status") == "True" for item in conditions)
 
@@ -117,7 +117,7 @@ def _schema(version: Manifest) -> Manifest | None:
 
 
 def _extended(version: Manifest) -> bool:
-    """Say whether a schema uses defaults or x-kubernetes extensions, which only structural schemas may."""
+    """Return whether a schema uses defaults or x-kubernetes extensions, which only structural schemas may."""
     schema = _schema(version)
     return schema is not None and any_schema(
         schema, lambda part: any(name == "default" or name.startswith("x-kubernetes-") for name in part)

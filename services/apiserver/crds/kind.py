@@ -90,7 +90,7 @@ class CustomResourceDefinition(BuiltinKind):
             service.setdefault("port", _HTTPS_PORT)
 
     def warnings(self, obj: Manifest) -> list[str]:
-        """Tell of rules that are kept and not evaluated."""
+        """Warn about rules that are stored and not evaluated."""
         if RULES.encode() not in msgspec.json.encode(obj["spec"]):
             return []
         return [f"{RULES} in schemas are kept but not evaluated by this server: objects are not checked by them"]

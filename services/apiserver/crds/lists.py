@@ -1,4 +1,4 @@
-"""Checks custom objects for what a schema cannot say: unique items of set and map lists, embedded resources."""
+"""Checks custom objects for what a schema cannot express: unique items of set and map lists, embedded resources."""
 
 from collections.abc import Callable
 from typing import Any

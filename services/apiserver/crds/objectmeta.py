@@ -38,7 +38,7 @@ def pruned_metadata(meta: Any) -> Any:
 
 
 def metadata_error(meta: Any) -> str:
-    """Return what the decoder says about metadata of a wrong shape; empty if the shape is right."""
+    """Return the decoder's error about metadata of a wrong shape; empty if the shape is right."""
     if meta is None:
         return ""
     text = msgspec.json.encode(meta, order="sorted").decode()
@@ -55,7 +55,7 @@ def metadata_error(meta: Any) -> str:
 
 
 def embedded_error(path: str, meta: Any) -> str:
-    """Return what the decoder says about an embedded resource's metadata at `path`; empty if it is right."""
+    """Return the decoder's error about an embedded resource's metadata at `path`; empty if it is right."""
     found = metadata_error(meta)
     return f"{path}: Invalid value: {go_syntax(meta)}: {found}" if found else ""
 

@@ -150,7 +150,7 @@ def _completeness(schema: Schema, path: str) -> Iterator[FieldError]:
 
 
 def _complete(rule: Schema, schema: Schema, path: str, rule_path: str) -> Iterator[FieldError]:
-    """Complain about fields that a value rule speaks of and the schema itself does not have."""
+    """Return errors for fields that a value rule names and the schema itself does not have."""
     for suffix, part in compositions(rule):
         yield from _complete(part, schema, path, rule_path + suffix)
     known: dict[str, Schema] = dict(children(schema))
@@ -164,7 +164,7 @@ def _complete(rule: Schema, schema: Schema, path: str, rule_path: str) -> Iterat
 
 
 def any_schema(schema: Schema, test: Callable[[Schema], bool]) -> bool:
-    """Say whether a schema or any schema inside it passes the test."""
+    """Return whether a schema or any schema inside it passes the test."""
     if test(schema):
         return True
     below = (*children(schema), *compositions(schema))

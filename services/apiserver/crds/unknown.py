@@ -1,4 +1,4 @@
-"""Names the fields of a custom object that its schema does not specify, for clients that ask to be told."""
+"""Finds the fields of a custom object that its schema does not specify, for requests with field validation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Compiles a custom resource schema into a function that says what is wrong with an object.
+"""Compiles a custom resource schema into a function that returns the errors of an object.
 
 The order of complaints, their texts and their oddities (list items have no index in their path, a failed oneOf has no
 path at all) are those of an API server. Lists of type set and map are checked apart from that, as it does.
@@ -22,7 +22,7 @@ NO_FIELD: Final = "<nil>"
 
 
 class Result:
-    """Complaints about one value, and how much of the schema was looked at (to choose the closest alternative)."""
+    """Complaints about one value, and how much of the schema was matched (to choose the closest alternative)."""
 
     __slots__ = ("errors", "matched")
 

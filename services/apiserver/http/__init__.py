@@ -1,1 +1,1 @@
-"""The HTTP face: routes, bodies, verbs, discovery. Rules belong to the rooms below."""
+"""HTTP API of the server: routes, bodies, verbs, discovery. Rules belong to the packages below."""

@@ -7,7 +7,7 @@ from services.apiserver.store.store_port import Manifest
 
 
 def group(name: str, own: Manifest | None, extra: list[Backend]) -> Manifest | None:
-    """The APIGroup of a name; None when nobody serves it."""
+    """The APIGroup of a name; None when it is not served."""
     versions = _versions(name, extra)
     if not versions:
         return own

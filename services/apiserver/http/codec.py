@@ -115,7 +115,7 @@ def _yaml_error(error: Any) -> str:
 
 
 def go_json_error(raw: bytes, error: Exception) -> str:
-    """What Go's JSON parser says about a malformed document."""
+    """The error text of Go's JSON parser for a malformed document."""
     text = raw.decode("utf-8", "replace").lstrip()
     if not text:
         return "unexpected end of JSON input"

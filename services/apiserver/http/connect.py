@@ -1,7 +1,7 @@
 """Connections to containers, nodes and Services: exec, attach, portforward, proxy and log are admitted, then refused.
 
-This server has no kubelets behind it. What can be said before a node would be called is said as Kubernetes says it
-(a missing object, a pod without a node, a container that has to be named); then the answer is 501 and why.
+This server has no kubelets behind it. Errors found before a node would be called are those of Kubernetes (a missing
+object, a pod without a node, a container that has to be named); otherwise the answer is 501 with the reason.
 """
 
 from typing import Any, Final

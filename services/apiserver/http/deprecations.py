@@ -1,4 +1,4 @@
-"""Which built-in versions are deprecated and what a Warning header says about them."""
+"""Deprecated built-in versions, and the texts of their Warning headers."""
 
 from services.apiserver.kinds.kind_model import Kind
 

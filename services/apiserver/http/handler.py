@@ -1,4 +1,4 @@
-"""The HTTP face: one handler that finds out who asks for what and lets the right part of the server answer."""
+"""The HTTP handler: authenticates each request, parses it, and routes it to the part of the server that answers."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ def _manager(agent: str) -> str:
 
 
 class Answer(msgspec.Struct):
-    """A finished response: code, body (JSON unless `media` says otherwise) and warnings."""
+    """A finished response: code, body (JSON unless `media` names another type) and warnings."""
 
     code: int
     body: bytes
@@ -134,8 +134,8 @@ class HttpFace:
         certificate = None
         if http.transport is not None and "Authorization" not in http.headers:
             certificate = http.transport.get_extra_info("peercert")
-        nobody = certificate is None and "Authorization" not in http.headers
-        if nobody and self._open_info and path == INFO_PATH and http.method == "GET":
+        anonymous = certificate is None and "Authorization" not in http.headers
+        if anonymous and self._open_info and path == INFO_PATH and http.method == "GET":
             return ANONYMOUS
         identity = self._authenticator.identify(http.headers, certificate, time.time())
         other = impersonation(http.headers, path)

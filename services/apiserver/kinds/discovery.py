@@ -28,7 +28,7 @@ class Documents:
         return self._cache[key]
 
     def api_versions(self, server_address: str) -> Manifest:
-        """The document at /api; `server_address` (host:port) is what in-cluster clients are told to use."""
+        """The document at /api; `server_address` (host:port) is the address for in-cluster clients."""
         return {
             "kind": "APIVersions",
             "versions": self._registry.versions(""),

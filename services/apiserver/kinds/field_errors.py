@@ -81,7 +81,7 @@ def aggregate(errors: list[FieldError]) -> str:
 
 
 class DecodeError(ValueError):
-    """The JSON does not have the shape of the kind; the text says where and how (answered with status 400)."""
+    """The JSON does not have the shape of the kind; the text has the place and the error (answered with status 400)."""
 
 
 def required(field: str, detail: str = "") -> FieldError:

@@ -384,7 +384,7 @@ def fill(registry: Registry, profile: str) -> None:
                 kind=row.kind,
                 plural=row.plural,
                 list_kind=f"{row.kind}List",
-                # Else clients are told at every use that the short name means two kinds.
+                # Else clients warn at every use that the short name means two kinds.
                 short_names=() if row.group == "extensions" and release == NEWEST else row.short,
                 namespaced=row.namespaced,
                 verbs=row.verbs,

@@ -174,7 +174,7 @@ class Kind:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def spec_changed(self, new: Manifest, old: Manifest) -> bool:
-        """Say whether anything outside metadata and status differs."""
+        """Return whether anything outside metadata and status differs."""
         outside = ("apiVersion", "kind", "metadata", "status")
         names = {*new, *old}.difference(outside)
         return any(new.get(name) != old.get(name) for name in names)

@@ -167,7 +167,7 @@ def _gvk(group: str, version: str, kind: str) -> dict[str, str]:
 
 
 def _to_v2(schema: Schema) -> Schema:
-    """Return what OpenAPI v2 can say of a custom kind's schema, without what old clients would reject."""
+    """Return the part of a custom kind's schema that OpenAPI v2 can express, without what old clients would reject."""
     if schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string"):
         return {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
     if schema.get("nullable"):

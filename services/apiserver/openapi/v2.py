@@ -17,7 +17,7 @@ MEDIA = ["application/json", "application/yaml"]
 def document(registry: Registry, version: str, *, validates: bool = True) -> dict[str, Any]:
     """Return the document; `version` is the server's, such as v1.20.2.
 
-    Where it does not say that the server `validates` fields on request, clients do it themselves, as with old servers.
+    Unless it states that the server `validates` fields on request, clients do so themselves, as with old servers.
     """
     kinds = list(registry.all())
     definitions = Definitions(ROOT, version=2)

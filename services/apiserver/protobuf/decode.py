@@ -58,7 +58,7 @@ def decode(body: bytes, schema_name: str) -> dict[str, Any]:
             raw = value
     name = "k8s.io." + schema_name.removeprefix("io.k8s.").replace("-", "_")
     if kind and not name.endswith(f".{kind}"):
-        # Another kind than the path takes; the caller's check of kinds says so.
+        # Another kind than the path takes; the caller's check of kinds refuses it.
         return {"apiVersion": api_version, "kind": kind}
     if name not in _table():
         raise UnknownType(schema_name)

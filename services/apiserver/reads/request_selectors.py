@@ -220,7 +220,7 @@ class Selection:
         self._labels = label_test(label)
         self._fields = _field_terms(field) if field else []
         self.name = ""
-        """The one name that can match, when a field selector says so."""
+        """The one name that can match, when a field selector names it."""
         if self._fields:
             known = kind.selectable_fields()
             for name, operator, value in self._fields:

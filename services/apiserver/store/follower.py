@@ -85,7 +85,7 @@ class Following(Folding):
         log.error("the log was replaced", stream=self._name, reason=reason)
 
     async def _barrier(self) -> int:
-        """Append a message that says nothing; its sequence: what is read before it will not vanish any more.
+        """Append a message without content; its sequence: what is read before it will not vanish any more.
 
         A server whose disk failed shows messages that it could not keep, but it takes no more. Raises StoreUnavailable.
         """
@@ -105,10 +105,10 @@ class Following(Folding):
             raise StoreUnavailable(self._lost)
 
     async def _settled(self) -> dict[str, Any]:
-        """What the stream says of itself once its servers have agreed."""
+        """The state of the stream once its servers have agreed."""
         info = await self._stream.info()
         for _ in range(_APPLYING):
-            # Servers that elect a leader say so, and a new one answers before it applied what others stored.
+            # Servers report an election, and a new leader answers before it applied what others stored.
             code = info.get("error", {}).get("err_code")
             replicated = self._stream.replicas > 1
             short = code is None and replicated and info["state"]["last_seq"] < self._state.revision
@@ -126,7 +126,7 @@ class Following(Folding):
         """Erase from the stream what was written before Secrets were encrypted; raises StoreUnavailable."""
         if not self._clear:
             return
-        # Whoever watched from before has to read again: the steps that it would be told are gone.
+        # A watch from before has to list again: the events that it would receive are gone.
         await self._raise_floors({**self._floors(), "/secrets": self._state.revision})
         # A deletion goes last: without it the state before would count again, were this interrupted.
         for sequences in (self._clear.states, self._clear.deletions):

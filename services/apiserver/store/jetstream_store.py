@@ -143,17 +143,17 @@ class JetStreamStore(Following):
         await self._stream.close()
 
     async def _regained(self) -> None:
-        """Connected again, perhaps to a server that was started anew."""
-        task = spawn("store-look", self._look())
+        """Connected again, perhaps to a restarted server."""
+        task = spawn("store-look", self._check_confirmed())
         self._looks.add(task)
         task.add_done_callback(self._looks.discard)
 
-    async def _look(self) -> None:
-        """See whether the server lost what it had confirmed, before anybody builds on it."""
+    async def _check_confirmed(self) -> None:
+        """Check whether the server lost writes that it had confirmed, before they are served further."""
         try:
             async with self._committing:
                 await self._catch_up()
-        except Exception as e:  # noqa: BLE001 - the next write or connection looks again
+        except Exception as e:  # noqa: BLE001 - the next write or connection checks again
             log.warning("the log does not answer", stream=self._name, error=type(e).__name__)
 
     async def put(self, key: Key, obj: Manifest, expected: int) -> Entry:
@@ -239,7 +239,7 @@ class JetStreamStore(Following):
                         if self._lost:
                             raise StoreUnavailable(self._lost)
                         await self._commit(batch)
-                    except Exception as e:  # noqa: BLE001 - the writers are told, the loop goes on
+                    except Exception as e:  # noqa: BLE001 - the writers get the error, the loop goes on
                         log.error("store write failed", stream=self._name, error=str(e), writes=len(batch))
                         for write in batch:
                             write.fail(StoreUnavailable(str(e)))
@@ -265,8 +265,8 @@ class JetStreamStore(Following):
         self._single_seconds += 0.1 * ((loop.time() - started) / len(batch) - self._single_seconds)
         sent = list(zip(batch, ids, acks, strict=True))
         if None in acks:
-            # A disk that fails can take a message, say that it is safe, and lose it: silence makes the answers beside
-            # it doubtful, too.
+            # A failing disk can take a message, acknowledge it, and lose it: a missing answer makes the others of the
+            # batch doubtful, too.
             await self._resolve([([w], i) for w, i, ack in sent if ack is None or "error" not in ack])
         else:
             answered = [(ack["seq"], w) for w, _, ack in sent if ack is not None and "error" not in ack]

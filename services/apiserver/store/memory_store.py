@@ -25,7 +25,7 @@ class MemoryStore(Reading):
     async def lost(self) -> str:
         """Never returns: nothing is stored anywhere else."""
         await asyncio.Event().wait()
-        raise AssertionError("nobody sets it")
+        raise AssertionError("unreachable: the event is never set")
 
     def _check(self, key: Key, expected: int) -> int:
         current = self._state.get(key)

@@ -10,7 +10,7 @@ from services.apiserver.store.store_port import Compacted, Entry, Event, Key
 HISTORY_BYTES: Final = 16 << 20
 """Bytes of objects in the history of one resource; what is larger shortens it."""
 STARTING_BYTES: Final = 1 << 20
-"""The same after a start: nobody is far behind then, and those who come back were told of nearly everything."""
+"""The same after a start: no watch is far behind then, and clients that reconnect have seen nearly every event."""
 
 
 class _Names:
@@ -77,7 +77,7 @@ class Bucket:
                 _finish(waiter)
 
     def _drop(self, many: int) -> None:
-        """Forget the oldest events; whoever watches from before them has to read again."""
+        """Forget the oldest events; a watch from before them has to list again."""
         if not many:
             return
         self._bytes -= sum(len(event.entry.raw) for event in self.events[:many])

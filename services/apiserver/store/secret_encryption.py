@@ -180,7 +180,7 @@ class Sealing:
         dropped = 0
         for ident, (key, subject) in list(self._known.items()):
             if key.namespace == namespace and key is not current:
-                # It may lie elsewhere than before: it is wrapped anew when the master key is rotated.
+                # It may lie elsewhere than before: it is wrapped again when the master key is rotated.
                 while (message := await self._log.last(subject)) is not None:
                     await erase(self._connection, self._log.name, message.seq)
                 del self._known[ident]

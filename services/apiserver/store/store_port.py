@@ -83,7 +83,7 @@ class _Spare(Protocol):
 class Kept:
     """What was made lately from the bytes of objects and may be asked for again soon; the oldest is dropped first.
 
-    A decoded object takes ten times the memory of its bytes, and few are looked at twice. The bound is in bytes of the
+    A decoded object takes ten times the memory of its bytes, and few are read twice. The bound is in bytes of the
     objects that it was made from; the newest always stays.
     """
 
@@ -131,7 +131,7 @@ class Entry:
         return obj
 
     def look(self) -> Manifest:
-        """The decoded object for one look, as when many are listed: not kept for others."""
+        """The decoded object for one use, as when many are listed: not cached."""
         obj = self._obj
         return _decode(self.raw) if obj is None else obj
 

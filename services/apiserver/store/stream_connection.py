@@ -82,7 +82,7 @@ class ObjectStream:
         return msgspec.json.decode(reply.data, type=dict[str, Any])
 
     async def info(self) -> dict[str, Any]:
-        """What the server says about the stream."""
+        """The state of the stream, as its server reports it."""
         return await self.api("STREAM.INFO")
 
     async def _ensure(self) -> None:
@@ -111,7 +111,7 @@ class ObjectStream:
         """Hand over every message in order; the last sequence of the stream.
 
         Goes on behind the last message after a reconnect. Raises StoreUnavailable, also for a message that cannot be
-        read: whoever follows this server would take an object that is left out for deleted.
+        read: clients of this server would take an object that is left out for deleted.
         """
         connection = await Connection.open(self.servers, name=f"fleetlog/reader of {self.name}", **self.options)
         try:

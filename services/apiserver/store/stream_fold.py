@@ -111,7 +111,7 @@ class Folding(Reading):
         return self._sealing.open(key, data)
 
     def _judge_unreadable(self, *, drop: bool) -> None:
-        """Refuse to start without objects that are there: whoever follows this server would take them for deleted."""
+        """Refuse to start without objects that exist: clients of this server would take them for deleted."""
         lost = [why for _, why in self._unreadable.values() if why]
         self._unreadable.clear()
         if lost and not drop:

@@ -63,7 +63,7 @@ def floor_subject(prefix: str) -> str:
 
 
 def barrier_subject(prefix: str) -> str:
-    """Subject of messages that say nothing, but whose answer proves that everything before them is kept."""
+    """Subject of messages without content, whose acknowledgement proves that everything before them is kept."""
     return f"{prefix}.meta.barrier"
 
 

@@ -1,1 +1,1 @@
-"""The one way of writes into the store: create, update, patch, apply, delete."""
+"""The write path into the store: create, update, patch, apply, delete."""

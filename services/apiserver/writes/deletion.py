@@ -218,7 +218,7 @@ def _grace(kind: Kind, old: Manifest, options: DeleteOptions) -> tuple[bool, boo
     if meta.get("deletionTimestamp"):
         before = meta.get("deletionGracePeriodSeconds")
         if before == 0 and options.grace == 0 and not meta.get("finalizers"):
-            # Its end was written and the store failed before it was removed: whoever asks again finishes that.
+            # Its end was written and the store failed before it was removed: the next request finishes that.
             return False, False, 0
         if before is None or options.grace is None or options.grace >= before:
             return False, True, 0

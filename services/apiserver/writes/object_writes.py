@@ -273,7 +273,7 @@ class Objects:
         meta, before = new["metadata"], old["metadata"]
         self._keep_system(meta, before, key)
         kind.default(new)
-        # A scale is not a write of its writer to the object: whoever manages the replicas goes on doing so.
+        # A write to scale does not change field ownership: the manager of the replicas stays.
         if not call.applied and subresource != "scale":
             self.ownership.updated(kind, new, old, call)
         attributes = Attributes("UPDATE", kind, subresource, key.namespace, key.name, new, old, call)

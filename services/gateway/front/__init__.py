@@ -1,1 +1,1 @@
-"""The gateway before a control plane that cannot send requests to it: one address for all kinds."""
+"""The gateway as a proxy in front of a control plane that cannot aggregate its API: one address for all kinds."""

@@ -1,7 +1,7 @@
-"""Decides what a request is for: the gateway's own kinds, documents that name all kinds, or the control plane.
+"""Routes a request: to the gateway's own kinds, to documents that name all kinds, or to the control plane.
 
-Who asks is the control plane's to say, and what they may read of bindings and works, too: it is asked with their own
-credentials (SelfSubjectAccessReview). The bearer of the installation's token needs no leave for those.
+The control plane authenticates users and authorizes reads of bindings and works: the gateway asks it with the user's
+own credentials (SelfSubjectAccessReview). The bearer of the installation's token needs no authorization for those.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _decode = msgspec.json.Decoder(dict).decode
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What somebody wants to read; `resource` is None for a path that is no resource."""
+    """The attributes of a read request; `resource` is None for a path that is no resource."""
 
     verb: str
     path: str
@@ -73,7 +73,7 @@ class Front:
         await self._upstream.stop()
 
     async def check(self, request: BaseRequest, identity: Identity, asked: Asked) -> None:
-        """Let pass who may read something of the gateway's own; raises Failure 401, 403 and 503."""
+        """Authorize a read of the gateway's own kinds; raises Failure 401, 403 and 503."""
         posing = impersonation(request)
         if not identity.authorization and not posing:
             return
@@ -148,12 +148,12 @@ def _digest(identity: Identity, posing: Iterable[tuple[str, str]], asked: Asked)
     """What a decision is remembered under; the credentials themselves are not kept."""
     name = asked.resource.full_name if asked.resource is not None else ""
     version = asked.resource.version if asked.resource is not None else ""
-    told: list[object] = [
+    parts: list[object] = [
         identity.authorization,
         identity.user,
         sorted((name.lower(), value) for name, value in posing),
         asked.verb,
         asked.path,
     ]
-    told += [name, version, asked.namespace, asked.name, asked.subresource]
-    return hashlib.sha256(msgspec.json.encode(told)).digest()
+    parts += [name, version, asked.namespace, asked.name, asked.subresource]
+    return hashlib.sha256(msgspec.json.encode(parts)).digest()

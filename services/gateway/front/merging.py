@@ -1,4 +1,4 @@
-"""Adds the gateway's kinds to what a control plane says it serves; no I/O."""
+"""Merges the gateway's kinds into the discovery documents of a control plane; no I/O."""
 
 from __future__ import annotations
 

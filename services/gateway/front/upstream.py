@@ -1,8 +1,8 @@
-"""Passes requests on to the control plane, with the credentials of whoever asks and never with others.
+"""Proxies requests to the control plane, with the credentials of the client and never with others.
 
 There are two ways there. Over one of them the gateway shows a client certificate: it is for the bearer of the
 installation's own token only, whose kubeconfig held that certificate. Over the other one it shows nothing of its own: a
-control plane that believes certificates before tokens must never see the two of different people in one request.
+control plane that checks certificates before tokens must never get those of different users in one request.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Upstream:
                 await session.close()
 
     def _way(self, identity: Identity) -> tuple[aiohttp.ClientSession, dict[str, str]]:
-        """The session and the credentials of whoever asks; raises Failure 403 where there are none."""
+        """The session and the credentials of the client; raises Failure 403 where there are none."""
         assert self._plain is not None
         if identity.authorization:
             return self._plain, {"Authorization": identity.authorization}
@@ -82,7 +82,7 @@ class Upstream:
         accept: str,
         body: bytes | None = None,
     ) -> tuple[int, str, bytes]:
-        """One small request in the name of who asks: status, media type and body of the answer. Raises Failure."""
+        """A small request with the client's credentials: status, media type and body. Raises Failure."""
         session, credentials = self._way(identity)
         # What is read here must not be compressed.
         headers: CIMultiDict[str] = CIMultiDict({"Accept": accept, "Accept-Encoding": "identity", **credentials})
@@ -131,7 +131,7 @@ class Upstream:
 
 
 def impersonation(request: BaseRequest) -> CIMultiDict[str]:
-    """The headers by which a request asks to be taken for somebody else's: the control plane decides about that."""
+    """The impersonation headers of a request; the control plane authorizes them."""
     found: CIMultiDict[str] = CIMultiDict()
     for name, value in request.headers.items():
         if name.lower().startswith("impersonate-"):
@@ -178,7 +178,7 @@ async def _stream(request: BaseRequest, answer: aiohttp.ClientResponse) -> web.S
 def _session(tls: ssl.SSLContext | None) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, ssl=tls if tls is not None else True)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-    # A jar would keep what one answer sets for the next request, whoever makes that.
+    # A cookie jar would send what one answer set with requests of other clients.
     return aiohttp.ClientSession(
         connector=connector,
         timeout=timeout,

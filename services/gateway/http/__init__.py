@@ -1,1 +1,1 @@
-"""The HTTP face of the gateway: requests, lists and watches."""
+"""HTTP API of the gateway: requests, lists and watches."""

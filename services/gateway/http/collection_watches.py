@@ -1,4 +1,4 @@
-"""Runs watches: everything from a revision on, line by line, until the time is over or the history is lost."""
+"""Serves watches: every change from a revision on, one line each, until the timeout or the end of the kept history."""
 
 from __future__ import annotations
 
@@ -67,20 +67,20 @@ class Watching:
                 first = False
             if options.initial and options.bookmarks:
                 yield views.bookmark(watch.resource, watch.form, collection.version(cursor), initial_end=True)
-        told, next_bookmark = cursor, loop.time() + BOOKMARK_SECONDS
+        sent, next_bookmark = cursor, loop.time() + BOOKMARK_SECONDS
         while (left := end - loop.time()) > 0:
             changes = collection.since(cursor)
             lines = [line for change in changes if (line := await self._change(watch, change, head=first))]
             if changes:
                 cursor = changes[-1].revision
             if lines:
-                first, told = False, cursor
+                first, sent = False, cursor
                 yield b"".join(lines)
             if changes:
                 continue
             cursor = max(cursor, collection.revision)
-            if options.bookmarks and cursor > told and loop.time() >= next_bookmark:
-                told, next_bookmark = cursor, loop.time() + BOOKMARK_SECONDS
+            if options.bookmarks and cursor > sent and loop.time() >= next_bookmark:
+                sent, next_bookmark = cursor, loop.time() + BOOKMARK_SECONDS
                 yield views.bookmark(watch.resource, watch.form, collection.version(cursor))
                 continue
             try:
@@ -88,7 +88,7 @@ class Watching:
                     await self._reader.grown()
             except TimeoutError:
                 yield b""
-        if options.bookmarks and cursor > told:
+        if options.bookmarks and cursor > sent:
             yield views.bookmark(watch.resource, watch.form, collection.version(cursor))
 
     async def _begin(self, watch: CollectionWatch, collection: Collection) -> int:

@@ -1,4 +1,4 @@
-"""The HTTP face: takes requests apart, finds out who asks, and lets the right part answer."""
+"""HTTP API of the gateway: parses requests, authenticates them, and routes each to its handler."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Api:
             response = _json(failure.encode(), failure.code)
         except (ConnectionError, asyncio.CancelledError):
             raise
-        except Exception as error:  # noqa: BLE001 - a bug in one answer is told to its asker and ends nothing
+        except Exception as error:  # noqa: BLE001 - a bug in one answer is reported to its client and ends nothing
             self._log.exception("request failed", method=request.method, path=request.path)
             text = f"Internal error occurred: {type(error).__name__}: {error}"
             response = _json(Failure(500, "InternalError", text).encode(), 500)

@@ -1,1 +1,1 @@
-"""What the gateway says over HTTP: documents, Status errors, selectors, rendered objects, identities."""
+"""Content of the gateway's HTTP API: documents, Status errors, selectors, rendered objects, identities."""

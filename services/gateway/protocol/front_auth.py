@@ -1,6 +1,6 @@
-"""Finds out who asks: the API server's front proxy on behalf of a user, or the holder of a token.
+"""Authenticates requests: the API server's front proxy on behalf of a user, or the bearer of a token.
 
-What a user may see is the API server's to decide, before it proxies; behind a token stands whoever was given the file.
+The API server authorizes a user before it proxies; a token identifies any client that was given the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Identity(Struct, frozen=True):
 
 
 class Authenticator:
-    """Checks client certificates and tokens; raises SettingsError when nobody at all could be let in."""
+    """Checks client certificates and tokens; raises SettingsError when no client could authenticate."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         if not settings.token_file and not settings.front_proxy_ca and not settings.upstream_url:
@@ -70,7 +70,7 @@ class Authenticator:
         raise unauthorized("Unauthorized: neither a bearer token nor the certificate of a front proxy was given")
 
     def _trusted(self, certificate: Mapping[str, Any]) -> bool:
-        """Whether a verified certificate is one of those that speak for others."""
+        """Whether a verified certificate is one of the front proxy's."""
         if not self._names:
             return True
         pairs = (pair for part in certificate.get("subject", ()) for pair in part)
@@ -83,7 +83,7 @@ class Authenticator:
         given = token.encode("utf-8", "surrogateescape")
         found: Identity | None = None
         for known, identity in self._tokens.items():
-            # Every token is compared, so that the time tells nothing.
+            # Every token is compared, so that the time reveals nothing.
             if hmac.compare_digest(known, given):
                 found = identity
         return found

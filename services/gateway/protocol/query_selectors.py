@@ -1,4 +1,4 @@
-"""Which objects a list or watch wants: options of the query and its label and field selectors."""
+"""Parses the query of a list or watch: its options, label selector and field selector."""
 
 from __future__ import annotations
 

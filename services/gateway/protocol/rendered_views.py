@@ -1,6 +1,6 @@
 """Turns entries into response bytes: objects, lists, Tables, metadata only, and frames of watches.
 
-JSON of an object is encoded once per revision and API version and shared by whoever asks; `Encoder` bounds what is
+JSON of an object is encoded once per revision and API version and shared by all requests; `Encoder` bounds what is
 kept.
 """
 
@@ -31,7 +31,7 @@ class BlobSource(Protocol):
 
 
 class Encoder:
-    """JSON of objects; `limit` bounds the bytes kept for the next one who asks."""
+    """Cache of the JSON of objects; `limit` bounds its bytes."""
 
     def __init__(self, blobs: BlobSource, limit: int = CACHE_BYTES) -> None:
         self._blobs = blobs
@@ -61,7 +61,7 @@ class Encoder:
         data = _build(entry, version, blobs)
         self.encoded += 1
         if _needed(entry) and _needed(entry) not in blobs:
-            return  # Bytes that are missing now may be there for the next one who asks.
+            return  # Bytes that are missing now may be there for the next request.
         entry.raw[version] = data
         self._kept[id(entry), version] = (entry, len(data))
         self.kept_bytes += len(data)
@@ -104,7 +104,7 @@ def columns(resource: Resource) -> list[Manifest]:
 
 
 def row(entry: Entry, resource: Resource, form: Form, include: str, now: float, whole: bytes | None = None) -> Manifest:
-    """One row of a Table; `include` says what comes with the cells."""
+    """One row of a Table; `include` selects what comes with the cells (None, Metadata or Object)."""
     cells: list[Any] = [entry.name[1]]
     if resource.columns:
         cells += entry.cells()
@@ -157,7 +157,7 @@ def frame(word: str, body: bytes) -> bytes:
 
 
 def bookmark(resource: Resource, form: Form, version: str, *, initial_end: bool = False) -> bytes:
-    """The line that says how far a watch has come."""
+    """The bookmark line with the resourceVersion that a watch has reached."""
     metadata: Manifest = {"resourceVersion": version, "creationTimestamp": None}
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

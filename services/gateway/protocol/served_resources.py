@@ -1,4 +1,4 @@
-"""What the gateway serves, as data, and the discovery documents made of it (reference 01 §1.1)."""
+"""The resources that the gateway serves, as data, and their discovery documents (reference 01 §1.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.gateway.views.view_shapes import Manifest
 GROUP: Final = "work.karmada.io"
 VERSIONS: Final = ("v1alpha2", "v1alpha1")
 VERBS: Final = ("get", "list", "watch")
-"""No verb that writes: who collects garbage or empties a namespace passes read-only kinds by."""
+"""No verb that writes: garbage and namespace controllers skip read-only kinds."""
 
 
 class Resource(Struct, frozen=True):

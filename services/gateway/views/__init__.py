@@ -1,1 +1,1 @@
-"""ResourceBindings and Works as they are shown, built from facts."""
+"""ResourceBindings and Works as they are served, built from facts."""

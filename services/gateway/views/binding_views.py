@@ -28,7 +28,7 @@ from services.gateway.state import Bound
 from services.gateway.views.view_shapes import Manifest, condition, fields_of, time_text
 
 SCHEDULED_MESSAGE: Final = "Binding has been scheduled successfully."
-_TOLD: Final = 3
+_LISTED: Final = 3
 """Refusing clusters that the condition names; all are in the aggregated status."""
 _LONGEST: Final = 300
 
@@ -153,7 +153,7 @@ def targets_of(bound: Bound) -> tuple[TargetCluster, ...]:
     placement = _placement(bound)
     if placement is None:
         return ()
-    # Whether a cluster is still a member is for works to say: here the decision is shown as it stands.
+    # Works show whether a cluster is still a member: here the decision is shown as it stands.
     named = [target.name for target in placement.clusters]
     where = effective(
         asked(bound),
@@ -223,14 +223,14 @@ def _failures(rollup: StatusRolledUp) -> str:
     """The first clusters that refused the object, each with its reason and what helps, and those still to report."""
     silent = [item.cluster for item in rollup.items if not item.applied and item.message in ("", NOT_YET)]
     failed = [item for item in rollup.items if item.message not in ("", NOT_YET)]
-    told = [f"{item.cluster}: {_reason(item)}" for item in failed[:_TOLD]]
-    if len(failed) > _TOLD:
-        told.append(f"and {len(failed) - _TOLD} more clusters")
+    parts = [f"{item.cluster}: {_reason(item)}" for item in failed[:_LISTED]]
+    if len(failed) > _LISTED:
+        parts.append(f"and {len(failed) - _LISTED} more clusters")
     if silent:
-        more = f" and {len(silent) - _TOLD} more clusters" if len(silent) > _TOLD else ""
-        names = ", ".join(silent[:_TOLD])
-        told.append(f"waiting for {names}{more} to report (`kubectl get clusters` shows which are ready)")
-    return f": {'; '.join(told)}" if told else ""
+        more = f" and {len(silent) - _LISTED} more clusters" if len(silent) > _LISTED else ""
+        names = ", ".join(silent[:_LISTED])
+        parts.append(f"waiting for {names}{more} to report (`kubectl get clusters` shows which are ready)")
+    return f": {'; '.join(parts)}" if parts else ""
 
 
 def _reason(item: ClusterStatusItem) -> str:
@@ -261,7 +261,7 @@ def _item(item: ClusterStatusItem) -> Manifest:
     entry: Manifest = {"clusterName": item.cluster}
     if item.status is not UNSET:
         entry["status"] = item.status
-    # The type says so to every client: an empty bool is left out by Karmada too.
+    # The field has omitempty in its type: Karmada leaves a false value out, too.
     if item.applied:
         entry["applied"] = True
     message = item.message or (f"{NOT_COUNTED}{item.problem}" if item.problem else "")

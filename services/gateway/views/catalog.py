@@ -1,11 +1,11 @@
-"""Holds what is shown, by name, and the latest changes for watches: one collection per kind.
+"""Holds the served objects by name, and the latest changes for watches: one collection per kind.
 
 Every shown object is an entry that never changes; a change replaces it. The ring keeps the latest changes with the
 entry before and after, so that a watch can begin at any revision above the floor; below it the answer is 410.
 
 Revisions of bindings are positions in FACTS. Works are shown from two streams, whose order differs from gateway to
 gateway: their revision is the sum of both positions with a tag of the instance in the lowest bits, and a watch that
-comes over from another instance is told to list anew instead of being led past a change.
+comes over from another instance is answered 410 Gone, so that its client lists again and misses no change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Kind = Literal["ResourceBinding", "ClusterResourceBinding", "Work"]
 
 
 class Gone(Exception):
-    """A revision from which nothing can be continued any more: the client has to list anew."""
+    """A revision from which no watch can be continued any more: the client has to list again."""
 
 
 class Entry:
@@ -149,7 +149,7 @@ class Collection:
         self.revision = max(self.revision, revision)
 
     def put(self, entry: Entry) -> None:
-        """Show an object, or show it anew."""
+        """Add an object or replace it."""
         place, name = entry.place, entry.name
         known = self._named.get(place)
         if known is not None and known != name:

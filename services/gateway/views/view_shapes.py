@@ -1,4 +1,4 @@
-"""Small shapes that bindings and works share: times, ages, conditions and spliced JSON."""
+"""Fields that bindings and works share: times, ages, conditions and spliced JSON."""
 
 from __future__ import annotations
 

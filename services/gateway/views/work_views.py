@@ -1,4 +1,4 @@
-"""Builds Work objects from what a cluster shall hold and what was seen there (reference 03 §1.6, §1.12, §3.2, §4.2)."""
+"""Builds Work objects from works and observations of a cluster (reference 03 §1.6, §1.12, §3.2, §4.2)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def metadata_of(copy: Copy, version: str, created: float, redacted: str = "") ->
 
 
 def is_secret(copy: Copy) -> bool:
-    """Whether the work carries a Secret, whose content nobody is shown."""
+    """Whether the work carries a Secret, whose content is never served."""
     work = fact_of(copy)
     return secrecy(work.api_version, work.kind)
 

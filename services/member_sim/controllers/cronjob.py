@@ -21,11 +21,11 @@ from services.member_sim.world.world_state import State
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _LOOK_BACK = 86_400.0
-"""Seconds of missed times that are looked at after a pause; only the last of them is made up for anyway."""
+"""Seconds of missed times that are evaluated after a pause; a Job is created for the last of them only."""
 
 
 def decide_cronjob(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one CronJob."""
+    """Decide the writes for one CronJob."""
     owner = state.find(key)
     if owner is None or "deletionTimestamp" in owner["metadata"] or state.closing(key.namespace):
         return NOTHING

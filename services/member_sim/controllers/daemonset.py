@@ -40,7 +40,7 @@ _CONDITIONS = (
 
 
 def decide_daemonset(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one DaemonSet."""
+    """Decide the writes for one DaemonSet."""
     owner = state.find(key)
     if owner is None or state.closing(key.namespace) or "deletionTimestamp" in owner["metadata"]:
         return NOTHING

@@ -1,4 +1,4 @@
-"""Deployments: which ReplicaSet carries the present template, how far each may grow or shrink, what the status says."""
+"""Deployments: which ReplicaSet carries the present template, how far each may grow or shrink, and the status."""
 
 from services.member_sim.controllers.deployment_conditions import status_of
 from services.member_sim.controllers.deployment_replicasets import (
@@ -33,7 +33,7 @@ from services.member_sim.world.world_state import State
 
 
 def decide_deployment(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one Deployment: ReplicaSets created, scaled, removed; revision; status."""
+    """Decide the writes for one Deployment: ReplicaSets created, scaled, removed; revision; status."""
     deployment = state.find(key)
     if deployment is None or state.closing(key.namespace) or "deletionTimestamp" in deployment["metadata"]:
         return NOTHING
@@ -128,7 +128,7 @@ def new_set(state: State, deployment: Manifest, old: list[Part], limits: Limits,
 
 
 def revised(deployment: Manifest, revision: int) -> Manifest | None:
-    """Return the annotation that tells the Deployment's revision, None when it stands there already."""
+    """Return the annotation with the Deployment's revision, None when it is present already."""
     annotations = deployment["metadata"].get("annotations") or {}
     return None if annotations.get(REVISION) == str(revision) else {REVISION: str(revision)}
 
@@ -156,7 +156,7 @@ def _age(manifest: Manifest) -> tuple[float, int, str]:
 
 
 def _can_wait(deployment: Manifest, status: Manifest, writes: list[Write]) -> bool:
-    """Tell whether a status that is about to change again, because pods start, need not be written now."""
+    """Return whether a status that is about to change again, because pods start, need not be written now."""
     before = deployment.get("status") or {}
     return (
         not writes

@@ -1,4 +1,4 @@
-"""What a Deployment's status says: counts over its ReplicaSets and the conditions Available and Progressing."""
+"""The status of a Deployment: counts over its ReplicaSets and the conditions Available and Progressing."""
 
 from collections.abc import Sequence
 
@@ -98,7 +98,7 @@ def _progressing(
 
 
 def _moved(before: Manifest, counts: dict[str, int]) -> bool:
-    """Tell whether the rollout advanced: more updated, ready or available pods, or fewer old ones."""
+    """Return whether the rollout advanced: more updated, ready or available pods, or fewer old ones."""
     grown = ("updatedReplicas", "readyReplicas", "availableReplicas")
     if any(counts[name] > (before.get(name) or 0) for name in grown):
         return True

@@ -8,7 +8,7 @@ from services.member_sim.world.world_state import State
 
 
 def decide_budget(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one budget."""
+    """Decide the writes for one budget."""
     budget = state.find(key)
     if budget is None or "deletionTimestamp" in budget["metadata"] or state.closing(key.namespace):
         return NOTHING

@@ -23,7 +23,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def decide_job(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one Job."""
+    """Decide the writes for one Job."""
     job = state.find(key)
     if job is None or "deletionTimestamp" in job["metadata"]:
         return NOTHING

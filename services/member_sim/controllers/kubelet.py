@@ -1,4 +1,4 @@
-"""What happens to a pod once it has a node: it starts, serves, crashes, completes, loses its node, ends."""
+"""The kubelet: a pod with a node starts, becomes ready, crashes, completes, loses its node, or terminates."""
 
 from typing import Literal
 from zlib import crc32
@@ -29,7 +29,7 @@ ORPHAN_PATIENCE = 2.0
 
 
 def decide_pod(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one pod: its status, its end, or its eviction from a tainted node."""
+    """Decide the writes for one pod: its status, its end, or its eviction from a tainted node."""
     pod = state.find(key)
     if pod is None:
         return NOTHING
@@ -91,7 +91,7 @@ def _stage(state: State, pod: Manifest, node: str, turn: Turn) -> tuple[Stage, f
 
 
 def _present(pod: Manifest) -> Stage:
-    """Return where the pod's status says it is."""
+    """Return the stage in the pod's status."""
     status = pod.get("status") or {}
     phase = status.get("phase")
     if phase in ("Succeeded", "Failed"):

@@ -14,7 +14,7 @@ from services.member_sim.world.world_state import State
 
 
 def decide_namespace(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one namespace."""
+    """Decide the writes for one namespace."""
     if state.closing(key.name):
         return NOTHING
     writes = []

@@ -27,12 +27,12 @@ def node_names(config: Config) -> list[str]:
 
 
 def initial_nodes(state: State, config: Config) -> Iterable[Key]:
-    """Return the keys of own nodes that do not exist yet; looking at them creates them."""
+    """Return the keys of own nodes that do not exist yet; deciding them creates them."""
     return [Key(NODES, "", name) for name in node_names(config) if state.get(NODES, "", name) is None]
 
 
 def decide_node(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one node: taints of its condition, its status; nothing while nothing changes."""
+    """Decide the writes for one node: taints of its condition, its status; nothing while nothing changes."""
     node = state.find(key)
     names = node_names(turn.config)
     if node is None:
@@ -86,14 +86,14 @@ def _taints(spec: Manifest, ready: bool, now: float) -> list[Manifest]:
     if not ready:
         wanted += [(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]
     kept = [t for t in present if t["key"] not in (NOT_READY, UNSCHEDULABLE) or (t["key"], t["effect"]) in wanted]
-    # Without a time nobody could say when a limited toleration runs out.
+    # Without a time the end of a limited toleration could not be computed.
     kept = [{**t, "timeAdded": stamp(now)} if t["effect"] == "NoExecute" and "timeAdded" not in t else t for t in kept]
     have = {(t["key"], t["effect"]) for t in kept}
     return kept + [{"key": k, "effect": e, "timeAdded": stamp(now)} for k, e in wanted if (k, e) not in have]
 
 
 def _status(node: Manifest, name: str, names: list[str], ready: bool, turn: Turn) -> Manifest:
-    """Return the status; capacity that somebody changed by hand is kept."""
+    """Return the status; capacity that a client changed is kept."""
     old = node.get("status") or {}
     config = turn.config
     offered = {"cpu": config.cpu, "ephemeral-storage": "100Gi", "memory": config.memory, "pods": str(config.pods)}

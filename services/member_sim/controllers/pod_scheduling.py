@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Placer:
-    """Places pods with one specification: what depends on the node alone is looked at once per decision."""
+    """Places pods with one specification: predicates on the node alone are evaluated once per decision."""
 
     def __init__(self, state: State, turn: Turn, spec: Manifest) -> None:
         self._state = state
@@ -148,7 +148,7 @@ def untolerated(node: Manifest, tolerations: Any) -> Manifest | None:
 
 
 def tolerates(toleration: Manifest, taint: Manifest) -> bool:
-    """Tell whether one toleration covers one taint."""
+    """Return whether one toleration covers one taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     exists = toleration.get("operator") == "Exists"
@@ -160,12 +160,12 @@ def tolerates(toleration: Manifest, taint: Manifest) -> bool:
 
 
 def tolerated(taint: Manifest, tolerations: Any) -> bool:
-    """Tell whether any toleration covers the taint."""
+    """Return whether any toleration covers the taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def selected(spec: Manifest, node: Manifest) -> bool:
-    """Tell whether the pod's node selector and required node affinity accept the node."""
+    """Return whether the pod's node selector and required node affinity accept the node."""
     labels = node["metadata"].get("labels") or {}
     selector = spec.get("nodeSelector")
     if selector and not selector.items() <= labels.items():

@@ -21,7 +21,7 @@ BURST = 500
 
 
 def decide_replicaset(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one ReplicaSet."""
+    """Decide the writes for one ReplicaSet."""
     replicaset = state.find(key)
     if replicaset is None or state.closing(key.namespace) or "deletionTimestamp" in replicaset["metadata"]:
         return NOTHING
@@ -35,7 +35,7 @@ def decide_replicaset(state: State, key: Key, turn: Turn) -> Decision:
         return Decision(removals(victims(active, min(len(active) - wanted, BURST))), None)
     moment = starting(state, active, turn.config, turn.now)
     if moment is not None:
-        # The counts change again when these pods start; one status then says it all.
+        # The counts change again when these pods start; one status write then covers all.
         return Decision([], moment + 1)
     counts = count(active, spec.get("minReadySeconds") or 0, turn.now)
     selector = (spec.get("selector") or {}).get("matchLabels") or {}

@@ -25,7 +25,7 @@ CONTROLLER = "endpointslice-controller.k8s.io"
 
 
 def decide_service(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one Service."""
+    """Decide the writes for one Service."""
     service = state.find(key)
     if service is None:
         endpoints = state.get(ENDPOINTS, key.namespace, key.name)

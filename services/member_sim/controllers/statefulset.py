@@ -30,7 +30,7 @@ REVISION_LABEL = "controller-revision-hash"
 
 
 def decide_statefulset(state: State, key: Key, turn: Turn) -> Decision:
-    """Say what to write for one StatefulSet."""
+    """Decide the writes for one StatefulSet."""
     owner = state.find(key)
     if owner is None or state.closing(key.namespace) or "deletionTimestamp" in owner["metadata"]:
         return NOTHING

@@ -23,17 +23,17 @@ class Counts(NamedTuple):
 
 
 def is_active(pod: Manifest) -> bool:
-    """Tell whether the pod counts as a replica: neither finished nor being deleted."""
+    """Return whether the pod counts as a replica: neither finished nor being deleted."""
     return "deletionTimestamp" not in pod["metadata"] and not is_finished(pod)
 
 
 def is_finished(pod: Manifest) -> bool:
-    """Tell whether the pod has ended for good."""
+    """Return whether the pod is in a terminal phase."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_ready(pod: Manifest) -> bool:
-    """Tell whether the pod serves."""
+    """Return whether the pod's condition Ready is True."""
     return is_true(pod, "Ready")
 
 

@@ -17,14 +17,14 @@ _BOUND = "pv.kubernetes.io/bind-completed"
 
 
 def decide_claim(state: State, key: Key, turn: Turn) -> Decision:  # noqa: ARG001 - the shape of every decision
-    """Say what to write for one claim: its volume, the binding, the status."""
+    """Decide the writes for one claim: its volume, the binding, the status."""
     claim = state.find(key)
     if claim is None or "deletionTimestamp" in claim["metadata"] or state.closing(key.namespace):
         return NOTHING
     meta, spec = claim["metadata"], claim["spec"]
     named = spec.get("volumeName")
     if not named and spec.get("storageClassName") == "":
-        # Without a class a claim waits for a volume that somebody makes by hand.
+        # Without a class a claim waits for a volume that a user creates.
         return NOTHING
     name = named or f"pvc-{meta['uid']}"
     volume = state.get(VOLUMES, "", name)
@@ -49,7 +49,7 @@ def decide_claim(state: State, key: Key, turn: Turn) -> Decision:  # noqa: ARG00
 
 
 def decide_volume(state: State, key: Key, turn: Turn) -> Decision:  # noqa: ARG001 - the shape of every decision
-    """Say what to write for one volume: its phase, or its end once its claim is gone."""
+    """Decide the writes for one volume: its phase, or its end once its claim is gone."""
     volume = state.find(key)
     if volume is None or "deletionTimestamp" in volume["metadata"]:
         return NOTHING

@@ -27,7 +27,7 @@ CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
 BUDGETS = "poddisruptionbudgets.policy"
 SCHEDULER = "scheduler"
-"""Not a resource: the key under which pods without a node are looked at together."""
+"""Not a resource: the key under which pods without a node are scheduled together."""
 
 KINDS: dict[str, tuple[str, str]] = {
     APPS: ("apps/v1", "Deployment"),
@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[str, str]] = {
 
 ROOT_CA = "kube-root-ca.crt"
 ONLY_NAMED: dict[str, str] = {SERVICE_ACCOUNTS: "default", CONFIG_MAPS: ROOT_CA}
-"""Resources of which the controllers look at objects of one name only; there may be very many others."""
+"""Resources of which the controllers read objects of one name only; there may be very many others."""
 
 RESOURCE_OF_KIND: dict[str, str] = {kind: resource for resource, (_, kind) in KINDS.items()}
 
@@ -83,7 +83,7 @@ class Write(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What should be written for a key now, and when (Unix seconds) the key has to be looked at again."""
+    """The writes due for a key now, and when (Unix seconds) the key has to be decided again."""
 
     writes: list[Write]
     wake: float | None = None
@@ -200,7 +200,7 @@ def condition(manifest: Manifest, kind: str) -> Manifest | None:
 
 
 def is_true(manifest: Manifest, kind: str) -> bool:
-    """Tell whether the status condition of that type is "True"."""
+    """Return whether the status condition of that type is "True"."""
     entry = condition(manifest, kind)
     return entry is not None and entry.get("status") == "True"
 

@@ -89,7 +89,7 @@ class State:
         return self._labelled.matching(namespace, selector)
 
     def closing(self, namespace: str) -> bool:
-        """Tell whether the namespace is being deleted or does not exist."""
+        """Return whether the namespace is being deleted or does not exist."""
         found = self.get(NAMESPACES, "", namespace)
         return found is None or "deletionTimestamp" in found["metadata"]
 
@@ -107,7 +107,7 @@ class State:
         elif meta["uid"] in self._gone:
             return []
         if "managedFields" in meta:
-            # More than half of an object, and nobody here asks whose a field is; an update without them keeps them.
+            # More than half of an object, and not read here; an update without them keeps them.
             manifest = with_metadata(manifest)
             del manifest["metadata"]["managedFields"]
         self._objects.setdefault(resource, {}).setdefault(key.namespace, {})[key.name] = manifest
@@ -139,7 +139,7 @@ class State:
         return self._remove(key, old)
 
     def removed_by_us(self, key: Key, uid: str) -> list[Key]:
-        """Take in that our own delete removed the object, before the watch says so; returns dirty keys."""
+        """Take in that our own delete removed the object, before the watch reports it; returns dirty keys."""
         old = self.find(key)
         if old is None or old["metadata"]["uid"] != uid:
             return []
@@ -155,7 +155,7 @@ class State:
         return Key(resource, manifest["metadata"].get("namespace", ""), owner["name"])
 
     def crashes(self, pod: Manifest) -> bool:
-        """Tell whether a fault crashes this pod: it, its controller or its controller's controller is named."""
+        """Return whether a fault crashes this pod: it, its controller or its controller's controller is named."""
         if not self.crashing:
             return False
         namespace = pod["metadata"].get("namespace", "")

@@ -1,4 +1,4 @@
-"""Makes the set of plugins that a scheduler runs with from what is installed and what `--plugins` wants (02 §2.1)."""
+"""Loads the plugins of a scheduler: installed ones, filtered by the flag `--plugins` (reference 02 §2.1)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load_plugins(
 
 
 def _installed() -> Iterable[EntryPoint]:
-    # Worth its time only for who loads plugins.
+    # Imported only where plugins are loaded, because it takes long.
     from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)

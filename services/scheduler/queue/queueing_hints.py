@@ -1,4 +1,4 @@
-"""Says what of the clusters an object depends on: whether it follows them, or what it lacked when it was tried last."""
+"""Computes the queueing hint of an object: the cluster changes that may move it, or that it lacked at its last try."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _is_workload(spec: Manifest) -> bool:
 
 
 def _outline(spec: Manifest, compiled: CompiledPlacement) -> BindingView:
-    """As much of a binding as decides which clusters it looks at."""
+    """The part of a binding that selects its candidate clusters."""
     resource = spec.get("resource") or {}
     return BindingView(
         api=(resource.get("apiVersion", ""), resource.get("kind", "")),

@@ -1,4 +1,4 @@
-"""Says when an attempt that ended in an error is made again: later each time, and only so many per second in all."""
+"""Computes when a failed scheduling attempt is retried: exponential backoff, and a rate limit over all objects."""
 
 from __future__ import annotations
 

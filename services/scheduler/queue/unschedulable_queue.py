@@ -1,8 +1,8 @@
-"""Knows which objects a change of a cluster may move or help, so that all others are left alone (docs/scheduling.md).
+"""Indexes the objects that a change of a cluster may move or help: only these are requeued (docs/scheduling.md).
 
-Objects that are looked at alike share a group: those that follow every change of the clusters their placement names,
-and those that could not be placed. Of the latter, who lacked room is looked at again only once the clusters together
-have enough of it and one of them has more than when the group was last tried. Asking that costs one look per group.
+Objects with equal hints share a group: those that follow every change of the clusters their placement names, and those
+that could not be placed. Of the latter, an object that lacked capacity is requeued only once the clusters together
+have enough of it and one of them has more than when the group was last tried. That costs one review per group.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class QueueingHint(Struct, frozen=True, eq=False):
 
     @property
     def group(self) -> GroupKey:
-        """Equal for objects to which clusters look alike."""
+        """Equal for objects with the same requirements on clusters."""
         view = self.view
         alike: GroupKey = (view.placement, self.terms, view.api, view.workload, self.failed, self.room)
         if not self.failed:
@@ -51,7 +51,7 @@ class QueueingHint(Struct, frozen=True, eq=False):
 
 
 class _Group:
-    """Objects to which clusters look alike, and the room that each cluster has for one of their replicas."""
+    """Objects with the same requirements, and the capacity that each cluster has for one of their replicas."""
 
     __slots__ = ("api", "as_of", "base", "interest", "matchers", "members", "now", "total")
 
@@ -62,7 +62,7 @@ class _Group:
         self.members: dict[ObjectKey, int] = {}
         """What each of them wants."""
         self.now: dict[str, int] | None = None
-        """Room by cluster that is a candidate; None until somebody asks."""
+        """Capacity by candidate cluster; None until it is needed."""
         self.base: dict[str, int] = {}
         """Room by cluster when the members were last tried: what is not above it cannot help."""
         self.total = 0
@@ -133,32 +133,32 @@ class _Group:
 
 
 class UnschedulableIndex:
-    """All objects that somebody has to look after when clusters change: a fold of the last facts of each object.
+    """All objects that may have to be requeued when clusters change: a fold of the last facts of each object.
 
     Beside it stands what this instance noticed since it began; a fresh start does without.
     """
 
     def __init__(self) -> None:
         self.active = True
-        """Whether anybody wants to know; who does not decide need not keep count of room."""
+        """Whether this instance leads; a standby does not count capacity."""
         self.options = SchedulingOptions(several_templates=True)
         self._groups: dict[GroupKey, _Group] = {}
         self._filed: dict[ObjectKey, GroupKey] = {}
         self._short: dict[GroupKey, _Group] = {}
-        """Those that lack room."""
+        """Those that lack capacity."""
         self._described: set[str] = set()
         self.failed: set[ObjectKey] = set()
         self.moved = 0
-        """Position of the last fact that may have helped somebody who could not be placed."""
+        """Position of the last fact that may have helped an unschedulable object."""
         self.changes = 1
         """Number of the last change of any cluster's room."""
         self.unreviewed: set[str] = set()
-        """Clusters whose room changed since it was compared with what objects lack."""
+        """Clusters whose capacity changed since it was compared with what objects lack."""
         self.handed: dict[ObjectKey, float] = {}
         """When requests that named another scheduler before came to name the one they name; seconds since 1970."""
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same objects are looked after."""
+        """Whether the same objects are indexed."""
         return (
             isinstance(other, UnschedulableIndex)
             and self._filed.keys() == other._filed.keys()
@@ -195,11 +195,11 @@ class UnschedulableIndex:
             self._short.pop(filed, None)
 
     def begin(self) -> None:
-        """Somebody decides from now on, and begins with every object."""
+        """This instance leads from now on, and decides every object first."""
         self.active = True
 
     def end(self) -> None:
-        """Nobody decides any more."""
+        """This instance leads no more."""
         self.active = False
         self._described.clear()
         for group in self._short.values():
@@ -224,9 +224,9 @@ class UnschedulableIndex:
     ) -> list[ObjectKey]:
         """Objects that may move since a cluster is described otherwise (reference 02 §1.3).
 
-        `gained` are the APIs that it newly serves when nothing but those changed. `stands_there` tells who runs in it
-        and need not heed where others run. Those are left alone if they can: most changes are taints, which keep off
-        only who is not there yet.
+        `gained` are the APIs that it newly serves when nothing but those changed. `stands_there` is true for an object
+        that runs in it and does not depend on where others run. Such objects are skipped where possible: most changes
+        are taints, which affect only objects that are not placed there yet.
         """
         outside = self.options.plugins.outside
         found: list[ObjectKey] = []
@@ -245,7 +245,7 @@ class UnschedulableIndex:
     ) -> list[ObjectKey]:
         """Objects that the present room of the named clusters may help.
 
-        `clusters` are all as they say of themselves, `rooms` the same without what was given away.
+        `clusters` are all with their reported capacity, `rooms` the same without reservations.
         """
         if not self.active:
             return []
@@ -255,7 +255,7 @@ class UnschedulableIndex:
         for group in self._short.values():
             if group.now is None:
                 if left <= 0:
-                    # Trying them tells as much, one after the other, and they are counted then.
+                    # Trying them one after the other shows as much, and they are counted then.
                     found += group.members
                     continue
                 left -= len(clusters)
@@ -273,8 +273,8 @@ class UnschedulableIndex:
     ) -> None:
         """An object is tried in vain with what is there now, after so many changes of rooms.
 
-        `pending` are clusters whose present room was not compared yet; without `count` a group whose rooms nobody
-        counted so far is left at that.
+        `pending` are clusters whose present capacity was not compared yet; without `count` a group whose capacity was
+        not counted so far stays uncounted.
         """
         group = self._short.get(self._filed.get(key, ()))
         if group is None or not self.active or group.as_of == change:

@@ -33,7 +33,7 @@ def counts(obj: Manifest, fields: tuple[str, ...], part_of_replicas: tuple[str, 
 
 
 def load_balancer(obj: Manifest) -> list[FieldError]:
-    """Return what is wrong with the addresses that a status tells of a load balancer."""
+    """Return what is wrong with the load balancer addresses of a status."""
     found: list[FieldError] = []
     balancer = (obj.get("status") or {}).get("loadBalancer") or {}
     for index, ingress in enumerate(balancer.get("ingress") or ()):
@@ -59,7 +59,7 @@ def non_special(value: str, field: str) -> list[FieldError]:
 
 
 def is_network(value: str) -> bool:
-    """Say whether the value is a range of addresses: an address, a slash and a number of bits."""
+    """Return whether the value is a range of addresses: an address, a slash and a number of bits."""
     try:
         ipaddress.ip_interface(value)
     except ValueError:

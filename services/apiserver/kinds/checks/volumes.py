@@ -25,7 +25,7 @@ MIN_TOKEN_SECONDS, MAX_TOKEN_SECONDS = 600, 1 << 32
 
 
 def is_address(value: str) -> bool:
-    """Say whether the value is an IP address."""
+    """Return whether the value is an IP address."""
     try:
         ipaddress.ip_address(value)
     except ValueError:

@@ -27,7 +27,7 @@ _INT_LIMITS = {"i": 1 << 31, "l": 1 << 63}
 
 
 class ShapeError(ValueError):
-    """A value does not have the JSON type of its field; `path` says where, `wanted` what belongs there."""
+    """A value does not have the JSON type of its field; `path` is the place, `wanted` the expected type."""
 
     def __init__(self, path: list[str], wanted: str, value: Any, detail: str = "") -> None:
         self.path, self.wanted, self.value, self.detail = path, wanted, value, detail
@@ -83,7 +83,7 @@ def definition(name: str) -> Definition:
 
 
 def is_known(name: str) -> bool:
-    """Say whether the table has fields for that OpenAPI name."""
+    """Return whether the table has fields for that OpenAPI name."""
     return name in _table()
 
 

@@ -26,7 +26,7 @@ def render(name: str, obj: Any, raw: bytes | None, error: schemas.ShapeError) ->
     try:
         reader.value(schemas.Field("", "@" + name))
     except IndexError:
-        # The body ends before the error was met: say what the first reading found.
+        # The body ends before the error was met: return the error of the first reading.
         return str(error)
     return reader.error or str(error)
 

@@ -80,7 +80,7 @@ class Event(BuiltinKind):
         return result
 
     def check(self, obj: Manifest) -> list[FieldError]:
-        """A new-style event says when, who, what and why."""
+        """A new-style event must have a time, a controller, an action and a reason."""
         found: list[FieldError] = []
         core = self.to_store(obj)
         target, namespace = core.get("involvedObject") or {}, obj["metadata"].get("namespace", "")

@@ -75,7 +75,7 @@ class ResourceQuota(BuiltinKind):
 
 
 def _scopes(spec: Manifest) -> list[FieldError]:
-    """Return what is wrong with the scopes: unknown ones, resources they do not tell apart, opposite ones."""
+    """Return what is wrong with the scopes: unknown ones, resources they do not apply to, opposite ones."""
     scopes = spec.get("scopes") or []
     found: list[FieldError] = []
     for scope in scopes:

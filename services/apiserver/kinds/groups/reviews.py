@@ -37,7 +37,7 @@ class AccessReview(Review):
         return self.invalid_kind
 
     def check(self, obj: Manifest) -> list[FieldError]:
-        """There must be one kind of attributes and somebody who asks."""
+        """There must be one kind of attributes and a subject."""
         return [*self.check_attributes(obj), *_subject(obj), *_no_metadata(obj)]
 
     @staticmethod

@@ -39,7 +39,7 @@ def _modes(value: list[str] | None, field: str) -> list[FieldError]:
 
 
 def _protect(kind: BuiltinKind, obj: Manifest, finalizer: str) -> None:
-    # Whoever takes the finalizer away in a cluster is not here: with it, nothing could be deleted. Only a server that
+    # The controller that removes the finalizer is not here: with it, nothing could be deleted. Only a server that
     # stands for a recorded release behaves as that one did, alone.
     if kind.release == NEWEST:
         return

@@ -34,7 +34,7 @@ def not_negative(values: Manifest, names_: tuple[str, ...], field: str) -> list[
 
 
 def matches(selector: Manifest, labels: dict[str, str]) -> bool:
-    """Say whether labels satisfy a label selector."""
+    """Return whether labels satisfy a label selector."""
     for key, value in (selector.get("matchLabels") or {}).items():
         if labels.get(key) != value:
             return False
@@ -51,7 +51,7 @@ def matches(selector: Manifest, labels: dict[str, str]) -> bool:
 
 
 def is_empty(selector: Manifest) -> bool:
-    """Say whether a label selector selects everything."""
+    """Return whether a label selector selects everything."""
     return not selector.get("matchLabels") and not selector.get("matchExpressions")
 
 

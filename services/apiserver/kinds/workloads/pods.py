@@ -41,7 +41,7 @@ class Pod(BuiltinKind):
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
-        """Fill in again what admission had added: a client that sends its own manifest anew does not take it away."""
+        """Fill in again what admission had added: a client that sends its own manifest again does not remove it."""
         super().prepare_update(new, old)
         spec, before = new["spec"], old["spec"]
         tolerate_failing_nodes(spec)
