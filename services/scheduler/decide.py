@@ -59,7 +59,9 @@ def decide_with_trace(
     answers: tuple[ClusterEstimate, ...] | None = None,
     rules: Rules = _RULES,
 ) -> tuple[PlacementEvent | None, Considered | None]:
-    """What `decide` decides, and what it read to come to it; None where the algorithm was not run.
+    """The placement that should become the latest of an object (None: the present one stands), and what it was made of.
+
+    The second is None where the algorithm was not run.
 
     `answers` are used instead of the estimates in the state: those that a decision is on record with.
     """

@@ -16,6 +16,7 @@ from pathlib import Path
 Symbol = tuple[str, str]
 """Module and name; an empty name is the statements that run when the module is imported."""
 _STATEMENTS = ""
+_OUTSIDE = "<outside>"
 
 
 @dataclass
@@ -37,6 +38,7 @@ class SymbolGraph:
 
     def __init__(self, root: Path, packages: Iterable[str]) -> None:
         self.modules: dict[str, Module] = {}
+        self._known: dict[Symbol, list[Symbol]] = {}
         for package in packages:
             for path in sorted((root / package).rglob("*.py")):
                 parts = path.relative_to(root).with_suffix("").parts
@@ -61,8 +63,22 @@ class SymbolGraph:
             symbol = waiting.pop()
             if symbol not in found:
                 found.add(symbol)
-                waiting.extend(self._edges(*symbol))
+                if symbol not in self._known:
+                    self._known[symbol] = list(self._edges(*symbol))
+                waiting.extend(self._known[symbol])
         return found
+
+    def reached_by(self, source: str) -> set[Symbol]:
+        """The symbols that the code of a file outside the packages reaches."""
+        file = read_module(_OUTSIDE, _OUTSIDE, source)
+        found: set[Symbol] = set()
+        for nodes in file.symbols.values():
+            for node in nodes:
+                for module, name in references(node, file):
+                    source_module, original = file.imports.get(name.partition(".")[0], (module, ""))
+                    rest = name.partition(".")[2]
+                    found.add((source_module, ".".join(part for part in (original, rest) if part)))
+        return self.reached_from(found)
 
     def _edges(self, module_name: str, name: str) -> Iterator[Symbol]:
         module = self.modules[module_name]
@@ -85,6 +101,8 @@ class SymbolGraph:
             yield module_name, first
         elif first in module.imports:
             source, original = module.imports[first]
+            if original and f"{source}.{original}" in self.modules:
+                source, original = f"{source}.{original}", ""
             yield from self._resolved(source, ".".join(part for part in (original, rest) if part))
         elif f"{module_name}.{first}" in self.modules:
             yield from self._resolved(f"{module_name}.{first}", rest)

@@ -1,6 +1,6 @@
 """The port to one stream of the log: what is appended, what is read back, and what a reader is told.
 
-Two implementations pass the same behaviour suite: JetStreamLog (the product) and MemoryLog (unit tests).
+JetStreamLog implements it. MemoryLog (tests/support) does so for unit tests, and passes the same behaviour suite.
 """
 
 from __future__ import annotations

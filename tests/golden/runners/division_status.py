@@ -64,7 +64,7 @@ def _tasks(manifests: Iterable[Case] | None) -> tuple[EvictionTask, ...]:
 
 
 def _effective(clusters: Any, required_by: Any, tasks: tuple[EvictionTask, ...] = ()) -> Effective:
-    """Where an object is with these targets, bindings that depend on it, and evictions the targets were chosen after."""
+    """Clusters of an object with these targets, dependent bindings and evictions."""
     targets = tuple(TargetCluster(item["name"], item.get("replicas")) for item in clusters or ())
     required = [
         TargetCluster(item["name"], item.get("replicas"))

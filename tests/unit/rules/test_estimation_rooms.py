@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.capacity.node_estimate import finished, nodes_of
+from services._rules.capacity.node_estimate import finished
 from services._rules.capacity.node_index import MemberRooms
 
 Manifest = dict[str, Any]
@@ -63,8 +63,10 @@ def test_changes_one_by_one_end_where_lists_begin(steps: list[tuple[Any, ...]]) 
             case _:
                 rooms.list_nodes(nodes.values())
                 rooms.list_pods(pods.values())
-        wanted = nodes_of(nodes.values(), (item for item in pods.values() if not finished(item)))
-        assert sorted(map(_shown, rooms.nodes())) == sorted(map(_shown, wanted))
+        wanted = MemberRooms()
+        wanted.list_nodes(nodes.values())
+        wanted.list_pods(item for item in pods.values() if not finished(item))
+        assert sorted(map(_shown, rooms.nodes())) == sorted(map(_shown, wanted.nodes()))
 
 
 def _shown(item: Any) -> tuple[Any, ...]:
