@@ -236,7 +236,7 @@ def test_what_was_seen_of_a_work_counts_whichever_is_read_first():
 def test_work_lists_applied_overrides_by_policy_name():
     applied = tuple(AppliedOverride(name, raw({"rule": rule})) for rule, name in enumerate(("z", "a", "z")))
     shown = Shown()
-    shown.tell(requested(), msgspec.structs.replace(rendered(), overrides=applied))
+    shown.tell(requested(), msgspec.structs.replace(rendered("member1"), overrides=applied))
     annotations = the_work(shown)["metadata"]["annotations"]
     assert msgspec.json.decode(annotations["policy.karmada.io/applied-overrides"]) == [
         {"policyName": name, "overriders": {"rule": rule}} for rule, name in ((1, "a"), (0, "z"), (2, "z"))
