@@ -2,8 +2,8 @@
 
 A symbol is a function, class or constant of a module; a method belongs to its class. A name reaches the symbol that it
 resolves to, through imports and re-exports; so does `module.name`. A module that is imported runs its statements and
-offers what a decorator registers (`@app.command()`). A string that is the name of a module, or of a service's class in
-a table, stands for an import: some are made late.
+offers what a decorator registers (`@app.command()`). A string that is the name of a module reaches it and its functions
+`main` and `run`: it is imported late, or run as `python -m`.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ def _registers(decorator: ast.expr, imports: Mapping[str, Symbol]) -> bool:
     match decorator:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):
             return imports.get(name, ("", name))[1] != ""
-    return False
+        case _:
+            return False
 
 
 def _assigned(node: ast.Assign | ast.AnnAssign) -> Iterator[str]:
@@ -166,6 +167,8 @@ def _assigned(node: ast.Assign | ast.AnnAssign) -> Iterator[str]:
                         yield each.id
         case ast.AnnAssign(target=ast.Name(id=name)):
             yield name
+        case _:
+            pass
 
 
 def imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, Symbol]]:
@@ -216,7 +219,6 @@ class _References(ast.NodeVisitor):
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str) and node.value.startswith("services."):
-            # Imported late, or run as `python -m`.
             self.found += [(node.value, ""), (node.value, "main"), (node.value, "run")]
 
     def visit_Import(self, node: ast.Import) -> None:
