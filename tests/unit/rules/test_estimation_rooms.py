@@ -80,6 +80,17 @@ def _shown(item: Any) -> tuple[Any, ...]:
     )
 
 
+def test_nodes_stay_in_listed_order_when_their_pods_change() -> None:
+    names = [f"n{number}" for number in (7, 3, 9, 1, 5, 2, 8)]
+    rooms = MemberRooms()
+    rooms.list_nodes([node(name, "4", False) for name in names])
+    rooms.list_pods([])
+    assert [item.name for item in rooms.nodes()] == names
+    for name in names[:3]:
+        rooms.put_pod(pod("p", name, "1", "Running"))
+        assert [item.name for item in rooms.nodes()] == names
+
+
 def test_an_unchanged_object_leaves_the_version_as_it_is() -> None:
     rooms = MemberRooms()
     rooms.list_nodes([node("a", "4", False)])
