@@ -74,11 +74,6 @@ def facet(aggregate: str, key: ObjectKey) -> str:
     return f"{aggregate}.{key.shard}.{key_tokens(key)}"
 
 
-def facets(key: ObjectKey) -> tuple[str, ...]:
-    """Subjects of every sharded facet of an object in FACTS."""
-    return tuple(facet(aggregate, key) for aggregate in _FACETS)
-
-
 def template(key: ObjectKey) -> str:
     """Subject of what the user wrote."""
     return facet("template", key)

@@ -137,6 +137,11 @@ def evicted_clusters(eviction: EvictionEvent) -> frozenset[str]:
     return frozenset((*(task.from_cluster for task in tasks), *eviction.left, *eviction.unseen))
 
 
+def removed_at_once(tasks: Iterable[EvictionTask]) -> tuple[EvictionTask, ...]:
+    """The tasks whose cluster loses its copy before the object may start elsewhere."""
+    return tuple(task for task in tasks if task.purge_mode in REMOVED_AT_ONCE)
+
+
 def _holding_on(eviction: EvictionEvent) -> set[str]:
     """Clusters that keep the copy they have until their task is over."""
     tasks = eviction.tasks if isinstance(eviction, EvictionRequested) else ()

@@ -228,13 +228,3 @@ class ApiServer:
         token = secrets.token_urlsafe(24)
         self.authenticator.add_token(token, Identity(user, user, groups))
         kubeconfig.write(path, server=self.url, name=name, ca=None, cert=b"", key=b"", token=token)
-
-
-async def serve_forever(server: ApiServer, host: str, port: int) -> None:
-    """Run until the task is cancelled."""
-    await server.start(host, port)
-    log.info("ready", url=server.url)
-    try:
-        await asyncio.Event().wait()
-    finally:
-        await server.stop()

@@ -18,7 +18,7 @@ from services._rules.absence import absence_guard as absence
 from services._rules.interpreter import InterpretError
 from services._rules.interpreter.result_cache import ResultPending
 from services._rules.kubernetes.event_objects import Note
-from services._rules.policies.matching import Template, best_policy, template_of
+from services._rules.policies.matching import Template, match_policy, template_of
 from services._rules.policies.policy_claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
 from services._rules.secrets.secret_objects import is_secret
 from services.detector.binding_request import Unresolved, binding_spec
@@ -217,14 +217,15 @@ def _foreseen(manifest: Manifest, claimed: Manifest) -> Manifest:
 
 
 def _best(state: DetectorState, template: Template) -> PolicyView | None:
-    """The policy that wins an unclaimed template: any of its namespace before every cluster-wide one."""
+    """The policy that wins an unclaimed template."""
     candidates = state.candidates(template.api_version, template.kind)
-    scopes = ([view for view in candidates if view.key.namespace == template.namespace and view.key.namespace],)
-    for scope in (*scopes, [view for view in candidates if not view.key.namespace]):
-        winner = best_policy((view.match for view in scope if view.match is not None), template)
-        if winner is not None:
-            return next(view for view in scope if view.match is winner)
-    return None
+    matches = [view.match for view in candidates if view.match is not None]
+    winner = match_policy(
+        template,
+        (match for match in matches if match.namespace),
+        (match for match in matches if not match.namespace),
+    )
+    return next((view for view in candidates if winner is not None and view.match is winner), None)
 
 
 def _policy_moved_on(state: DetectorState, key: ObjectKey, view: PolicyView) -> bool:

@@ -8,6 +8,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from services._rules.constants import POLICY_API
 from services._rules.interpreter import INTERPRET_COMPONENT
 from services._rules.kubernetes.event_objects import Note
+from services._rules.names import namespaced_key
 from services._rules.policies.unsupported import unsupported_fields
 from services.detector.binding_request import priority_class
 from services.detector.policy_view import PolicyView
@@ -22,7 +23,7 @@ def unresolved(
     """The Event of a policy that cannot be applied; None while PriorityClasses are not listed yet."""
     if view is None or (priority_class(view.spec) and PRIORITY_CLASSES not in state.listed):
         return None
-    policy = f"{view.key.namespace}/{view.key.name}" if view.key.namespace else view.key.name
+    policy = namespaced_key(view.key.namespace, view.key.name)
     return _note(key, manifest, "ApplyPolicyFailed", f"Apply policy({policy}) failed: {why}")
 
 

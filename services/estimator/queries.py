@@ -25,8 +25,6 @@ from services._kit.runtime.service import Context
 from services.estimator.agents import Agents
 from services.estimator.state import EstimatorState
 
-Manifest = dict[str, Any]
-
 
 class Queries:
     """Answers such queries while this instance leads."""

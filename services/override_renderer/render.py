@@ -13,7 +13,13 @@ from schemas.events.binding import BindingRequested
 from schemas.events.placement import TargetCluster
 from schemas.events.work import AppliedOverride
 from services._rules import constants as const
-from services._rules.delivery.cluster_rendering import RenderError, Target, apply_job_completions, conflict_resolution
+from services._rules.delivery.cluster_rendering import (
+    RenderError,
+    Target,
+    apply_job_completions,
+    conflict_resolution,
+    with_labels,
+)
 from services._rules.delivery.metadata_retention import record_managed
 from services._rules.delivery.work_labels import without_marks
 from services._rules.identities import binding_id, work_id
@@ -82,7 +88,7 @@ def render(
         manifest = apply_job_completions(manifest, target.name, completions)
     overridden = apply_overrides(manifest, cluster, cluster_policies, policies)
     check_sound(manifest, overridden)
-    manifest = _labelled(overridden.manifest, carried)
+    manifest = with_labels(overridden.manifest, carried)
     resolution = conflict_resolution(manifest, _spec(binding.spec).conflict_resolution)
     marked = _marked(manifest, binding, target.name, template_generation, resolution)
     try:
@@ -102,13 +108,6 @@ def render(
         cluster_overrides=_recorded(overridden.applied_cluster_overrides),
         overrides=_recorded(overridden.applied_overrides),
     )
-
-
-def _labelled(manifest: Manifest, labels: Mapping[str, str] | None) -> Manifest:
-    if not labels:
-        return manifest
-    metadata = manifest.get("metadata") or {}
-    return {**manifest, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}}
 
 
 def _recorded(applied: Sequence[Applied]) -> tuple[AppliedOverride, ...]:

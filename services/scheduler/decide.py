@@ -51,13 +51,6 @@ class Rules(Struct, frozen=True):
 _RULES: Final = Rules()
 
 
-def decide(
-    state: SchedulerState, key: ObjectKey, now: float, scheduler: str, rules: Rules = _RULES
-) -> PlacementEvent | None:
-    """The placement that should become the latest of an object, or None when the present one stands."""
-    return decide_with_trace(state, key, now, scheduler, rules=rules)[0]
-
-
 def decide_with_trace(
     state: SchedulerState,
     key: ObjectKey,
@@ -66,7 +59,9 @@ def decide_with_trace(
     answers: tuple[ClusterEstimate, ...] | None = None,
     rules: Rules = _RULES,
 ) -> tuple[PlacementEvent | None, Considered | None]:
-    """What `decide` decides, and what it read to come to it; None where the algorithm was not run.
+    """The placement that should become the latest of an object (None: the present one stands), and what it was made of.
+
+    The second is None where the algorithm was not run.
 
     `answers` are used instead of the estimates in the state: those that a decision is on record with.
     """

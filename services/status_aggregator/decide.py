@@ -16,8 +16,8 @@ from schemas.keys import ObjectKey
 from services._rules.constants import LABEL_TRUE, RETAIN_REPLICAS_LABEL
 from services._rules.delivery.observations import not_looked_at
 from services._rules.delivery.plausibility import Given, implausible, most_replicas, numbers
-from services._rules.delivery.work_status import NOT_YET
-from services._rules.effective import REMOVED_AT_ONCE, effective, tasks_of
+from services._rules.delivery.work_status import NOT_YET, fully_applied
+from services._rules.effective import effective, removed_at_once, tasks_of
 from services._rules.interpreter.common.interpretation import shortened
 from services.status_aggregator.state import AT_ONCE, AggregatorState, Copy, Reported
 
@@ -123,9 +123,7 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
         eviction_seq=reported.eviction_seq,
         clusters=state.clusters,
     )
-    expected = set(where.occupied)
-    complete = bool(expected) and len(items) == len(expected)
-    fully = complete and all(item.applied and not item.message and item.cluster in expected for item in items)
+    fully = fully_applied(frozenset(where.occupied), items)
     cleared = _cleared(state, reported)
     if not items and not cleared and reported.rollup is None:
         return None
@@ -139,10 +137,11 @@ def _cleared(state: AggregatorState, reported: Reported) -> tuple[Cleared, ...]:
     """Clusters under direct eviction whose copy is gone: never written, seen to be absent since, or no member."""
     if reported.binding is None:
         return ()
-    tasks = tasks_of(reported.eviction, reported.binding.uid)
-    direct = (task for task in tasks if task.purge_mode in REMOVED_AT_ONCE and not task.removed)
+    tasks = removed_at_once(tasks_of(reported.eviction, reported.binding.uid))
     return tuple(
-        Cleared(task.from_cluster, task.created_at) for task in direct if _is_clear(state, reported, task.from_cluster)
+        Cleared(task.from_cluster, task.created_at)
+        for task in tasks
+        if not task.removed and _is_clear(state, reported, task.from_cluster)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from schemas.codec import Known
 from schemas.events.binding import BindingRequested
@@ -17,14 +17,12 @@ from schemas.keys import ObjectKey
 from services._kit.delivery.reports import LEAVING
 from services._rules.delivery.drift import drift_words
 from services._rules.kubernetes.event_objects import Note
-from services._rules.names import binding_name
+from services._rules.names import binding_name, namespaced_key
 from services._rules.scheduling.descheduling import descheduled_words
 from services._rules.scheduling.division.weights import TargetCluster as Share
 from services._rules.scheduling.outcome import success_event
 from services.status_aggregator.failure_events import COMPONENT, REASON, uncounted_words
 from services.status_aggregator.state import AggregatorState
-
-Manifest = dict[str, Any]
 
 # As services/_rules/overrides/override_errors.py writes them.
 _FAILED_OVERRIDE: Final = re.compile(r"(?P<cluster>Cluster)?OverridePolicy (?P<name>[^\s:]+): overrideRules\[")
@@ -36,7 +34,7 @@ def announce(state: AggregatorState, event: Known) -> Note | None:
     match event:
         case BindingRequested() if event.policy is not None:
             policy = event.policy.key
-            name = f"{policy.namespace}/{policy.name}" if policy.namespace else policy.name
+            name = namespaced_key(policy.namespace, policy.name)
             return _note(event, "ApplyPolicySucceed", f"Apply policy({name}) succeed", "resource-detector")
         case PlacementDecided():
             binding = _binding(state, event.key, event.uid)
@@ -120,7 +118,7 @@ def _observed(state: AggregatorState, event: WorkObserved) -> Note | None:
     if binding is None or event.absent or event.reason == LEAVING:
         return None
     key = event.key
-    name = f"{key.namespace}/{key.name}" if key.namespace else key.name
+    name = namespaced_key(key.namespace, key.name)
     if event.applied:
         if not event.operation:
             return None

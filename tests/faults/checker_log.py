@@ -23,7 +23,6 @@ from services import (
     status_aggregator,
 )
 from services._kit.log.stream_port import Message
-from services._rules.absence.withdrawal_causes import losses
 from services._rules.capacity.reservations import ReservationLedger
 from services.descheduler.state import DeschedulerState
 from services.descheduler.state import fold as fold_descheduler
@@ -46,6 +45,7 @@ from services.scheduler.state import SchedulerState
 from services.scheduler.state import fold as fold_scheduler
 from services.status_aggregator.state import AggregatorState, Spent
 from services.status_aggregator.state import fold as fold_aggregator
+from tests.support.withdrawal_causes import losses
 
 _CONTEXT = frozenset({"cluster", "policy", "absence", "confirmation"})
 """Facts that concern many objects; all other causes of a withdrawal are facets of the same object."""

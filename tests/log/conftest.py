@@ -9,10 +9,11 @@ import pytest
 
 from schemas.topology import STREAMS, Stream
 from services._kit.log import streams as topology
-from services._kit.log.heartbeat_bus import Bus, MemoryBus, NatsBus
+from services._kit.log.heartbeat_bus import Bus, NatsBus
 from services._kit.log.jetstream import JetStreamLog
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import Log
+from tests.support.memory_bus import MemoryBus
+from tests.support.memory_log import MemoryLog
 
 Logs = dict[str, Log]
 

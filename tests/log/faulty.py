@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from services._kit.base.log_errors import Ambiguous, LogError, Refused
-from services._kit.log.memory import one_by_one
 from services._kit.log.stream_port import Appended, Fence, Log, NewMessage
+from tests.support.memory_log import one_by_one
 
 
 class FaultyLog:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from schemas.topology import STREAMS
-from services._kit.base.clock import ManualClock
 from services._kit.content.blobs import BlobMissing, Blobs
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
 from services._rules.history.blob_grace import GRACE, REFRESH_AFTER, TRUST
 from services.janitor.blob_gc import BlobCollector
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_log import MemoryLog
 
 
 @pytest.fixture

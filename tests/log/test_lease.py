@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from schemas.codec import decode
-from services._kit.base.clock import ManualClock
 from services._kit.base.log_errors import FenceLost, Unavailable
 from services._kit.leadership.lease import Lease
 from services._kit.leadership.write_guard import LeaderGuard
 from services._kit.log.stream_port import NewMessage
 from tests.log.running import QUICK, eventually, running
 from tests.log.toy import Toy, placed_on, wanted
+from tests.support.manual_clock import ManualClock
 
 
 async def lease_events(backend):

@@ -136,7 +136,7 @@ async def test_a_log_that_ends_before_what_was_read_ends_the_reader(backend):
 
 
 async def test_another_stream_of_the_same_name_ends_the_reader():
-    from services._kit.log.memory import MemoryLog
+    from tests.support.memory_log import MemoryLog
 
     log = MemoryLog()
     await log.append([new("cluster.a")])

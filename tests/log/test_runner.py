@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from schemas.codec import decode
 from schemas.envelope import HEADER_CORRELATION, HEADER_EVENT_ID
 from schemas.keys import ObjectKey
-from services._kit.base.clock import ManualClock
 from services._kit.log.stream_port import NewMessage
 from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.service import Decision
 from tests.log.faulty import FaultyLog
 from tests.log.running import QUICK, eventually, running
 from tests.log.toy import Toy, key, placed_on, placements, released, wanted
+from tests.support.manual_clock import ManualClock
 
 
 async def parked_keys(backend):

@@ -22,10 +22,10 @@ from services.executor import state as executor
 from services.janitor import state as janitor
 from services.override_renderer import decide as rendering
 from services.override_renderer import state as renderer
-from services.scheduler import decide as placing
 from services.scheduler import state as scheduler
 from services.status_aggregator import decide as summing
 from services.status_aggregator import state as aggregator
+from tests.support import placements as placing
 from tests.support.facts import KEY, binding, cluster, template
 
 Stored = tuple[int, float, str, Known]

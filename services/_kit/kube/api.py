@@ -15,7 +15,6 @@ MANAGER: Final = "fleetlog"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 LONGEST_RETRY_SECONDS: Final = 60.0

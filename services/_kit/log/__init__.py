@@ -1,4 +1,4 @@
-"""The port to the streams of the log, its backends (JetStream, memory) and their reader.
+"""The port to the streams of the log, its backend (JetStream) and its reader.
 
 No event is interpreted here.
 """

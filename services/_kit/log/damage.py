@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 BATCH: Final = 2000
 SILENCE: Final = 5.0
 """Seconds without an answer after which the server is taken to be away."""
-NAMED: Final = 16
 _NOTHING_LEFT: Final = frozenset({"404", "408"})
 
 _ids = Ids()
@@ -38,10 +37,6 @@ class Damage(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.seq} ({self.subject})" if self.subject else str(self.seq)
-
-
-class _Config(Struct, frozen=True):
-    subjects: list[str] = []
 
 
 class _State(Struct, frozen=True):

@@ -1,8 +1,7 @@
-"""Messages that are not stored: the heartbeats of leaders, over core NATS or inside a test's process."""
+"""Messages that are not stored: the heartbeats of leaders, over core NATS."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
 
@@ -51,24 +50,3 @@ class NatsBus:
             listener(message.data)
 
         await self._connection.listen(subject, hear)
-
-
-class MemoryBus:
-    """One process."""
-
-    def __init__(self) -> None:
-        self._listeners: dict[str, list[Listener]] = defaultdict(list)
-
-    async def publish(self, subject: str, data: bytes) -> None:
-        """Call every listener."""
-        for listener in list(self._listeners[subject]):
-            listener(data)
-
-    async def deliver(self, subject: str, data: bytes, timeout: float) -> bool:
-        """Call every listener."""
-        await self.publish(subject, data)
-        return True
-
-    async def subscribe(self, subject: str, listener: Listener) -> None:
-        """Receive everything published on a subject from now on."""
-        self._listeners[subject].append(listener)

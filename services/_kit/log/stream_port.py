@@ -1,6 +1,6 @@
 """The port to one stream of the log: appends, reads and deliveries to readers.
 
-Two implementations pass the same behaviour suite: JetStreamLog (the product) and MemoryLog (unit tests).
+JetStreamLog implements it. MemoryLog (tests/support) does so for unit tests, and passes the same behaviour suite.
 """
 
 from __future__ import annotations

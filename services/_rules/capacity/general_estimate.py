@@ -14,7 +14,6 @@ from services._rules.capacity.packing import Room, count_sets, is_node_resource,
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.quantity import NANO, Quantity, QuantityError
 
-Manifest: TypeAlias = dict[str, Any]
 ModelNodes: TypeAlias = tuple[int, dict[str, int], int]
 
 MAX_REPLICAS: Final = 2**31 - 1

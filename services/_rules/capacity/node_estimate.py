@@ -1,6 +1,6 @@
 """The estimate from the nodes of a member and the pods on them (reference 02 §5.5, §5.6)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -38,40 +38,6 @@ class Estimate(Struct, frozen=True):
 
 
 Eligibility: TypeAlias = Callable[[Node], bool]
-
-
-def nodes_of(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Node]:
-    """Nodes with the requests of the pods on them taken off; amounts below zero count as nothing left.
-
-    Every given pod with a node counts: leave out those that are `finished`.
-    """
-    used: dict[str, Amounts] = {}
-    counts: dict[str, int] = {}
-    for pod in pods:
-        name = (pod.get("spec") or {}).get("nodeName")
-        if not name:
-            continue
-        counts[name] = counts.get(name, 0) + 1
-        total = used.setdefault(name, {})
-        for resource, units in pod_request(pod).items():
-            total[resource] = total.get(resource, 0) + units
-    return [_node(item, used, counts) for item in nodes]
-
-
-def _node(manifest: Manifest, used: Mapping[str, Amounts], counts: Mapping[str, int]) -> Node:
-    metadata, spec = manifest.get("metadata") or {}, manifest.get("spec") or {}
-    name = metadata.get("name", "")
-    allocatable = units_of((manifest.get("status") or {}).get("allocatable"))
-    taken = used.get(name, {})
-    pods = allocatable.pop("pods", 0)
-    return Node(
-        name=name,
-        labels=metadata.get("labels") or {},
-        taints=tuple(msgspec.convert(item, Taint) for item in spec.get("taints") or ()),
-        unschedulable=bool(spec.get("unschedulable")),
-        free={key: max(units - taken.get(key, 0), 0) for key, units in allocatable.items()},
-        pods=max(pods - counts.get(name, 0), 0),
-    )
 
 
 def units_of(resources: Mapping[str, Any] | None) -> Amounts:

@@ -1,6 +1,7 @@
 """Nodes of one member with what is left on each, kept up to date pod by pod; a few hundred bytes for a node or pod.
 
-What does not decide whether a pod fits is dropped at the door. The answers are those of `nodes_of` over complete lists.
+What does not decide whether a pod fits is dropped at the door. A change gives the same answers as a complete
+list after it.
 """
 
 from __future__ import annotations
@@ -64,10 +65,14 @@ class MemberRooms:
         return len(self._nodes), len(self._pods)
 
     def nodes(self) -> list[Node]:
-        """All nodes with what is left on them; only those that changed are recomputed."""
-        for name in self._nodes.keys() - self._made.keys():
-            self._made[name] = self._make(name)
-        return list(self._made.values())
+        """All nodes, as they were listed, with what is left on them: sets of components take the first that fits.
+
+        Only those that changed are computed.
+        """
+        for name in self._nodes:
+            if name not in self._made:
+                self._made[name] = self._make(name)
+        return [self._made[name] for name in self._nodes]
 
     def list_nodes(self, manifests: Iterable[Manifest]) -> None:
         """Take a complete list of nodes."""

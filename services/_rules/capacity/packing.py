@@ -1,11 +1,9 @@
 """Room on single nodes, real or assumed from a resource model, and first-fit placing of component sets (02 §5.6)."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 NodeDemand: TypeAlias = tuple[tuple[str, int], ...]
-
-_MOST: Final = 2**63 - 1
 
 
 def is_extended_resource(name: str) -> bool:

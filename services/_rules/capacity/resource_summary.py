@@ -37,11 +37,6 @@ def node_summary(nodes: Iterable[Manifest]) -> NodeSummary:
     return NodeSummary(total, ready)
 
 
-def resource_summary(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> ResourceSummary:
-    """Sums as a cluster status carries them; raises quantity.QuantityError."""
-    return summed(pods).summary(nodes)
-
-
 class RunningTotal:
     """Requests of pods in node units, pod by pod.
 
@@ -95,14 +90,6 @@ class PodSums:
                 amount = quantity.parse(text)
                 allocatable[name] = allocatable[name].add(amount) if name in allocatable else amount
         return ResourceSummary(allocatable, _sum_of(self.bound), _sum_of(self.waiting))
-
-
-def summed(pods: Iterable[Manifest], *, by_node: bool = False) -> PodSums:
-    """The sums of all of these pods; raises quantity.QuantityError."""
-    sums = PodSums(by_node=by_node)
-    for pod in pods:
-        sums.take(pod)
-    return sums
 
 
 def _sum_of(total: RunningTotal) -> dict[str, Quantity]:

@@ -1,6 +1,6 @@
 """Small decisions taken for each cluster when an object is rendered (reference 03 §1.4, §1.5, §1.7, §1.10, §7.7)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from services._rules.constants import CONFLICT_ABORT, CONFLICT_OVERWRITE, CONFLICT_RESOLUTION_ANNOTATION
@@ -11,15 +11,6 @@ Target: TypeAlias = dict[str, Any]
 
 class RenderError(Exception):
     """An object that cannot be rendered for a cluster; the message names both and what is missing."""
-
-
-def merge_required_by(clusters: Iterable[Target] | None, required_by: Iterable[Manifest] | None) -> list[Target]:
-    """Targets of a binding, in order, followed by those that bindings depending on it need and it lacks."""
-    merged = {str(target["name"]): target for target in clusters or ()}
-    for snapshot in required_by or ():
-        for target in snapshot.get("clusters") or ():
-            merged.setdefault(str(target["name"]), target)
-    return list(merged.values())
 
 
 def apply_job_completions(job: Manifest, cluster: str, shares: Iterable[Target] | None) -> Manifest:
@@ -67,20 +58,9 @@ def merge_suspension(binding: Manifest | None, policy: Manifest | None) -> Manif
     return merged if merged or policy is not None else None
 
 
-def inject_preserved_labels(
-    manifest: Manifest, cluster: str, target_count: int, tasks: Sequence[Manifest] | None
-) -> Manifest:
-    """The manifest with the state that the last eviction preserved, as labels, where the object moves as a whole.
-
-    That is: one target only, the last task removed the old copy at once, and the target is new to the object.
-    """
-    if target_count != 1 or not tasks:
-        return manifest
-    last = tasks[-1]
-    if last.get("purgeMode") not in ("Directly", "Immediately"):
-        return manifest
-    state = last.get("preservedLabelState") or {}
-    if not state or cluster in (last.get("clustersBeforeFailover") or ()):
+def with_labels(manifest: Manifest, labels: Mapping[str, str] | None) -> Manifest:
+    """A manifest with more labels, which win over its own; the same object where there are none."""
+    if not labels:
         return manifest
     metadata = manifest.get("metadata") or {}
-    return {**manifest, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **state}}}
+    return {**manifest, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}}

@@ -13,8 +13,6 @@ from services._rules.constants import EVICTION_REASON_APPLICATION_FAILURE
 from services._rules.failover.eviction_requests import Target, evict
 from services._rules.failover.state_preservation import preserved_state
 
-Manifest = dict[str, Any]
-
 PRODUCER: Final = "resource-binding-application-failover-controller"
 PRODUCER_CLUSTER_WIDE: Final = "cluster-resource-binding-application-failover-controller"
 UNHEALTHY: Final = "Unhealthy"

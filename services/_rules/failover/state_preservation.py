@@ -12,8 +12,6 @@ import msgspec
 
 from services._rules.kubernetes.jsonpath import JSONPathError, compile_path
 
-Manifest = dict[str, Any]
-
 _STEP: Final = re.compile(r"\.\.(?:[\w*\\-]|\\.)+|\.\*|\.?(?:[^\s.\[\]{}()'\"|,=<>!\\]|\\.)+|\.(?=\[)|\.$")
 _QUOTES: Final = "'\""
 

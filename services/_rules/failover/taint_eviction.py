@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from services._rules.kubernetes.taints import Taint, Toleration, matching_tolerations, seconds_left
 
-Manifest = dict[str, Any]
-
 NO_EXECUTE: Final = "NoExecute"
 GRACEFULLY: Final = "Gracefully"
 

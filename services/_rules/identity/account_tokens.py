@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
-import msgspec
 from msgspec import Struct
 
 from schemas.subjects import escape
@@ -42,10 +41,6 @@ class Signer(Protocol):
 
     def sign(self, data: bytes) -> bytes:
         """The Ed25519 signature."""
-
-
-class TokenError(ValueError):
-    """A token is no token, or of another kind than was wanted."""
 
 
 class Activation(Struct, frozen=True):
@@ -159,21 +154,6 @@ def creds_text(token: str, seed: str) -> str:
         "Whoever has this key is this user.\n\n"
         f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
     )
-
-
-def read_claims(token: str, kind: str = "") -> Claims:
-    """The claims of a token, without verifying its signature; raises TokenError, also where it is of another kind."""
-    try:
-        _, body, _ = token.strip().split(".")
-        claims: Claims = msgspec.json.decode(
-            base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=dict[str, Any]
-        )
-        found = claims["nats"]["type"]
-    except (ValueError, KeyError, TypeError):
-        raise TokenError("this is no token of NATS (three parts with points between them)") from None
-    if kind and found != kind:
-        raise TokenError(f"this is the token of an {found}, wanted was one of an {kind}")
-    return claims
 
 
 def _wildcard(subject: str, name: str) -> str:

@@ -7,7 +7,6 @@ the result shares what no overrider touched.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from services._rules.interpreter.common.interpretation import Manifest
@@ -16,7 +15,7 @@ from services._rules.overrides.override_errors import OverrideError, StepError
 from services._rules.policies import matching as policy_match
 from services._rules.policies.cluster_affinity import ClusterFacts
 
-__all__ = ["Applied", "Overridden", "OverrideError", "OverridePolicy", "applied_annotation", "apply", "compile_policy"]
+__all__ = ["Applied", "Overridden", "OverrideError", "OverridePolicy", "apply", "compile_policy"]
 
 
 class Applied(Struct, frozen=True):
@@ -52,15 +51,6 @@ def apply(
     own = (policy for policy in namespaced_policies if policy.namespace == namespace)
     manifest, for_namespace = _apply_group(manifest, cluster, own)
     return Overridden(manifest, for_cluster, for_namespace)
-
-
-def applied_annotation(applied: Iterable[Applied]) -> str | None:
-    """The record of applied rules that a Work carries, or nothing where none applied (reference 03 §2.9)."""
-    entries = sorted(applied, key=lambda item: item.policy_name)
-    if not entries:
-        return None
-    items = [{"policyName": item.policy_name, "overriders": item.overriders} for item in entries]
-    return msgspec.json.encode(items).decode()
 
 
 def _apply_group(

@@ -20,11 +20,6 @@ def tokens(path: str) -> list[str]:
     return [token.replace("~1", "/").replace("~0", "~") for token in path[1:].split("/")]
 
 
-def escape(token: str) -> str:
-    """A key in the form it has inside a pointer."""
-    return token.replace("~", "~0").replace("/", "~1")
-
-
 def get(document: Any, steps: Sequence[str]) -> Any:
     """The value at a place. Raises PointerError."""
     for step in steps:

@@ -84,11 +84,6 @@ def affinity_of(manifest: Mapping[str, Any]) -> ClusterAffinity:
     return msgspec.convert(manifest, ClusterAffinity)
 
 
-def cluster_matches(cluster: Mapping[str, Any], affinity: Mapping[str, Any]) -> bool:
-    """Whether a Cluster manifest matches an affinity manifest."""
-    return compile_affinity(affinity_of(affinity))(facts_of(cluster))
-
-
 def facts_of(cluster: Mapping[str, Any]) -> ClusterFacts:
     """The matchable part of a Cluster manifest."""
     metadata, spec = cluster.get("metadata") or {}, cluster.get("spec") or {}

@@ -5,14 +5,12 @@ Reference 01 §2.3, §2.6, §2.8. Policies are compiled once, when they change; 
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
 from services._rules.kubernetes import selectors
 from services._rules.kubernetes.selectors import LabelSelectorError, Matcher
-
-Manifest: TypeAlias = dict[str, Any]
 
 
 class Rank(IntEnum):
@@ -161,17 +159,6 @@ def requeued_after_priority_drop(policies: Iterable[Policy], old: int, new: int)
     """Policies of the same scope that may now preempt one whose priority fell from old to new, highest first."""
     between = [policy for policy in policies if policy.preempts and new < policy.priority < old]
     return sorted(between, key=lambda policy: -policy.priority)
-
-
-def workload_affinity_groups(labels: Mapping[str, str], placement: Mapping[str, Any]) -> dict[str, str] | None:
-    """The groups `key=value` that a template belongs to under a placement, or nothing where no term applies."""
-    terms = placement.get("workloadAffinity") or {}
-    groups = {}
-    for term, member in (("affinity", "affinityGroup"), ("antiAffinity", "antiAffinityGroup")):
-        key = (terms.get(term) or {}).get("groupByLabelKey")
-        if key and key in labels:
-            groups[member] = f"{key}={labels[key]}"
-    return groups or None
 
 
 def _precedes(order: tuple[int, int], policy: Policy, other_order: tuple[int, int], other: Policy) -> bool:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
-import structlog
 from aiohttp import web
 
 from services._kit.base.answer_limits import in_force
@@ -30,7 +29,6 @@ from services.apiserver.writes.object_writes import Objects
 if TYPE_CHECKING:
     from services.apiserver.http.handler import Answer, Request
 
-log = structlog.get_logger(__name__)
 
 GROUP, PLURAL = "apiregistration.k8s.io", "apiservices"
 CHECK_SECONDS = 10.0

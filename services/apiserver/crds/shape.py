@@ -12,7 +12,6 @@ from services.apiserver.crds.objectmeta import pruned_metadata
 Schema = dict[str, Any]
 Change = Callable[[Any], Any]
 
-_RESOURCE_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 _KEEP: Final = object()
 
 

@@ -118,8 +118,3 @@ def forbidden(field: str, detail: str) -> FieldError:
 def too_long(field: str, value: Any, limit: int) -> FieldError:
     """A value has more bytes than `limit`."""
     return FieldError(ErrorType.TOO_LONG, field, f"must have at most {limit} bytes", value)
-
-
-def too_many(field: str, count: int, limit: int) -> FieldError:
-    """A list has more entries than `limit`."""
-    return FieldError(ErrorType.TOO_MANY, field, f"must have at most {limit} items", count)

@@ -12,7 +12,6 @@ import msgspec
 
 from services.apiserver.protobuf.wire import WireError, fields
 
-MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _META = "k8s.io.apimachinery.pkg.apis.meta.v1."
 _TIME, _MICRO = _META + "Time", _META + "MicroTime"

@@ -12,7 +12,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -30,8 +30,6 @@ from services.cli.common.waiting import wait_until
 from services.cli.objects.apply_manifests import read_manifests, write
 from services.cli.objects.kind_lookup import discover
 from services.cli.queries.history_output import render_history
-
-Manifest = dict[str, Any]
 
 EXAMPLES: Final = Path(__file__).parents[1] / "examples"
 FILES: Final = ("nginx-demo.yaml", "nginx-propagation.yaml")

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules.constants import CLUSTER_API, LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
+from services._rules.names import member_role_name, member_service_account_name
 from services.cli.common.running import JoinRefused
 
 Manifest = dict[str, Any]
@@ -125,7 +126,8 @@ async def member_identity(
     Where the member issues no tokens, or none that it accepts for a year, the kubeconfig's own credentials (if it has
     any) are kept.
     """
-    account, role = f"karmada-{name}", f"karmada-controller-manager:karmada-{name}"
+    account = member_service_account_name(name)
+    role = member_role_name(account)
     metadata = {"name": account, "namespace": namespace}
     await ensure(member, resource_path("", "v1", "namespaces"), _namespace(namespace))
     accounts = resource_path("", "v1", "serviceaccounts", namespace)

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,8 +16,6 @@ from services.cli.common.control_plane import ControlPlaneOptions, client_of, op
 from services.cli.common.running import Failed, complain, patience
 from services.cli.members.clusters import clusters
 from services.cli.members.join import MemberAccess, Traits, access_of_kubeconfig, cluster_id, join, member_identity
-
-Manifest = dict[str, Any]
 
 LONGEST_NAME: Final = 48
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -26,8 +26,6 @@ from services.cli.nats.account_claims import admit_here, expel, reachable
 from services.cli.nats.authority import DIRECTORY, Authority
 from services.cli.nats.nkeys import new_seed, public_key
 from services.cli.nats.server_identities import admit, changed, server_pid, withdraw
-
-Manifest = dict[str, Any]
 
 REPORTS: Final = ("KubeCredentials", "None")
 CREDS: Final = "agent.creds"

@@ -8,7 +8,7 @@ import secrets
 import string
 import time
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -18,8 +18,6 @@ from services.cli.common.control_plane import ControlPlaneOptions, kubeconfig_pa
 from services.cli.common.duration_options import seconds_of
 from services.cli.common.running import Failed, complain
 from services.cli.members.join import access_of_kubeconfig
-
-Manifest = dict[str, Any]
 
 USAGES: Final = ("signing", "authentication")
 DEFAULT_GROUP: Final = rules.DEFAULT_GROUP

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
-from services._rules.constants import CLUSTER_FINALIZER, EXECUTION_NAMESPACE_PREFIX, NAMESPACE_CLUSTER
+from services._rules.constants import CLUSTER_FINALIZER, NAMESPACE_CLUSTER
+from services._rules.names import (
+    execution_namespace,
+    impersonation_secret_name,
+    member_role_name,
+    member_service_account_name,
+)
 from services.cli.common.control_plane import ControlPlaneOptions, open_control, read_kubeconfig
 from services.cli.common.duration_options import seconds_of
 from services.cli.common.running import Failed, NotReady, complain, patience
@@ -14,8 +19,6 @@ from services.cli.common.waiting import wait_until
 from services.cli.members.clusters import CLUSTERS, cluster
 from services.cli.members.membership import MemberFile, open_member_file
 from services.cli.members.pull_join import Signing, dismiss_agent
-
-Manifest = dict[str, Any]
 
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -61,7 +64,7 @@ async def unjoin_member(
                 await _let_go(client, name)
                 await wait_until(f"cluster {name}", lambda: _present(client, name), seconds)
         reference = item["spec"].get("secretRef") or {}
-        for secret in {reference.get("name") or name, f"{name}-impersonator"}:
+        for secret in {reference.get("name") or name, impersonation_secret_name(name)}:
             await delete(client, resource_path("", "v1", "secrets", reference.get("namespace") or namespace, secret))
     left = await dismiss_agent(target, name, signing or Signing()) if pull else ""
     if file.path:
@@ -93,7 +96,7 @@ async def delete(client: KubeClient, path: str) -> None:
 async def _let_go(client: KubeClient, name: str) -> None:
     """Give up what is left of a member: the namespace of its works, and the finalizer of its entry."""
     complain(f"cluster {name} is let go although copies may be left in it")
-    path = resource_path("", "v1", "namespaces", "", f"{EXECUTION_NAMESPACE_PREFIX}{name}")
+    path = resource_path("", "v1", "namespaces", "", execution_namespace(name))
     try:
         namespace = await client.get(path)
         if namespace["metadata"].get("deletionTimestamp"):
@@ -114,12 +117,13 @@ async def _clean_member(name: str, file: MemberFile, namespace: str, *, force: b
     """Remove our identity from the member; raises Failed unless `force`, which only warns."""
     contexts = [entry.get("name") for entry in read_kubeconfig(Path(file.path)).get("contexts") or ()]
     chosen = file if file.context or name not in contexts else MemberFile(file.path, name)
-    role = f"karmada-controller-manager:karmada-{name}"
+    account = member_service_account_name(name)
+    role = member_role_name(account)
     async with open_member_file(chosen) as (member, _):
         for path in (
             resource_path(_RBAC, "v1", "clusterrolebindings", "", role),
             resource_path(_RBAC, "v1", "clusterroles", "", role),
-            resource_path("", "v1", "serviceaccounts", namespace, f"karmada-{name}"),
+            resource_path("", "v1", "serviceaccounts", namespace, account),
             resource_path("", "v1", "serviceaccounts", namespace, "karmada-impersonator"),
             resource_path("", "v1", "namespaces", "", namespace),
         ):

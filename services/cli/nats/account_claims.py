@@ -129,12 +129,5 @@ async def until_heard(authority: Authority, url: str, cluster: str, creds: Path)
             await letting_in.until_heard(hub, cluster, partial(connect, one, creds), problem.__add__)
 
 
-async def until_refused(url: str, cluster: str, creds: Path) -> None:
-    """Return once every server refuses the identity of a credentials file; raises Failed."""
-    for one in _servers(url):
-        problem = f"the log's server at {one} does not refuse the agent of {cluster}"
-        await letting_in.until_refused(partial(connect, one, creds), problem)
-
-
 def _servers(urls: str) -> list[str]:
     return [part.strip() for part in urls.split(",") if part.strip()]

@@ -19,7 +19,6 @@ from services.cli.supervision.process_table import Roll
 
 Tell = Callable[[str], None]
 
-STOP_SECONDS: Final = 60.0
 _PAUSE: Final = 0.05
 
 

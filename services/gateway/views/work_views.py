@@ -83,7 +83,9 @@ def _annotations(copy: Copy, redacted: str) -> dict[str, str]:
 
 
 def _overrides(applied: tuple[AppliedOverride, ...]) -> str:
-    return encode([{"policyName": item.policy, "overriders": item.overriders} for item in applied]).decode()
+    """The record of applied override rules, sorted by the name of their policy (reference 03 §2.9)."""
+    entries = sorted(applied, key=lambda item: item.policy)
+    return encode([{"policyName": item.policy, "overriders": item.overriders} for item in entries]).decode()
 
 
 def metadata_of(copy: Copy, version: str, created: float, redacted: str = "") -> Manifest:

@@ -8,6 +8,7 @@ from services._rules.capacity import node_estimate as estimation_nodes
 from services._rules.capacity import quota_estimate as estimation_quota
 from services._rules.capacity import resource_summary as estimation_summary
 from services._rules.capacity.general_estimate import Assumed, Component
+from services._rules.capacity.node_index import MemberRooms
 
 
 def _components(items: list[dict[str, Any]] | None) -> tuple[Component, ...]:
@@ -45,7 +46,18 @@ def _max_sets(args: dict[str, Any]) -> Any:
 
 
 def _nodes(args: dict[str, Any]) -> list[estimation_nodes.Node]:
-    return estimation_nodes.nodes_of(args.get("nodes") or [], args.get("pods") or [])
+    rooms = MemberRooms()
+    rooms.list_nodes(args.get("nodes") or [])
+    # Recorded behind the filter that leaves ended pods out: here each of them counts.
+    rooms.list_pods({**pod, "status": {}} for pod in args.get("pods") or [])
+    return rooms.nodes()
+
+
+def _sums(args: dict[str, Any], *, by_node: bool = False) -> estimation_summary.PodSums:
+    sums = estimation_summary.PodSums(by_node=by_node)
+    for pod in args.get("pods") or []:
+        sums.take(pod)
+    return sums
 
 
 def _node_replicas(args: dict[str, Any]) -> Any:
@@ -82,15 +94,14 @@ def _node_summary(args: dict[str, Any]) -> Any:
 
 
 def _resource_summary(args: dict[str, Any]) -> Any:
-    summary = estimation_summary.resource_summary(args.get("nodes") or [], args.get("pods") or [])
+    summary = _sums(args).summary(args.get("nodes") or [])
     parts = {"allocatable": summary.allocatable, "allocated": summary.allocated, "allocating": summary.allocating}
     return {part: {name: str(amount) for name, amount in found.items()} for part, found in parts.items()}
 
 
 def _modelings(args: dict[str, Any]) -> Any:
-    pods = estimation_summary.summed(args.get("pods") or [], by_node=True)
     found = estimation_summary.allocatable_modelings(
-        args.get("resourceModels") or [], args.get("nodes") or [], pods.by_node
+        args.get("resourceModels") or [], args.get("nodes") or [], _sums(args, by_node=True).by_node
     )
     return found and [{"grade": grade, "count": count} for grade, count in found]
 

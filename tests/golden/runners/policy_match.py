@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from services._rules.policies import matching as policy_match
-from services._rules.policies.cluster_affinity import cluster_matches
+from services._rules.policies.cluster_affinity import affinity_of, compile_affinity, facts_of
+from services.detector.binding_request import affinity_groups
 
 Case = dict[str, Any]
 
@@ -41,8 +42,12 @@ def _requeue(case: Case) -> bool:
 
 def _groups(case: Case) -> bool:
     labels = policy_match.template_of(case["template"]).labels
-    found = policy_match.workload_affinity_groups(labels, case["policySpec"].get("placement") or {})
-    return bool(found == (case["groups"] or None))
+    return bool(affinity_groups(case["policySpec"], dict(labels)) == (case["groups"] or {}))
+
+
+def _cluster(case: Case) -> bool:
+    matches = compile_affinity(affinity_of(case["affinity"]))(facts_of(case["cluster"]))
+    return bool(matches == case["matches"])
 
 
 FUNCTIONS: dict[str, Callable[[Case], bool]] = {
@@ -50,7 +55,7 @@ FUNCTIONS: dict[str, Callable[[Case], bool]] = {
     "ResourceSelectorPriority": _priority,
     "RequeueAfterPriorityDrop": _requeue,
     "WorkloadAffinityGroups": _groups,
-    "ClusterMatches": lambda case: cluster_matches(case["cluster"], case["affinity"]) == case["matches"],
+    "ClusterMatches": _cluster,
 }
 
 

@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 from schemas.codec import encode, subject_of
-from services._kit.base.clock import ManualClock
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
@@ -33,6 +32,7 @@ from services.scheduler.app import Scheduler
 from services.scheduler.settings import SchedulerSettings
 from tests.natsserver import Server
 from tests.support.facts import cluster
+from tests.support.manual_clock import ManualClock
 from tests.support.serving import api_server, run
 from tests.support.waiting import comes_to
 

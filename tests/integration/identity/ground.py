@@ -27,8 +27,6 @@ from services._kit.concurrency.supervision import Supervisor
 from services._kit.concurrency.tasks import end
 from services._kit.content.blobs import Blobs
 from services._kit.kube.client import KubeClient, resource_path
-from services._kit.log.heartbeat_bus import MemoryBus
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
 from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
@@ -51,6 +49,8 @@ from services.override_renderer.settings import RendererSettings
 from services.scheduler.app import Scheduler
 from services.scheduler.settings import SchedulerSettings
 from tests.faults.proxy import Proxy
+from tests.support.memory_bus import MemoryBus
+from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
 
 Manifest = dict[str, Any]

@@ -25,8 +25,6 @@ from services._kit.content.blobs import Blobs
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.pool import LuaPool
 from services._kit.kube.client import KubeClient, resource_path
-from services._kit.log.heartbeat_bus import MemoryBus
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
 from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.outbox import stream_of
@@ -40,6 +38,8 @@ from services.apiserver.store.memory_store import MemoryStore
 from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.settings import AggregatorSettings
 from tests.support.facts import binding, cluster, placement, template
+from tests.support.memory_bus import MemoryBus
+from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
 
 Manifest = dict[str, Any]

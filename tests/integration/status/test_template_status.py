@@ -17,7 +17,6 @@ from services._kit.base.clock import SystemClock
 from services._kit.content.blobs import Blobs
 from services._kit.interpretation.lua.interpreting import Interpreting
 from services._kit.kube.client import ApiError, KubeClient, resource_path
-from services._kit.log.memory import MemoryLog
 from services.apiserver.core.request_context import Identity
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
@@ -28,6 +27,7 @@ from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState
 from services.status_aggregator.template_status import Away, TemplateStatus
 from tests.support.facts import KEY, binding, deployment, template
+from tests.support.memory_log import MemoryLog
 
 Manifest = dict[str, Any]
 PATH = resource_path("apps", "v1", "deployments", "default", "nginx")

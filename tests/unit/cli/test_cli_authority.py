@@ -11,6 +11,7 @@ from services._rules.identity import account_tokens as tokens
 from services.cli.common.running import Failed
 from services.cli.nats.authority import Authority, create
 from services.cli.nats.nkeys import key_of, new_key, new_seed
+from tests.support.nats_claims import read_claims
 
 USER = tokens.public(new_key("user"))
 
@@ -41,8 +42,8 @@ def test_a_cluster_has_one_identity_at_a_time(authority: Authority) -> None:
     first = authority.admit("m1", USER)
     with pytest.raises(Failed, match="karmadactl unjoin m1"):
         authority.admit("m1", USER)
-    assert tokens.read_claims(first.claims, "account")["sub"] == first.account
-    assert tokens.read_claims(first.user_token, "user")["iss"] == first.account
+    assert read_claims(first.claims, "account")["sub"] == first.account
+    assert read_claims(first.user_token, "user")["iss"] == first.account
     authority.expel("m1")
     authority.forget("m1")
     second = authority.admit("m1", USER)
@@ -53,13 +54,13 @@ def test_a_cluster_has_one_identity_at_a_time(authority: Authority) -> None:
 def test_the_end_of_an_identity_is_newer_than_its_beginning_even_in_the_same_second(tmp_path: Path) -> None:
     create(tmp_path / "auth", "nats://n:4222", tmp_path / "resolver")
     authority = Authority(tmp_path / "auth", clock=lambda: 1000.0)
-    born = tokens.read_claims(authority.admit("m1", USER).claims)["iat"]
+    born = read_claims(authority.admit("m1", USER).claims)["iat"]
     told = authority.expel("m1")
     assert told is not None
-    assert tokens.read_claims(told.closed)["iat"] > born
+    assert read_claims(told.closed)["iat"] > born
     again = authority.expel("m1")
     assert again is not None, "an end that the servers did not hear of can be said again"
-    assert tokens.read_claims(again.hub)["iat"] > tokens.read_claims(told.hub)["iat"]
+    assert read_claims(again.hub)["iat"] > read_claims(told.hub)["iat"]
     authority.forget("m1")
     assert authority.expel("m1") is None
 
@@ -82,7 +83,7 @@ def test_the_servers_part_names_operator_system_and_both_accounts(authority: Aut
     assert f"  {hub}: ey" in text
     assert "allow_delete: true" in text
     operator = next(line.split()[1] for line in text.splitlines() if line.startswith("operator:"))
-    system = tokens.read_claims(operator, "operator")["nats"]["system_account"]
+    system = read_claims(operator, "operator")["nats"]["system_account"]
     assert f"system_account: {system}" in text
     assert f"  {system}: ey" in text
     for seed in authority.directory.glob("*.nk"):

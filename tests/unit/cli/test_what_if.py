@@ -12,15 +12,15 @@ from schemas.codec import Known, encode, subject_of
 from schemas.envelope import Provenance
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
 from schemas.topology import FACTS
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
 from services.cli.common.running import Failed
 from services.cli.queries.replay import Fact, replayed
 from services.cli.queries.simulate import document, outcomes, scaled, text, world_of
 from services.cli.queries.what_if import Suppositions
-from services.scheduler.decide import decide
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, STATIC, binding, cluster
+from tests.support.memory_log import MemoryLog
+from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
 

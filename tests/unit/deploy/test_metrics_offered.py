@@ -8,13 +8,13 @@ from schemas.agent import Expiry
 from schemas.events.binding import BindingReleased
 from schemas.events.placement import PlacementDecided
 from schemas.keys import ObjectKey
-from services._kit.base.clock import ManualClock
 from services._kit.base.metrics import KitMetrics, exponential
 from services._rules.scheduling import reschedule_triggers as ladder
 from services.cluster_monitor import metrics as monitor_metrics
 from services.cluster_monitor.state import MonitorState, Probe
 from services.scheduler import metrics as scheduler_metrics
 from services.scheduler.state import SchedulerState
+from tests.support.manual_clock import ManualClock
 
 KEY = ObjectKey("deployments", "apps", "default", "nginx")
 

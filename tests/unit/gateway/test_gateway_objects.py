@@ -9,6 +9,7 @@ from schemas.events.binding import PolicyRef
 from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.placement import PlacementFailed, TargetCluster
 from schemas.events.policy import PolicyChanged
+from schemas.events.work import AppliedOverride
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules.identities import binding_id, work_id
 from services.gateway.views import binding_views as bindings
@@ -230,6 +231,17 @@ def test_what_was_seen_of_a_work_counts_whichever_is_read_first():
     assert conditions(the_work(other_way))["Applied"] == ("True", "AppliedSuccessful")
     other_way.tell(rendered("member1", uid="u2"))
     assert "Applied" not in conditions(the_work(other_way))
+
+
+def test_work_lists_applied_overrides_by_policy_name():
+    applied = tuple(AppliedOverride(name, raw({"rule": rule})) for rule, name in enumerate(("z", "a", "z")))
+    shown = Shown()
+    shown.tell(requested(), msgspec.structs.replace(rendered("member1"), overrides=applied))
+    annotations = the_work(shown)["metadata"]["annotations"]
+    assert msgspec.json.decode(annotations["policy.karmada.io/applied-overrides"]) == [
+        {"policyName": name, "overriders": {"rule": rule}} for rule, name in ((1, "a"), (0, "z"), (2, "z"))
+    ]
+    assert "policy.karmada.io/applied-cluster-overrides" not in annotations
 
 
 def test_a_refused_work_says_why_and_shows_no_status():

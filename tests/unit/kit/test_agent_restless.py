@@ -9,13 +9,13 @@ import pytest
 
 from schemas.keys import ObjectKey
 from services._kit.base.answer_limits import Limits
-from services._kit.base.clock import ManualClock
 from services._kit.concurrency.debounce import Debouncer
 from services._kit.kube.answers.share import Share
 from services._kit.kube.client import ApiResource
 from services.agent.heartbeat_sender import HeartbeatSender
 from services.agent.state import AgentState
 from services.agent.state_storage import LONGEST_PAUSE, PAUSE, pause_after
+from tests.support.manual_clock import ManualClock
 
 
 async def test_every_change_puts_the_look_off_until_it_is_quiet() -> None:

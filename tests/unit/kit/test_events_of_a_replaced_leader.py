@@ -9,12 +9,12 @@ import pytest
 from aiohttp import web
 
 from schemas.keys import ObjectKey
-from services._kit.base.clock import ManualClock
 from services._kit.base.log_errors import FenceLost
 from services._kit.kube.client import KubeClient
 from services._rules.kubernetes.event_objects import Note
 from services.status_aggregator.event_recorder import Telling
 from tests.support.endpoints import answering
+from tests.support.manual_clock import ManualClock
 
 
 class Shut:

@@ -7,10 +7,10 @@ from importlib import import_module
 import pytest
 
 from schemas.topology import SERVICES, SUBJECTS
-from services._kit.log.heartbeat_bus import MemoryBus
-from services._kit.log.memory import MemoryLog
 from services._kit.runtime.runner import Runner
 from services._kit.runtime.service import BaseService
+from tests.support.memory_bus import MemoryBus
+from tests.support.memory_log import MemoryLog
 
 
 def services() -> list[type[BaseService[object, object]]]:

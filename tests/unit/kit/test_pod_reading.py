@@ -12,7 +12,7 @@ from services._kit.kube.api import BadAnswer
 from services._kit.members.pod_fields import Nodes, PodsOnNodes
 from services._rules.capacity.node_estimate import finished, pod_request
 from services._rules.capacity.node_index import MemberRooms
-from services._rules.capacity.resource_summary import node_summary, resource_summary
+from services._rules.capacity.resource_summary import PodSums, ResourceSummary, node_summary
 from services._rules.capacity.unschedulable_pods import MemberWaiting
 
 
@@ -81,6 +81,13 @@ def test_of_a_pod_on_a_node_only_that_is_kept() -> None:
     found = PodsOnNodes().read(Raw(msgspec.json.encode(PODS[0])), "v1", "Pod")
     assert sorted(found["metadata"]) == ["name", "namespace", "resourceVersion"]
     assert sorted(found["spec"]) == ["containers", "nodeName"]
+
+
+def resource_summary(nodes: list[dict[str, Any]], pods: list[dict[str, Any]]) -> ResourceSummary:
+    sums = PodSums()
+    for each in pods:
+        sums.take(each)
+    return sums.summary(nodes)
 
 
 def test_a_list_sums_up_as_before() -> None:

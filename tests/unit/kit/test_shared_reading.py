@@ -13,9 +13,9 @@ import pytest
 from schemas.codec import DecodeError
 from services._kit.base.log_errors import LogReplaced
 from services._kit.log.batch_delay import BatchDelay
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import Delivery, Message, NewMessage, match
 from services._kit.runtime.shared_consumer import SharedReading, united
+from tests.support.memory_log import MemoryLog
 
 
 class CountedLog(MemoryLog):

@@ -16,10 +16,7 @@ from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
 from schemas.topology import STREAMS
-from services._kit.base.clock import ManualClock
 from services._kit.base.metrics import KitMetrics
-from services._kit.log.heartbeat_bus import MemoryBus
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
 from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
@@ -36,6 +33,9 @@ from services.status_aggregator import state as aggregator
 from services.status_aggregator.event_announcements import announce
 from tests.log.running import eventually
 from tests.support.facts import KEY, cluster, deployment
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_bus import MemoryBus
+from tests.support.memory_log import MemoryLog
 from tests.unit.pipeline import test_descheduler as facts
 from tests.unit.pipeline import test_detector as detecting
 

@@ -13,9 +13,9 @@ from schemas.keys import ObjectKey
 from schemas.topology import FACTS, OBSERVED
 from services._kit.base.log_errors import Unavailable
 from services._kit.concurrency import supervision
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
 from services.cluster_monitor.drain_watch import Emptying
+from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
 
 KEY = ObjectKey("apps", "deployments", "default", "web")

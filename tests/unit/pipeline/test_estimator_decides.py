@@ -22,9 +22,9 @@ from services.estimator import decide as estimator
 from services.estimator import state as estimator_state
 from services.estimator.decide import Later
 from services.scheduler import state as scheduler_state
-from services.scheduler.decide import decide as place
 from services.scheduler.decide import waits_until
 from tests.support.facts import KEY, STATIC, binding, cluster
+from tests.support.placements import decide as place
 
 NOW = 1_793_232_000.0
 TIMEOUT = 3.0

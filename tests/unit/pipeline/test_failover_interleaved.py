@@ -26,10 +26,10 @@ from services.failover.state import fold as fold_failover
 from services.override_renderer.decide import decide as decide_works
 from services.override_renderer.state import RendererState
 from services.override_renderer.state import fold as fold_works
-from services.scheduler.decide import decide as decide_placement
 from services.scheduler.state import SchedulerState
 from services.scheduler.state import fold as fold_placement
 from tests.support.facts import KEY, binding, cluster, template
+from tests.support.placements import decide as decide_placement
 
 STEPS = 120
 MEMBERS = ("m1", "m2", "m3")

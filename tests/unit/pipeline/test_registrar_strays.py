@@ -13,13 +13,13 @@ from schemas.codec import decode, encode, subject_of
 from schemas.envelope import HEADER_PRODUCER
 from schemas.events.observed import WorkObserved
 from schemas.topology import OBSERVED
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import Message, NewMessage
 from services._kit.runtime.appender import Appender
 from services.registrar.app import Registrar
 from services.registrar.settings import RegistrarSettings
 from services.registrar.state import Member, RegistrarState
 from tests.support.facts import KEY
+from tests.support.memory_log import MemoryLog
 
 OURS, THEIRS = "registrar/r-1", "registrar/r-0"
 

@@ -18,9 +18,9 @@ from schemas.events.placement import (
     PlacementReleased,
     TargetCluster,
 )
-from services.scheduler.decide import decide
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, STATIC, binding, cluster
+from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
 DUPLICATED = {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "gold"}}}}

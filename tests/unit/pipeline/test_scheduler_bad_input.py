@@ -14,9 +14,9 @@ from schemas.events.cluster import ClusterChanged
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed
-from services.scheduler.decide import decide
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, binding, cluster
+from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
 AGGREGATED: dict[str, Any] = {

@@ -13,7 +13,6 @@ from schemas.explained import MAX_BYTES, PlacementExplained
 from schemas.subjects import explained as explained_subject
 from schemas.topology import EXPLAINED, FACTS, HISTORY
 from services._kit.base.log_errors import StreamFull
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
 from services.cli.queries.explain import document, text, told_of
 from services.scheduler.decide import decide_with_trace
@@ -21,6 +20,7 @@ from services.scheduler.decision_trace import Changed, explained
 from services.scheduler.state import SchedulerState, fold
 from services.scheduler.trace_writer import MOST_WAITING, ExplanationWriter
 from tests.support.facts import KEY, STATIC, binding, cluster
+from tests.support.memory_log import MemoryLog
 
 NOW = 1_793_232_000.0
 REGIONS = {

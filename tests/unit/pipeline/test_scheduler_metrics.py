@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry
 from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.keys import ObjectKey
-from services._kit.base.clock import ManualClock
 from services._kit.base.metrics import KitMetrics
 from services._kit.log.stream_port import Message
 from services.scheduler.app import Scheduler
 from services.scheduler.metrics_steps import NAME, STEPS, StepTimes
 from services.scheduler.settings import SchedulerSettings
 from tests.support.facts import STATIC, binding, cluster
+from tests.support.manual_clock import ManualClock
 
 NOW = 1_793_232_000.0
 

@@ -17,16 +17,17 @@ from schemas.events.placement import PlacementDecided, PlacementEvent, Placement
 from schemas.keys import ObjectKey
 from schemas.topology import STREAMS
 from services._kit.base.settings import SettingsError
-from services._kit.log.heartbeat_bus import MemoryBus
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import Message, NewMessage
 from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
 from services.scheduler.app import Scheduler
-from services.scheduler.decide import HANDOVER_SECONDS, decide, handed_over_until
+from services.scheduler.decide import HANDOVER_SECONDS, handed_over_until
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, binding, cluster
+from tests.support.memory_bus import MemoryBus
+from tests.support.memory_log import MemoryLog
+from tests.support.placements import decide
 
 PATIENCE = 60.0
 ANYWHERE: dict[str, Any] = {"clusterAffinity": {}}

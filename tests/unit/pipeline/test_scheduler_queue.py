@@ -14,8 +14,6 @@ from schemas.events.placement import PlacementDecided
 from schemas.keys import ObjectKey
 from schemas.topology import STREAMS
 from services._kit.base.settings import SettingsError
-from services._kit.log.heartbeat_bus import MemoryBus
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
 from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
@@ -24,6 +22,8 @@ from services.scheduler.queue.retry_backoff import Limits, Retries
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import binding, cluster
+from tests.support.memory_bus import MemoryBus
+from tests.support.memory_log import MemoryLog
 
 NOW = 1_793_232_000.0
 ANYWHERE: dict[str, Any] = {"clusterAffinity": {}}

@@ -16,9 +16,9 @@ from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.placement import PlacementDecided
 from schemas.keys import ObjectKey
-from services.scheduler.decide import decide
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import binding, cluster
+from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
 Manifest = dict[str, Any]

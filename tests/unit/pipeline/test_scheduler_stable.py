@@ -13,9 +13,9 @@ from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.events.cluster import ClusterChanged
 from schemas.events.placement import PlacementDecided
-from services.scheduler.decide import decide
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, binding, cluster
+from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
 Manifest = dict[str, Any]

@@ -15,9 +15,10 @@ from schemas.events.placement import PlacementDecided, PlacementEvent, Placement
 from services._rules.scheduling.scheduling_views import SchedulingOptions
 from services.gateway.state import Bound, Since
 from services.gateway.views.binding_views import build
-from services.scheduler.decide import Rules, decide
+from services.scheduler.decide import Rules
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, STATIC, binding, cluster
+from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
 AGGREGATED: dict[str, Any] = {

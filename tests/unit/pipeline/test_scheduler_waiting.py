@@ -14,10 +14,10 @@ from schemas.events.cluster import ClusterRemoved
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
-from services.scheduler.decide import decide
 from services.scheduler.queue import unschedulable_queue as queue_watch
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import STATIC, binding, cluster
+from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
 Manifest = dict[str, Any]

@@ -14,9 +14,10 @@ from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.keys import ObjectKey
-from services.scheduler.decide import decide, decide_with_trace
+from services.scheduler.decide import decide_with_trace
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import binding, cluster
+from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
 Manifest = dict[str, Any]

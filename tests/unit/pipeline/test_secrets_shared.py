@@ -16,13 +16,13 @@ from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.topology import BLOBS
 from services._kit.content.blobs import Blobs, digest_of
-from services._kit.log.memory import MemoryLog
 from services._rules import constants as const
 from services._rules.delivery.work_labels import with_work_labels
 from services._rules.secrets.secret_objects import WITHHELD, DigestKey
 from services.override_renderer.decide import Works, decide
 from services.override_renderer.state import RendererState, fold
 from tests.support.facts import cluster, placement
+from tests.support.memory_log import MemoryLog
 
 CLUSTERS = tuple(f"m{number}" for number in range(20))
 MIB = 1 << 20

@@ -16,13 +16,13 @@ from services._kit.base.log_errors import LogError, Refused, Unavailable
 from services._kit.content.blobs import BlobMissing
 from services._kit.content.envelope_encryption import KeyUnavailable
 from services._kit.delivery.lane_parts import WorkSource
-from services._kit.log.memory import MemoryLog
 from services._kit.log.stream_port import NewMessage
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
 from services.executor.state import ExecutorState, cut, fold
 from services.override_renderer.app import Fetch, OverrideRenderer
 from tests.support.facts import KEY, cluster
+from tests.support.memory_log import MemoryLog
 
 MANIFEST = b'{"kind":"Deployment","metadata":{"name":"nginx"}}'
 WORK = WorkRendered(

@@ -13,7 +13,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.template import TemplateDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
-from services._rules.absence.withdrawal_causes import losses
+from tests.support.withdrawal_causes import losses
 
 KEY = ObjectKey("", "configmaps", "shop", "c")
 OTHER = ObjectKey("", "configmaps", "shop", "d")

@@ -9,8 +9,17 @@ from services._rules.capacity import node_estimate as estimation_nodes
 from services._rules.capacity import quota_estimate as estimation_quota
 from services._rules.capacity import resource_summary as estimation_summary
 from services._rules.capacity.general_estimate import Assumed, component_of, demand_of
+from services._rules.capacity.node_index import MemberRooms
 
 Manifest = dict[str, Any]
+
+
+def nodes_of(nodes: list[Manifest], pods: list[Manifest]) -> list[estimation_nodes.Node]:
+    rooms = MemberRooms()
+    rooms.list_nodes(nodes)
+    rooms.list_pods(pods)
+    return rooms.nodes()
+
 
 # Default grades: lower bounds of cpu and memory.
 GRADES = [
@@ -164,7 +173,7 @@ def expression(operator: str, *values: str) -> Manifest:
     ],
 )
 def test_room_on_nodes(claim: Manifest | None, replicas: int) -> None:
-    nodes = estimation_nodes.nodes_of(NODES, [])
+    nodes = nodes_of(NODES, [])
     assert estimation_nodes.estimate_replicas(nodes, SMALL, claim).value == replicas
 
 
@@ -172,9 +181,9 @@ def test_taints_and_cordons_keep_replicas_off() -> None:
     taint = {"key": "k", "effect": "NoSchedule"}
     nodes = [{**item, "spec": {"taints": [{**taint, "value": item["metadata"]["name"]}]}} for item in NODES[:2]]
     claim = {"tolerations": [{"key": "k", "value": "n1"}]}
-    found = estimation_nodes.nodes_of([*nodes, NODES[2]], [])
+    found = nodes_of([*nodes, NODES[2]], [])
     assert estimation_nodes.estimate_replicas(found, SMALL, claim).value == 10
-    cordoned = estimation_nodes.nodes_of([{**NODES[2], "spec": {"unschedulable": True}}], [])
+    cordoned = nodes_of([{**NODES[2], "spec": {"unschedulable": True}}], [])
     assert estimation_nodes.estimate_replicas(cordoned, SMALL).value == 0
     everything = {"tolerations": [{"operator": "Exists"}]}
     assert estimation_nodes.estimate_replicas(cordoned, SMALL, everything).value == 8
@@ -182,6 +191,7 @@ def test_taints_and_cordons_keep_replicas_off() -> None:
 
 def pod(node_name: str, cpu: str, phase: str = "Running", init: str = "0") -> Manifest:
     return {
+        "metadata": {"name": f"{node_name}-{cpu}"},
         "spec": {
             "nodeName": node_name,
             "containers": [{"resources": {"requests": {"cpu": cpu}}}],
@@ -192,13 +202,13 @@ def pod(node_name: str, cpu: str, phase: str = "Running", init: str = "0") -> Ma
 
 
 def test_pods_hold_the_greater_of_containers_and_init_containers() -> None:
-    nodes = estimation_nodes.nodes_of([node("n", 10, 8, 0)], [pod("n", "1", init="3"), pod("n", "2", init="1")])
+    nodes = nodes_of([node("n", 10, 8, 0)], [pod("n", "1", init="3"), pod("n", "2", init="1")])
     assert nodes[0].free["cpu"] == 3000
     assert nodes[0].pods == 8
 
 
 def test_sets_on_nodes() -> None:
-    nodes = estimation_nodes.nodes_of([node("n1", 9, 4, 99), node("n2", 9, 2, 99)], [])
+    nodes = nodes_of([node("n1", 9, 4, 99), node("n2", 9, 2, 99)], [])
     parts = (component("a", 1, cpu="1"), component("b", 2, cpu="1"))
     assert estimation_nodes.estimate_components(nodes, parts).value == 2
     assert estimation_nodes.estimate_components(nodes, ()).value == estimation_nodes.UNLIMITED
@@ -273,8 +283,11 @@ def test_nodes_are_graded_by_their_scarcest_resource() -> None:
     assert {grade: count for grade, count in counts.items() if count} == {0: 2, 1: 3, 5: 1}
 
 
-def by_node(pods: list[dict[str, Any]]) -> dict[str, estimation_summary.RunningTotal]:
-    return estimation_summary.summed(pods, by_node=True).by_node
+def summed(pods: list[Manifest]) -> estimation_summary.PodSums:
+    sums = estimation_summary.PodSums(by_node=True)
+    for each in pods:
+        sums.take(each)
+    return sums
 
 
 def test_grading_stops_at_a_node_without_pod_slots() -> None:
@@ -283,15 +296,17 @@ def test_grading_stops_at_a_node_without_pod_slots() -> None:
         for name, cpu, memory, pods in [("a", 4, "16Gi", 2), ("b", 4, "16Gi", 9), ("c", 8, "32Gi", 9)]
     ]
     full = [pod("a", "0"), pod("a", "0")]
-    assert not any(count for _, count in estimation_summary.allocatable_modelings(MODELS, nodes, by_node(full)) or [])
+    assert not any(
+        count for _, count in estimation_summary.allocatable_modelings(MODELS, nodes, summed(full).by_node) or []
+    )
     one_done = [pod("a", "0"), pod("a", "0", phase="Succeeded")]
-    counts = dict(estimation_summary.allocatable_modelings(MODELS, nodes, by_node(one_done)) or [])
+    counts = dict(estimation_summary.allocatable_modelings(MODELS, nodes, summed(one_done).by_node) or [])
     assert {grade: count for grade, count in counts.items() if count} == {2: 2, 3: 1}
 
 
 def test_the_summary_raises_its_running_total_to_each_init_container() -> None:
     nodes = [node("n", 10, 8, 100)]
-    found = estimation_summary.resource_summary(nodes, [pod("n", "1", init="3"), pod("n", "1", init="3"), pod("", "2")])
+    found = summed([pod("n", "1", init="3"), pod("n", "1", init="3"), pod("", "2")]).summary(nodes)
     assert {name: str(amount) for name, amount in found.allocated.items()} == {"cpu": "4", "pods": "2"}
     assert {name: str(amount) for name, amount in found.allocating.items()} == {"cpu": "2", "pods": "1"}
     assert {name: str(amount) for name, amount in found.allocatable.items()} == {

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.capacity.node_estimate import finished, nodes_of
+from services._rules.capacity.node_estimate import finished
 from services._rules.capacity.node_index import MemberRooms
 
 Manifest = dict[str, Any]
@@ -63,8 +63,10 @@ def test_changes_one_by_one_end_where_lists_begin(steps: list[tuple[Any, ...]]) 
             case _:
                 rooms.list_nodes(nodes.values())
                 rooms.list_pods(pods.values())
-        wanted = nodes_of(nodes.values(), (item for item in pods.values() if not finished(item)))
-        assert sorted(map(_shown, rooms.nodes())) == sorted(map(_shown, wanted))
+        wanted = MemberRooms()
+        wanted.list_nodes(nodes.values())
+        wanted.list_pods(item for item in pods.values() if not finished(item))
+        assert sorted(map(_shown, rooms.nodes())) == sorted(map(_shown, wanted.nodes()))
 
 
 def _shown(item: Any) -> tuple[Any, ...]:
@@ -76,6 +78,17 @@ def _shown(item: Any) -> tuple[Any, ...]:
         sorted(item.free.items()),
         item.pods,
     )
+
+
+def test_nodes_stay_in_listed_order_when_their_pods_change() -> None:
+    names = [f"n{number}" for number in (7, 3, 9, 1, 5, 2, 8)]
+    rooms = MemberRooms()
+    rooms.list_nodes([node(name, "4", False) for name in names])
+    rooms.list_pods([])
+    assert [item.name for item in rooms.nodes()] == names
+    for name in names[:3]:
+        rooms.put_pod(pod("p", name, "1", "Running"))
+        assert [item.name for item in rooms.nodes()] == names
 
 
 def test_an_unchanged_object_leaves_the_version_as_it_is() -> None:

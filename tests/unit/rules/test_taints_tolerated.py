@@ -13,7 +13,7 @@ from services._rules.kubernetes.taints import (
     seconds_left,
     tolerates,
 )
-from services._rules.policies.cluster_affinity import cluster_matches
+from services._rules.policies.cluster_affinity import affinity_of, compile_affinity, facts_of
 
 TAINT = Taint(key="k", value="v", effect="NoExecute")
 
@@ -99,4 +99,4 @@ def by_field(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )
 def test_cluster_affinities(affinity: dict[str, Any], matches: bool) -> None:
-    assert cluster_matches(CLUSTER, affinity) is matches
+    assert compile_affinity(affinity_of(affinity))(facts_of(CLUSTER)) is matches

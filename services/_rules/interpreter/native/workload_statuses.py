@@ -1,6 +1,6 @@
 """Folds the statuses of members into that of an apps/v1 workload template (reference 03 §4.7)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from services._rules.interpreter.common.interpretation import (
@@ -15,7 +15,6 @@ from services._rules.interpreter.common.shape_checks import check_object, check_
 # One member's report: clusterName, status, applied, appliedMessage, health.
 Item: TypeAlias = dict[str, Any]
 Items: TypeAlias = Sequence[Item] | None
-Aggregator: TypeAlias = Callable[[Manifest, Items], Manifest]
 
 # Counters that are summed; the second set is written even when zero.
 _SUMS: Final[dict[str, tuple[tuple[str, ...], frozenset[str]]]] = {

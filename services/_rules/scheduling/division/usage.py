@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.quantity import Quantity
-
-Manifest: TypeAlias = dict[str, Any]
 
 
 def resource_usage(spec: Mapping[str, Any]) -> dict[str, Quantity]:

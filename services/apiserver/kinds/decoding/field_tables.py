@@ -71,11 +71,6 @@ def _table() -> dict[str, dict[str, Any]]:
     return table
 
 
-def names() -> list[str]:
-    """Return the names of all definitions."""
-    return list(_table())
-
-
 @functools.cache
 def definition(name: str) -> Definition:
     """Return the definition of that OpenAPI name; one that is not in the table has no fields."""
