@@ -132,6 +132,19 @@ ABOUT_ROOM: list[Known] = [
         key=KEY, uid="u1", items=(ClusterStatusItem(cluster="m1", applied=True, status=Raw(b'{"readyReplicas":1}')),)
     ),
 ]
+STARTED: list[Known] = [
+    roomy("m1", 8),
+    roomy("m2", 8),
+    template(),
+    binding(4, BY_ROOM, **NEEDS, **GROUP),
+    replace(binding(3, BY_ROOM, **NEEDS, **GROUP), key=OTHER),
+    replace(placement(m1=2, m2=2), placement=Raw(msgspec.json.encode(BY_ROOM))),
+    work("m1", "u1"),
+    work("m2", "u1"),
+    seen("m1", "u1", 3, absent=False),
+    ABOUT_ROOM[-1],
+]
+"""An object that runs in two clusters, and one that is to come."""
 ABOUT_POLICIES: list[Known] = [overriding("add"), overriding("remove"), PolicyDeleted(key=OVERRIDES, uid="p")]
 ALL: list[Known] = ABOUT_CLUSTERS + ABOUT_OBJECTS + ABOUT_COPIES
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
-from tests.support.varied_facts import ABOUT_POLICIES, ABOUT_ROOM, ALL, NOW, of_families
+from tests.support.varied_facts import ABOUT_POLICIES, ABOUT_ROOM, ALL, NOW, STARTED, of_families
 
 
 class Step(NamedTuple):
@@ -32,6 +32,8 @@ class Decider(NamedTuple):
     decide: Callable[[Any, Any, float], Any]
     take: Callable[[Any, Any, Any, int], object]
     """Folds what was decided of a key at a position, as the log would give it back."""
+    first: Sequence[Step] = ()
+    """What may have happened before."""
 
     def __str__(self) -> str:
         return self.name
@@ -39,6 +41,16 @@ class Decider(NamedTuple):
 
 def facts(fold: Callable[[Any, int, Known], object], *families: str, more: Sequence[Known] = ()) -> list[Step]:
     """A step for every fact of some aggregates."""
+    return steps(fold, of_families([*ALL, *ABOUT_ROOM, *ABOUT_POLICIES, *more], *families))
+
+
+def started(fold: Callable[[Any, int, Known], object], *families: str) -> list[Step]:
+    """Steps that lead to an object that runs, by facts of some aggregates."""
+    return steps(fold, of_families(STARTED, *families))
+
+
+def steps(fold: Callable[[Any, int, Known], object], chosen: Sequence[Known]) -> list[Step]:
+    """A step for every fact."""
 
     def step(number: int, event: Known) -> Step:
         def act(state: Any, seq: int) -> None:
@@ -47,7 +59,6 @@ def facts(fold: Callable[[Any, int, Known], object], *families: str, more: Seque
 
         return Step(f"{subject_of(event)}#{number}", act)
 
-    chosen = of_families([*ALL, *ABOUT_ROOM, *ABOUT_POLICIES, *more], *families)
     return [step(number, event) for number, event in enumerate(chosen)]
 
 

@@ -26,7 +26,7 @@ from services.detector.control_plane_scope import decide_scope
 from services.estimator import decide as estimating
 from services.estimator import state as estimator
 from services.estimator.remote import Remote
-from tests.support.deciders.decider import Decider, Step, appended, facts, folded, folded_when_stored
+from tests.support.deciders.decider import Decider, Step, appended, facts, folded, folded_when_stored, started
 from tests.support.facts import KEY, STATIC, deployment
 from tests.support.varied_facts import MEMBERS, NOW
 
@@ -257,4 +257,5 @@ ESTIMATOR = Decider(
     lambda state: state.objects,
     lambda state, key, now: estimating.decide(state, key, now),
     _take_estimator,
+    started(folded_when_stored(estimator.fold), "cluster", "binding", "placement"),
 )

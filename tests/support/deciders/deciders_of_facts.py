@@ -24,7 +24,7 @@ from services.scheduler import decide as scheduling
 from services.scheduler import state as scheduler
 from services.status_aggregator import decide as summing
 from services.status_aggregator import state as aggregator
-from tests.support.deciders.decider import Decider, Step, appended, facts, folded, folded_when_stored
+from tests.support.deciders.decider import Decider, Step, appended, facts, folded, folded_when_stored, started
 from tests.support.facts import KEY, cluster
 from tests.support.varied_facts import MEMBERS, NOW, OTHER, seen
 
@@ -40,7 +40,8 @@ def _take_scheduler(state: scheduler.SchedulerState, key: ObjectKey, made: Any, 
     if made.event is not None:
         if clusters := getattr(made.event, "clusters", ()):
             state.promise(key, clusters, NOW + seq)
-        if seq % 3:
+        # Some are on their way still.
+        if seq % 2:
             appended(folded_when_stored(scheduler.fold), state, seq, (made.event,))
 
 
@@ -65,6 +66,7 @@ SCHEDULER = Decider(
     lambda state: [*state.objects, OTHER],
     lambda state, key, now: scheduling.schedule(state, key, now, "default-scheduler", timeout=3.0),
     _take_scheduler,
+    started(folded_when_stored(scheduler.fold), "cluster", "binding"),
 )
 
 RENDERER = Decider(
@@ -84,6 +86,7 @@ RENDERER = Decider(
     lambda state: state.objects,
     lambda state, key, _: rendering.decide(state, key),
     lambda state, key, made, seq: appended(folded(renderer.fold), state, seq, made.events),
+    started(folded(renderer.fold), "cluster", "template", "binding", "placement"),
 )
 
 PACE = summing.RollupPace(0.1, 1.0, 5.0, 0.3)
@@ -108,6 +111,7 @@ AGGREGATOR = Decider(
         summing.has_news(state.objects[key]),
     ),
     lambda state, key, made, seq: appended(folded(aggregator.fold), state, seq, made[:1]),
+    started(folded(aggregator.fold), "cluster", "template", "binding", "placement", "work", "observed"),
 )
 
 RULES = evicting.Rules(taint_eviction=True, timeout=30.0, gates=Gates(stateful_failover_injection=True))
@@ -118,6 +122,7 @@ FAILOVER = Decider(
     lambda state: state.objects,
     lambda state, key, now: [evicting.decide(state, key, now, RULES, in_turn=turn) for turn in (True, False)],
     lambda state, key, made, seq: appended(folded(failover.fold), state, seq, (made[0].event,)),
+    started(folded(failover.fold), "cluster", "binding", "placement", "rollup"),
 )
 
 
@@ -136,11 +141,12 @@ DESCHEDULER = Decider(
     descheduler.DeschedulerState,
     [
         *facts(folded(descheduler.fold), "binding", "placement", "eviction", "rollup", "descheduling"),
-        Step("an answer", _answered),
+        *[Step("an answer", _answered)] * 5,
     ],
     lambda state: state.objects,
     lambda state, key, now: descheduling.decide(state, key, now, INTERVAL, NOW),
     _take_descheduler,
+    started(folded(descheduler.fold), "binding", "placement", "rollup"),
 )
 
 

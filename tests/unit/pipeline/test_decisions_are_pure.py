@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from services._kit.base.settings import load
 from services.cluster_monitor.app import ClusterMonitor
@@ -42,7 +41,9 @@ from tests.support.deciders.deciders_of_facts import (
 from tests.support.state_image import difference, image
 from tests.support.varied_facts import NOW
 
-EXAMPLES = settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+HISTORIES = 150
+LONGEST = 14
+"""Steps of a history beyond its beginning."""
 
 DECIDERS = [
     DETECTOR,
@@ -58,34 +59,37 @@ DECIDERS = [
 ]
 
 
-def drawn(decider: Decider, data: st.DataObject) -> tuple[Any, float]:
-    """A state after some of what happens to it, and the time."""
+def histories(decider: Decider) -> Iterator[tuple[Any, float, list[Step]]]:
+    """States after some of what happens to a service, the time, and what happened."""
+    chance = random.Random(decider.name)
     taken = Step("decisions are taken", lambda *_: None)
-    steps = data.draw(st.lists(st.sampled_from([*decider.steps, taken, taken]), max_size=12))
-    state, seq = decider.new(), 0
-    for step in steps:
-        seq += 1
-        if step is not taken:
-            step.act(state, seq)
-            continue
-        for key in list(decider.keys(state)):
+    mixed = [*decider.steps, *[taken] * (len(decider.steps) // 4)]
+    for _ in range(HISTORIES):
+        first = decider.first if chance.random() < 0.5 else ()
+        steps = [*first, *chance.choices(mixed, k=chance.randint(0, LONGEST))]
+        state, seq = decider.new(), 0
+        for step in steps:
             seq += 1
-            decider.take(state, key, decider.decide(state, key, NOW + seq), seq)
-    return state, NOW + seq
+            if step is not taken:
+                step.act(state, seq)
+                continue
+            for key in list(decider.keys(state)):
+                seq += 1
+                decider.take(state, key, decider.decide(state, key, NOW + seq), seq)
+        yield state, NOW + seq, steps
 
 
 @pytest.mark.parametrize("decider", DECIDERS, ids=str)
-@EXAMPLES
-@given(data=st.data())
-def test_a_decision_twice_is_one_and_changes_no_state(decider: Decider, data: st.DataObject) -> None:
-    state, present = drawn(decider, data)
-    before = image(state)
-    for key in list(decider.keys(state)):
-        for now in (present, NOW + 1000.0):
-            copied = copy.deepcopy(state)
-            first = image(decider.decide(copied, key, now))
-            assert not difference(first, image(decider.decide(copied, key, now))), f"{key} is decided otherwise now"
-            assert not difference(before, image(copied)), f"deciding {key} changed the state"
+def test_a_decision_twice_is_one_and_changes_no_state(decider: Decider) -> None:
+    for state, present, steps in histories(decider):
+        before = image(state)
+        for key in list(decider.keys(state)):
+            for now in (present, NOW + 1000.0):
+                copied = copy.deepcopy(state)
+                first = image(decider.decide(copied, key, now))
+                again = image(decider.decide(copied, key, now))
+                assert not difference(first, again), f"{key} is decided otherwise the second time, after {steps}"
+                assert not difference(before, image(copied)), f"deciding {key} changed the state, after {steps}"
 
 
 CONTROL = "unused"
@@ -104,14 +108,12 @@ SHELLS: list[tuple[Decider, Callable[[], Any], set[str]]] = [
 
 
 @pytest.mark.parametrize(("decider", "service", "fields"), SHELLS, ids=[str(shell[0]) for shell in SHELLS])
-@EXAMPLES
-@given(data=st.data())
 def test_a_service_takes_in_a_decision_in_few_fields(
-    decider: Decider, service: Callable[[], Any], fields: set[str], data: st.DataObject
+    decider: Decider, service: Callable[[], Any], fields: set[str]
 ) -> None:
-    state, now = drawn(decider, data)
-    shell, before = service(), image(state)[1]
-    for key in list(decider.keys(state)):
-        shell.decide(state, key, now)
-    after = image(state)[1]
-    assert not {name for name in before if before[name] != after[name]} - fields
+    for state, now, steps in histories(decider):
+        shell, before = service(), image(state)[1]
+        for key in list(decider.keys(state)):
+            shell.decide(state, key, now)
+        after = image(state)[1]
+        assert not {name for name in before if before[name] != after[name]} - fields, f"after {steps}"
