@@ -25,6 +25,7 @@ from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._kit.kube.list_watch import Decoded, Reflector, known_uid
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import BaseService, Context, Decision
+from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
 from services._rules.kubernetes.event_objects import Note
 from services._rules.log.restore_order import absence_in_doubt
@@ -144,6 +145,10 @@ class ClusterMonitor(BaseService[MonitorState, str]):
     def decide(self, state: MonitorState, key: str, now: float) -> Decision:
         """Facts and writes of one cluster."""
         verdict = decide_all(state, now) if key == ALL else decide(state, key, now, self._thresholds)
+        if verdict.settled:
+            absence.settle(state.guard)
+        if verdict.memory is not None:
+            state.of(key).memory = verdict.memory
         return Decision(events=verdict.events, effects=verdict.effects, wake_at=verdict.wake_at)
 
     async def start(self, context: Context[MonitorState, str]) -> None:

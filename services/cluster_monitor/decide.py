@@ -29,8 +29,15 @@ from services.cluster_monitor.member_identity import (
     strange,
 )
 from services.cluster_monitor.member_identity import held as held_of
-from services.cluster_monitor.readiness import apis_condition, condition, filter_ready, find_condition, taints_for
-from services.cluster_monitor.state import KIND, ClusterState, MonitorState
+from services.cluster_monitor.readiness import (
+    apis_condition,
+    condition,
+    filter_ready,
+    find_condition,
+    remembered,
+    taints_for,
+)
+from services.cluster_monitor.state import KIND, ClusterState, MonitorState, ReadyMemory
 
 Manifest = dict[str, Any]
 
@@ -86,10 +93,24 @@ Effect = Announce | Written
 
 
 class ClusterDecision(Struct, frozen=True):
-    """Events to append, effects on the control plane, and when to decide again."""
+    """Events to append, effects on the control plane, and when to decide again.
+
+    What the state has to take in: `memory` of the probes (None: as before), and that the reason to hold what is missing
+    ends (`settled`).
+    """
 
     events: tuple[ClusterEvent | AbsenceEvent, ...] = ()
     effects: tuple[Effect, ...] = ()
+    wake_at: float | None = None
+    memory: ReadyMemory | None = None
+    settled: bool = False
+
+
+class _Judged(Struct, frozen=True):
+    """A status, what was remembered of probes on the way to it (None: as before), and when to decide again."""
+
+    status: Manifest
+    memory: ReadyMemory | None = None
     wake_at: float | None = None
 
 
@@ -105,8 +126,8 @@ DEFAULTS: Final = Thresholds()
 
 
 def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = DEFAULTS) -> ClusterDecision:
-    """The facts and writes due for one cluster, given its object, the latest probe and the last fact."""
-    cluster = state.of(name)
+    """What shall be said of one cluster, given its object, the latest probe and the last fact."""
+    cluster = state.clusters.get(name) or ClusterState(name=name)
     manifest = cluster.manifest
     if manifest is None:
         if cluster.fact is None or not state.listed or state.guard.holds(KIND, name):
@@ -115,18 +136,18 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
         ended = (AbsenceReleased(scope=scope_of(name), reason=why),) if cluster.held is not None else ()
         return ClusterDecision(events=(ClusterRemoved(name=name, uid=cluster.fact.uid, reason=why), *ended))
     effects: list[Effect] = []
-    wake_at: float | None = None
     metadata = manifest["metadata"]
     deleting = "deletionTimestamp" in metadata
     if FINALIZER not in metadata.get("finalizers", ()) and not deleting:
         effects.append(AddFinalizer(name))
-    status = manifest.get("status") or {}
+    judged = _Judged(manifest.get("status") or {})
     mode = manifest["spec"].get("syncMode")
     identity = identity_of(cluster, str(metadata.get("uid", "")), manifest["spec"])
     if mode == "Pull":
-        status, wake_at = _heard_status(cluster, metadata, status, now, thresholds, identity)
+        judged = _heard_status(cluster, metadata, judged.status, now, thresholds, identity)
     elif mode == "Push":
-        status = _probed_status(cluster, status, now, thresholds, identity)
+        judged = _probed_status(cluster, judged.status, now, thresholds, identity)
+    status = judged.status
     if status is not manifest.get("status"):
         patch = merge_difference(manifest.get("status") or {}, status)
         if patch:
@@ -140,15 +161,15 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     effects.extend(Announce(note_of(event, name, str(metadata.get("uid", "")))) for event in due)
     taints = taints_for(ready_status, spec.get("taints") or [], rfc3339(now))
     if state.taint_policies and not deleting:
-        judged = {**manifest, "spec": {**spec, "taints": taints}, "status": status}
-        taints = apply_policies(judged, list(state.taint_policies.values()), rfc3339(now))
+        present = {**manifest, "spec": {**spec, "taints": taints}, "status": status}
+        taints = apply_policies(present, list(state.taint_policies.values()), rfc3339(now))
     if taints != (spec.get("taints") or []):
         effects.append(WriteSpec(name, metadata.get("resourceVersion", ""), taints))
         spec = {**spec, "taints": taints}
     if deleting and FINALIZER in metadata.get("finalizers", ()) and (cluster.empty or ready_status != "True"):
         effects.append(DropFinalizer(name))
     facts = _facts(cluster, metadata, spec, status, deleting, identity)
-    return ClusterDecision(events=(*facts, *due), effects=tuple(effects), wake_at=wake_at)
+    return ClusterDecision((*facts, *due), tuple(effects), judged.wake_at, judged.memory)
 
 
 def decide_all(state: MonitorState, now: float) -> ClusterDecision:
@@ -157,18 +178,21 @@ def decide_all(state: MonitorState, now: float) -> ClusterDecision:
     due = absence.decide(state.guard, kinds, now)
     # Nothing is written to a control plane that is not ours.
     notes = [Announce(note_of_all(event, state.guard.uid)) for event in due] if state.guard.trusted else []
-    return ClusterDecision(events=due, effects=tuple(notes))
+    return ClusterDecision(due, tuple(notes), settled=absence.settles(state.guard, kinds))
 
 
-def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, identity: Identity) -> Manifest:
+def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, identity: Identity) -> _Judged:
     probe = cluster.probe
     assert probe is not None
     conditions = list(status.get("conditions") or [])
     published = find_condition(conditions, "Ready")
-    # Another cluster at its address is no transient failure: it is recorded at once.
-    wanted = strange(identity) or filter_ready(
-        published, probe, cluster.memory, success_seconds=thresholds.success, failure_seconds=thresholds.failure
-    )
+    # Another cluster at its address is no hiccup: that is said at once.
+    wanted, memory = strange(identity), cluster.memory
+    if wanted is None:
+        memory = remembered(memory, probe)
+        wanted = filter_ready(
+            published, probe, memory, success_seconds=thresholds.success, failure_seconds=thresholds.failure
+        )
     now = rfc3339(probe.at)
     result = dict(status)
     fresh = {"Ready": condition("Ready", wanted, published, now)}
@@ -182,16 +206,16 @@ def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, ide
         fresh["CompleteAPIEnablements"] = condition("CompleteAPIEnablements", apis, previous, now)
     kept = [fresh.pop(entry["type"], entry) for entry in conditions]
     result["conditions"] = with_expiry([*kept, *fresh.values()], probe.expiry, probe.at)
-    return result
+    return _Judged(result, memory if memory != cluster.memory else None)
 
 
 def _probed_status(
     cluster: ClusterState, status: Manifest, now: float, thresholds: Thresholds, identity: Identity
-) -> Manifest:
-    """The status of a push cluster: the result of the latest probe, or that no probes end any more."""
+) -> _Judged:
+    """The status of a push cluster: what the latest probe says, or that there are no probes any more."""
     if cluster.unprobed:
-        return _silent_status(status, now)
-    return status if cluster.probe is None else _status(cluster, status, thresholds, identity)
+        return _Judged(_silent_status(status, now))
+    return _Judged(status) if cluster.probe is None else _status(cluster, status, thresholds, identity)
 
 
 def _silent_status(status: Manifest, now: float) -> Manifest:
@@ -213,21 +237,21 @@ def _heard_status(
     now: float,
     thresholds: Thresholds,
     identity: Identity,
-) -> tuple[Manifest, float | None]:
-    """The status of a pull cluster: the latest sample of its agent, or that its heartbeats ended."""
+) -> _Judged:
+    """The status of a pull cluster: what its agent says, or that it says nothing any more."""
     conditions = status.get("conditions") or []
     published = find_condition(conditions, "Ready")
     if not cluster.heard_at:
-        return status, None
+        return _Judged(status)
     ends = silent_at(published, str(metadata.get("creationTimestamp") or ""), cluster.heard_at, thresholds.graces)
     if now < ends:
         if cluster.probe is None:
-            return status, ends
+            return _Judged(status, wake_at=ends)
         if published is not None and published.get("status") == "Unknown":
             # An agent that is back is believed at once.
             thresholds = replace(thresholds, success=0.0)
-        return _status(cluster, status, thresholds, identity), ends
-    return _silent_status(status, now), None
+        return replace(_status(cluster, status, thresholds, identity), wake_at=ends)
+    return _Judged(_silent_status(status, now))
 
 
 def _facts(

@@ -39,6 +39,12 @@ def find_condition(conditions: list[Manifest], kind: str) -> Manifest | None:
     return next((condition for condition in conditions if condition.get("type") == kind), None)
 
 
+def remembered(memory: ReadyMemory, probe: Probe) -> ReadyMemory:
+    """What is remembered once a probe was taken in: a window opens when it says something else than those before."""
+    status = observe(probe).status
+    return memory if memory.observed == status else ReadyMemory(status, probe.at)
+
+
 def filter_ready(
     published: Manifest | None,
     probe: Probe,
@@ -47,16 +53,13 @@ def filter_ready(
     success_seconds: float,
     failure_seconds: float,
 ) -> Observed:
-    """The condition to publish.
+    """The condition to publish, where `memory` has the probe taken in.
 
     A flip between True and not-True is published by the first probe after a window during which all others said the
     same; a cluster without the condition publishes at once. What was published counts as observed before, so that a
-    restart opens a window instead of flipping clusters that start together with it. Updates `memory`.
+    restart opens a window instead of flipping clusters that start together with it.
     """
     observed = observe(probe)
-    if memory.observed != observed.status:
-        memory.observed = observed.status
-        memory.window_start = probe.at
     if published is None:
         return observed
     if (published.get("status") == "True") == (observed.status == "True"):

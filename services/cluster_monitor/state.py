@@ -24,7 +24,7 @@ Probe = Sample
 """One sample of a member, taken by the prober of a push member or by the agent of a pull member."""
 
 
-class ReadyMemory(Struct):
+class ReadyMemory(Struct, frozen=True):
     """What the threshold filter remembers of one cluster between probes (reference 03 §6.5)."""
 
     observed: str = ""
@@ -37,7 +37,7 @@ class ClusterState(Struct, kw_only=True):
     name: str
     manifest: Manifest | None = None
     probe: Probe | None = None
-    memory: ReadyMemory = field(default_factory=ReadyMemory)
+    memory: ReadyMemory = ReadyMemory()
     fact: ClusterChanged | None = None
     subject_seq: int = 0
     empty: bool = False

@@ -87,9 +87,9 @@ class Descheduler(BaseService[DeschedulerState, ObjectKey]):
 
     def decide(self, state: DeschedulerState, key: ObjectKey, now: float) -> Decision:
         """What becomes of one Deployment."""
-        answers = state.answers.pop(key, None)
-        interval = self._settings.descheduling_interval
-        verdict = decide(state, key, now, interval, self._turns.get(key), answers)
+        verdict = decide(state, key, now, self._settings.descheduling_interval, self._turns.get(key))
+        # An answer serves one decision, whatever came of it.
+        state.answers.pop(key, None)
         if verdict.turn is None:
             self._turns.pop(key, None)
             self._questions.unanswered.discard(key)

@@ -11,7 +11,7 @@ from schemas.envelope import Provenance
 from schemas.events.descheduling import ReplicasDescheduled
 from schemas.keys import ObjectKey
 from services._rules.scheduling.descheduling import joined, taken_back
-from services.descheduler.state import Answers, DeschedulerState
+from services.descheduler.state import DeschedulerState
 
 SHORTEST: Final = 1.0
 """Least seconds between two checks, however small the configured interval."""
@@ -43,14 +43,15 @@ def next_turn(now: float, interval: float) -> float:
 
 
 def decide(
-    state: DeschedulerState, key: ObjectKey, now: float, interval: float, turn: float | None, answers: Answers | None
+    state: DeschedulerState, key: ObjectKey, now: float, interval: float, turn: float | None
 ) -> DescheduleDecision:
     """What becomes of one Deployment.
 
-    `turn` is when its check was due, None when it lacks nothing so far: then it waits for the next turn, because
-    a rollout lacks replicas, too. `answers` are used if nothing has changed since they were asked for.
+    `turn` is when it was to be looked at, None when it lacks nothing so far: then the next turn is waited for, because
+    a rollout lacks replicas, too. Answers in the state are used if nothing has changed since they were asked for; each
+    serves one decision, and the caller drops it then.
     """
-    given = state.objects.get(key)
+    given, answers = state.objects.get(key), state.answers.get(key)
     found = given.short() if given is not None else ()
     if given is None or not found:
         return NOTHING

@@ -38,7 +38,7 @@ from services.detector.metrics import register
 from services.detector.policy_event_recorder import Complaints
 from services.detector.restore_comparison import unsettled
 from services.detector.settings import DetectorSettings
-from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, forget
+from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, forget, remember
 
 # A write that raced with another, or found no server, is retried; a refused one is decided again.
 _SCOPED: Final = ("identity.", "absence.", "confirmation.")
@@ -156,15 +156,20 @@ class Detector(BaseService[DetectorState, Key]):
             del self._again[key]
         if isinstance(key, ScopeKey):
             scope = decide_scope(state, now)
+            if scope.settled:
+                absence.settle(state.guard)
             return Decision(events=scope.events, effects=[Tell(note) for note in scope.notes])
         try:
             verdict = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
         except ResultPending as missing:
             return Decision(effects=(InterpretationRequest(key, missing.questions),))
         if verdict.blobs and not all(self._may_name(digest) for digest, _ in verdict.blobs):
+            # It is made again once they are stored, and from the same state.
             return Decision(effects=(Store(key, verdict.blobs, verdict.secret),))
-        if isinstance(key, ObjectKey) and not any(isinstance(effect, Tell) for effect in verdict.effects):
-            self._complaints.settled(key)
+        if isinstance(key, ObjectKey):
+            remember(state, key, waiting=verdict.waiting, ranked=verdict.ranked)
+            if not any(isinstance(effect, Tell) for effect in verdict.effects):
+                self._complaints.settled(key)
         return Decision(events=verdict.events, effects=verdict.effects)
 
     def _may_name(self, digest: str) -> bool:
@@ -279,6 +284,7 @@ class Detector(BaseService[DetectorState, Key]):
         except Refused as error:
             if self._refused.get(key) != effect.uid:
                 self._refused[key] = effect.uid
+                context.projection.state.waiting.discard(key)
                 log.warning("secret_refused", key=str(key), reason=str(error))
                 await context.appender.park(key, str(error), 0, template_subject(key))
             return

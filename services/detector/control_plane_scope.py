@@ -19,10 +19,11 @@ RELEASED: Final = "WithdrawalsReleased"
 
 
 class ScopeVerdict(Struct, frozen=True):
-    """Facts to append, and what a person should know."""
+    """Facts to append, and what a person should know; `settled`: the reason to hold what is missing ends."""
 
     events: tuple[ControlPlaneIdentified | AbsenceEvent, ...] = ()
     notes: tuple[Note, ...] = ()
+    settled: bool = False
 
 
 def decide_scope(state: DetectorState, now: float) -> ScopeVerdict:
@@ -30,11 +31,12 @@ def decide_scope(state: DetectorState, now: float) -> ScopeVerdict:
     guard = state.guard
     identified = absence.identify(guard, now)
     events: list[ControlPlaneIdentified | AbsenceEvent] = [] if identified is None else [identified]
-    due = absence.decide(guard, recorded_kinds(state), now)
+    kinds = recorded_kinds(state)
+    due = absence.decide(guard, kinds, now)
     events.extend(due)
     # Nothing is written to a control plane that is not ours.
     notes = tuple(_note(event, guard.uid) for event in due) if guard.trusted else ()
-    return ScopeVerdict(tuple(events), notes)
+    return ScopeVerdict(tuple(events), notes, absence.settles(guard, kinds))
 
 
 def _note(event: AbsenceEvent, uid: str) -> Note:

@@ -16,16 +16,15 @@ from schemas.keys import ObjectKey, PolicyKey
 from services._rules import constants as const
 from services._rules.absence import absence_guard as absence
 from services._rules.interpreter import InterpretError
-from services._rules.interpreter.result_cache import ResultPending
 from services._rules.kubernetes.event_objects import Note
 from services._rules.policies.matching import Template, match_policy, template_of
 from services._rules.policies.policy_claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
 from services._rules.secrets.secret_objects import is_secret
-from services.detector.binding_request import Unresolved, binding_spec
+from services.detector.binding_request import Unresolved, binding_spec, priority_class
 from services.detector.event_messages import not_interpreted, unresolved, unused
 from services.detector.manifest_content import stripped
 from services.detector.policy_view import PolicyView, id_label
-from services.detector.state import PROPAGATION_KINDS, DetectorState, Manifest, claimed_policy, rank
+from services.detector.state import PROPAGATION_KINDS, DetectorState, Manifest, claimed_policy, rank_of
 
 INLINE_BYTES: Final = 4096
 _REPLACED: Final = "replaced by an object of the same name"
@@ -72,13 +71,17 @@ Effect = WriteClaim | WritePolicyId | NeedKey | Tell
 class DetectorDecision(Struct, frozen=True):
     """Facts to append, the manifest bytes they name, and writes to the control plane that follow.
 
-    `secret` marks bytes that must be encrypted before they are stored.
+    `secret` tells that the bytes must not be stored but encrypted. Once the decision is taken, the state remembers of a
+    template whether it is `waiting` for a policy, and the PriorityClass by which it is `ranked` (empty: by none); None
+    stands for what stays as it is.
     """
 
     events: Sequence[Fact] = ()
     effects: Sequence[Effect] = ()
     blobs: Sequence[tuple[str, bytes]] = ()
     secret: bool = False
+    waiting: bool | None = None
+    ranked: str | None = None
 
 
 NOTHING: Final = DetectorDecision()
@@ -113,7 +116,7 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> DetectorDecision:
 
 
 def decide_template(state: DetectorState, key: ObjectKey, now: float) -> DetectorDecision:
-    """The facts about one object and its claim labels; raises ResultPending when it needs an interpreter's result."""
+    """The facts about one object, and the claim it shall bear; raises ResultPending when it needs an interpreter."""
     if not state.policies_listed:
         return NOTHING
     manifest = state.templates.get(key)
@@ -123,8 +126,7 @@ def decide_template(state: DetectorState, key: ObjectKey, now: float) -> Detecto
     template = template_of(manifest)
     metadata = manifest["metadata"]
     if (metadata.get("labels") or {}).get(const.TEMPLATE_CLAIMED_BY_LABEL):
-        state.waiting.discard(key)
-        return NOTHING
+        return DetectorDecision(waiting=_waits(state, key, False))
     if state.skip.skips_object(template):
         return _released(state, key, str(metadata.get("uid", "")))
     if template.kind == "Namespace" and template.api_version == "v1":
@@ -185,22 +187,29 @@ def _propagated(
     if view is None:
         view = _best(state, template)
     if view is None or not _overrides_exist(state, view):
-        state.waiting.add(key)
-        return _orphaned(state, key, manifest, cleaned)
-    state.waiting.discard(key)
+        orphaned = _orphaned(state, key, manifest, cleaned)
+        return msgspec.structs.replace(orphaned, waiting=_waits(state, key, True))
     claim = Claim(view.permanent_id, view.key.namespace, view.key.name)
     claimed = claim_template(cleaned, claim)
     writes = _claim_write(key, manifest, claimed)
     if writes:
         claimed = _foreseen(manifest, claimed)
-    try:
-        verdict = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
-    except ResultPending:
-        if policy_driven:
-            # The decision is still to be made, and must know then why it is made.
-            state.waiting.add(key)
-        raise
-    return msgspec.structs.replace(verdict, effects=[*verdict.effects, *writes])
+    verdict = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
+    # A decision that lacks something is still to be made, and must know then why it is made.
+    lacking = any(isinstance(effect, NeedKey) for effect in verdict.effects)
+    waiting = None if lacking else _waits(state, key, False)
+    return msgspec.structs.replace(verdict, effects=[*verdict.effects, *writes], waiting=waiting)
+
+
+def _waits(state: DetectorState, key: ObjectKey, wanted: bool) -> bool | None:
+    """Whether a template waits for a policy, where that changes."""
+    return wanted if (key in state.waiting) != wanted else None
+
+
+def _ranked(state: DetectorState, key: ObjectKey, view: PolicyView | None) -> str | None:
+    """The PriorityClass by which a template is placed, where that changes."""
+    name = priority_class(view.spec) if view is not None and state.options.priorities else ""
+    return name if name != rank_of(state, key) else None
 
 
 def _foreseen(manifest: Manifest, claimed: Manifest) -> Manifest:
@@ -304,23 +313,25 @@ def _applied(
     if isinstance(binding, BindingRequested) and bound is None:
         events.append(BindingReleased(key=key, uid=binding.uid, reason="template replaced"))
     user_changed = live is None or live.digest != digest
-    rank(state, key, view.spec if view is not None else None)
+    ranked = _ranked(state, key, view)
     try:
         wanted = _requested(state, key, kept, view, bound, now)
     except Unresolved as error:
         # Neither object nor request: both are said once what is missing is there.
-        return DetectorDecision(events=events, effects=_told(unresolved(state, key, manifest, view, str(error))))
+        told = _told(unresolved(state, key, manifest, view, str(error)))
+        return DetectorDecision(events=events, effects=told, ranked=ranked)
     except InterpretError as error:
-        return DetectorDecision(events=events, effects=_told(not_interpreted(state, key, manifest, str(error))))
+        told = _told(not_interpreted(state, key, manifest, str(error)))
+        return DetectorDecision(events=events, effects=told, ranked=ranked)
     if user_changed:
         events.append(changed)
         if not inline:
             blobs.append((digest, data))
     if view is not None and view.lazy and _held_back(live, bound, user_changed, policy_driven):
-        return DetectorDecision(events=events, blobs=blobs, secret=secret)
+        return DetectorDecision(events=events, blobs=blobs, secret=secret, ranked=ranked)
     if bound is None or not _same_request(bound, wanted):
         events.append(wanted)
-    return DetectorDecision(events=events, blobs=blobs, secret=secret)
+    return DetectorDecision(events=events, blobs=blobs, secret=secret, ranked=ranked)
 
 
 def _told(note: Note | None) -> tuple[Tell, ...]:

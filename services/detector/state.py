@@ -28,7 +28,7 @@ from services._rules.policies.matching import compile_policy, template_of
 from services._rules.policies.policy_claims import read_claim
 from services._rules.policies.skip_rules import SkipRules, compile_skip_rules
 from services._rules.secrets.secret_objects import DigestKey
-from services.detector.binding_request import NATIVE, DetectorOptions, priority_class
+from services.detector.binding_request import NATIVE, DetectorOptions
 from services.detector.manifest_content import stripped, unchanged
 from services.detector.policy_view import PolicyView
 from services.detector.recorded_objects import on_its_way_out, recorded, recorded_policies
@@ -186,7 +186,7 @@ def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | Non
     if manifest is None:
         absence.gone(state.guard, key.group_resource, key)
         state.waiting.discard(key)
-        rank(state, key, None)
+        rank(state, key, "")
         if key not in state.templates:
             return ()
         del state.templates[key]
@@ -209,9 +209,21 @@ def _concerned(state: DetectorState, key: ObjectKey) -> Iterable[Key]:
     return (key, *state.ranked.get(key.name, ()))
 
 
-def rank(state: DetectorState, key: ObjectKey, policy: Manifest | None) -> None:
-    """Remember by which PriorityClass an object is placed, if its policy names one."""
-    name = priority_class(policy) if state.options.priorities else ""
+def remember(state: DetectorState, key: ObjectKey, *, waiting: bool | None, ranked: str | None) -> None:
+    """Take in what was decided of a template: whether it waits for a policy, and its PriorityClass; None: as before."""
+    if waiting is not None:
+        (state.waiting.add if waiting else state.waiting.discard)(key)
+    if ranked is not None:
+        rank(state, key, ranked)
+
+
+def rank_of(state: DetectorState, key: ObjectKey) -> str:
+    """The PriorityClass by which an object is placed, as far as is remembered; empty for none."""
+    return next((name for name, held in state.ranked.items() if key in held), "")
+
+
+def rank(state: DetectorState, key: ObjectKey, name: str) -> None:
+    """Remember by which PriorityClass an object is placed; an empty name for none."""
     for other, held in list(state.ranked.items()):
         if other != name and key in held:
             held.discard(key)
@@ -246,7 +258,7 @@ def _absent(state: DetectorState, key: ObjectKey) -> Iterable[Key]:
     if key in state.templates:
         del state.templates[key]
     state.waiting.discard(key)
-    rank(state, key, None)
+    rank(state, key, "")
     return _concerned(state, key)
 
 

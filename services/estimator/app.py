@@ -21,7 +21,7 @@ from services._kit.runtime.service import NOTHING, BaseService, Context, Decisio
 from services._rules.capacity.replica_estimate import Answers, Picture
 from services._rules.delivery.member_address import Access
 from services.estimator.agents import Agents
-from services.estimator.decide import Later, decide
+from services.estimator.decide import Later, ask, decide
 from services.estimator.metrics import register
 from services.estimator.queries import Queries
 from services.estimator.remote import Remote
@@ -79,17 +79,19 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
 
     def decide(self, state: EstimatorState, key: ObjectKey, now: float) -> Decision:
         """The estimate of one object."""
+        # What is reserved for too long ends by the clock, before anything is decided.
         state.ledger.expire(now)
-        found = decide(state, key, now, self._settings.agent_answer_timeout)
+        made = decide(state, key, now, self._settings.agent_answer_timeout)
+        ask(state, key, made, now)
         if self._agents is not None:
             self._agents.ask()
-        match found:
+        match made.found:
             case None:
                 return NOTHING
             case Later():
-                return Decision(wake_at=found.at)
+                return Decision(wake_at=made.found.at)
             case _:
-                return Decision(events=(found,))
+                return Decision(events=(made.found,))
 
     async def start(self, context: Context[EstimatorState, ObjectKey]) -> None:
         """Open the control plane, which holds the members' credentials."""

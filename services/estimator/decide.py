@@ -29,44 +29,67 @@ class Later(Struct, frozen=True):
     at: float
 
 
-def decide(
-    state: EstimatorState, key: ObjectKey, now: float, patience: float = 2.0
-) -> CapacityEstimated | Later | None:
-    """The estimate that should become the latest of an object, or None when the present one answers.
+class EstimateDecision(Struct, frozen=True):
+    """The estimate to append, or when to look again; None when the present one answers.
+
+    The agents of the members in `asking` are to be asked about what is `wanted` (`ask`).
+    """
+
+    found: CapacityEstimated | Later | None = None
+    asking: tuple[str, ...] = ()
+    wanted: Requirements | None = None
+
+
+_NOTHING: Final = EstimateDecision()
+
+
+def ask(state: EstimatorState, key: ObjectKey, decision: EstimateDecision, now: float) -> None:
+    """Take in that the agents of members are asked for an object, as was decided."""
+    for name in decision.asking:
+        if decision.wanted is not None:
+            state.remotes[name].want(decision.wanted, key, now)
+
+
+def decide(state: EstimatorState, key: ObjectKey, now: float, patience: float = 2.0) -> EstimateDecision:
+    """The estimate that should become the latest of an object, and whom to ask for it.
 
     The estimate waits `patience` seconds for an agent. An unschedulable object is estimated again while it asks.
     """
     asked = state.objects.get(key)
     if asked is None or asked.spec is None:
-        return None
+        return _NOTHING
     due = state.is_due(asked)
     if not due and not asked.unplaced:
-        return None
-    wanted: Requirements | None
+        return _NOTHING
+    asking: tuple[str, ...] = ()
+    wanted: Requirements | None = None
+    failed = False
     try:
         names = _candidates(state, asked, asked.spec)
         wanted = requirements_of(asked.spec)
         if due and (waiting := [state.opening[name] for name in names if state.opening.get(name, 0.0) > now]):
-            return Later(max(waiting))
-        asking = _asked_of_agents(state, key, asked, wanted, names, due, now)
-        if asking:
-            return Later(now + patience)
+            return EstimateDecision(Later(max(waiting)))
+        asking = _to_ask(state, asked, wanted, names, due, now)
+        if any(not state.remotes[name].silent for name in asking):
+            return EstimateDecision(Later(now + patience), asking, wanted)
         found = tuple(_answer(state, name, wanted, now) for name in names)
     except (msgspec.ValidationError, QuantityError, ValueError):
-        # The scheduler reports what is wrong with the binding; it need not wait for an estimate.
-        wanted, found = None, ()
+        # The scheduler says what is wrong with the binding; it need not wait for it.
+        failed, found = True, ()
     if not due and not _is_news(asked, found):
-        return Later(now + FRESH_SECONDS) if any(item.cluster in state.remotes for item in found) else None
+        again = Later(now + FRESH_SECONDS) if any(item.cluster in state.remotes for item in found) else None
+        return EstimateDecision(again, asking, wanted)
     own = {"binding": asked.binding_seq}
     if asked.eviction_seq:
         own["eviction"] = asked.eviction_seq
-    return CapacityEstimated(
+    event = CapacityEstimated(
         key=key,
         uid=asked.uid,
-        requirements_digest=wanted.digest if wanted else "",
+        requirements_digest=wanted.digest if wanted is not None and not failed else "",
         estimates=found,
         provenance=Provenance(own=own),
     )
+    return EstimateDecision(event, asking, wanted)
 
 
 def _candidates(state: EstimatorState, asked: Asked, spec: Manifest) -> list[str]:
@@ -74,22 +97,23 @@ def _candidates(state: EstimatorState, asked: Asked, spec: Manifest) -> list[str
     return candidates(state.clusters, binding_view(spec))
 
 
-def _asked_of_agents(
-    state: EstimatorState, key: ObjectKey, asked: Asked, wanted: Requirements, names: list[str], due: bool, now: float
-) -> bool:
-    """Have agents asked that have not answered this; whether one of them is worth waiting for.
+def _to_ask(
+    state: EstimatorState, asked: Asked, wanted: Requirements, names: list[str], due: bool, now: float
+) -> tuple[str, ...]:
+    """Members whose agents have not answered this and may be asked now.
 
     An answer has to be from after the question, or after the placement that failed; then it is used for some seconds.
     """
     position, since = asked.position(state.leaving), 0.0
     if not due:
         position, since = max(position, asked.placement_seq), now - FRESH_SECONDS
-    worth = False
-    for name in names:
-        remote = state.remotes.get(name)
-        if remote is not None and remote.answer(wanted, position, since) is None:
-            worth = remote.want(wanted, key, now) or worth
-    return worth
+    return tuple(
+        name
+        for name in names
+        if (remote := state.remotes.get(name)) is not None
+        and remote.answer(wanted, position, since) is None
+        and remote.may_ask(now)
+    )
 
 
 def _answer(state: EstimatorState, name: str, wanted: Requirements, now: float) -> ClusterEstimate:

@@ -46,15 +46,16 @@ class Remote(Struct):
         found = self.known.get(wanted.digest)
         return found if found is not None and found.position >= position and found.at >= since else None
 
-    def want(self, wanted: Requirements, key: ObjectKey, now: float) -> bool:
-        """Ask about some requirements; whether an answer is worth waiting for."""
+    def may_ask(self, now: float) -> bool:
+        """Whether it may be asked now: one that does not answer is only so often."""
+        return not self.silent or now - self.probed >= PROBE_SECONDS
+
+    def want(self, wanted: Requirements, key: ObjectKey, now: float) -> None:
+        """Ask about some requirements; the answer is of interest to an object."""
         if self.silent:
-            if now - self.probed < PROBE_SECONDS:
-                return False
             self.probed = now
         self.waiting.setdefault(wanted.digest, set()).add(key)
         self.wanted[wanted.digest] = wanted
-        return not self.silent
 
     def next_digests(self) -> list[str]:
         """What to ask about next; nothing while a question is under way."""

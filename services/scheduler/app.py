@@ -22,7 +22,7 @@ from schemas.topology import EXPLAINED
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
 from services._rules.scheduling.outcome import outcome
-from services.scheduler.decide import decide_with_trace, handed_over_until, is_ours, waits_until
+from services.scheduler.decide import is_ours, schedule, waits_until
 from services.scheduler.decision_trace import Changed, Considered
 from services.scheduler.metrics import DecisionCounts, register
 from services.scheduler.metrics_steps import StepTimes
@@ -163,19 +163,14 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         """The placement of one object."""
         if key == ROOM:
             return self._look_for_room(state, now)
-        ledger = state.ledger
-        ledger.withdraw(key)
-        state.peers.withdraw(key)
-        helped = state.helped() if ledger.expire(now) else []
-        name = self._scheduler_name
-        later = handed_over_until(state, key, now, name)
-        if later is None:
-            later = waits_until(state, key, now, name, self._timeout, self._leading_since, self._rules)
-        if later is not None:
-            return Decision(wake_at=later, also=helped)
-        event, considered = decide_with_trace(state, key, now, name, rules=self._rules)
+        helped = state.reopen(key, now)
+        name, timeout, since = self._scheduler_name, self._timeout, self._leading_since
+        made = schedule(state, key, now, name, timeout=timeout, since=since, rules=self._rules)
+        if made.waits_until is not None:
+            return Decision(wake_at=made.waits_until, also=helped)
+        event, considered = made.event, made.considered
         wake = self._tries_again(key, considered, now)
-        if considered is not None and considered.attempt.decision.error is not None:
+        if made.failed:
             state.tried(key)
         if self._waits_for_room(state, considered):
             helped.append(ROOM)
@@ -193,8 +188,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
             self._decisions.count(event)
             if event.estimates:
                 own["estimate"] = scheduled.estimate_seq
-            ledger.promise(key, event.clusters, now)
-            state.peers.promise(key, (target.name for target in event.clusters))
+            state.promise(key, event.clusters, now)
         effects: tuple[Changed, ...] = ()
         if considered is not None and not isinstance(event, PlacementReleased):
             effects = (Changed(key, event, considered),)
@@ -217,8 +211,8 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         return self._looks_for_room
 
     def _look_for_room(self, state: SchedulerState, now: float) -> Decision:
-        """Expire reservations: the objects to requeue, and the time of the next expiry."""
-        helped = state.helped() if state.ledger.expire(now) else []
+        """Whom it helps that reservations ended by themselves, and when the next may."""
+        helped = state.expire(now)
         end = state.ledger.next_end()
         self._looks_for_room = end is not None
         wake = max(now + RETRY_SECONDS, min(end, now + SETTLE_SECONDS)) if end is not None else None

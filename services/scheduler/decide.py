@@ -48,7 +48,50 @@ class Rules(Struct, frozen=True):
     stepped: Stepped | None = None
 
 
+class ScheduleDecision(Struct, frozen=True, eq=False):
+    """A placement to append, and what was read to come to it (None where the algorithm was not run).
+
+    At `waits_until` (seconds since 1970) it is decided, not now. The caller takes in what follows: targets of the event
+    are promised (`SchedulerState.promise`), an object for which nothing was found was tried (`tried`).
+    """
+
+    event: PlacementEvent | None = None
+    considered: Considered | None = None
+    waits_until: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the algorithm found nothing."""
+        return self.considered is not None and self.considered.attempt.decision.error is not None
+
+
 _RULES: Final = Rules()
+
+
+def schedule(
+    state: SchedulerState,
+    key: ObjectKey,
+    now: float,
+    scheduler: str,
+    *,
+    timeout: float = 0.0,
+    since: float = 0.0,
+    rules: Rules = _RULES,
+) -> ScheduleDecision:
+    """What becomes of one object: its placement, or until when it waits for another scheduler or an estimate."""
+    later = handed_over_until(state, key, now, scheduler)
+    if later is None:
+        later = waits_until(state, key, now, scheduler, timeout, since, rules)
+    if later is not None:
+        return ScheduleDecision(waits_until=later)
+    return ScheduleDecision(*decide_with_trace(state, key, now, scheduler, rules=rules))
+
+
+def decide(
+    state: SchedulerState, key: ObjectKey, now: float, scheduler: str, rules: Rules = _RULES
+) -> PlacementEvent | None:
+    """The placement that should become the latest of an object, or None when the present one stands."""
+    return decide_with_trace(state, key, now, scheduler, rules=rules)[0]
 
 
 def decide_with_trace(

@@ -119,7 +119,7 @@ class SchedulerState(Struct):
     """Where the workloads of each affinity group run."""
     ledger: ReservationLedger = field(default_factory=lambda: ReservationLedger(SETTLE_SECONDS))
     rooms: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
-    """The clusters without reserved capacity, as of their last use."""
+    """The clusters without the room that was given away, as of the last `refresh`."""
 
     def of(self, key: ObjectKey) -> Scheduled:
         """Facets of one object, made on first mention."""
@@ -129,7 +129,20 @@ class SchedulerState(Struct):
         return scheduled
 
     def with_room(self) -> ClusterIndex:
-        """The clusters without the room that placements took and that their summaries do not show yet."""
+        """The clusters without the room that placements took and that their summaries do not show yet.
+
+        What `refresh` keeps; where something changed since, all of it is worked out and nothing is kept.
+        """
+        ledger = self.ledger
+        if not ledger.changed:
+            return self.rooms
+        return ClusterIndex(
+            msgspec.structs.replace(view, capacity=ledger.left_of(view.name, view.capacity))
+            for view in self.clusters.clusters
+        )
+
+    def refresh(self) -> ClusterIndex:
+        """Bring `rooms` in line with what changed since the last time; see `with_room`."""
         ledger, clusters = self.ledger, self.clusters.by_name
         if ledger.changed:
             names, ledger.changed = ledger.changed, set()
@@ -154,7 +167,7 @@ class SchedulerState(Struct):
         """Who may be placed now that clusters have more room than when it was tried."""
         if not (self.watch.active and self.watch.short):
             return []
-        rooms = self.with_room()
+        rooms = self.refresh()
         names, self.watch.unreviewed = self.watch.unreviewed, set()
         return self.watch.roomier(names, self.clusters.by_name, rooms.by_name) if names else []
 
@@ -167,10 +180,32 @@ class SchedulerState(Struct):
             self.watch.moved = seq
         return [peer for peer in peers if peer in self.watch.failed]
 
+    def reopen(self, key: ObjectKey, now: float) -> list[ObjectKey]:
+        """An object is decided again at a time: what was promised to it is void, and what ends by then has ended.
+
+        Names the objects that may be placed by that. What deciding this one reads is up to date afterwards.
+        """
+        self.ledger.withdraw(key)
+        self.peers.withdraw(key)
+        found = self.expire(now)
+        scheduled = self.objects.get(key)
+        if scheduled is not None and scheduled.by_room:
+            self.refresh()
+        return found
+
+    def expire(self, now: float) -> list[ObjectKey]:
+        """Reservations end by themselves until a time; the objects that may be placed by that."""
+        return self.helped() if self.ledger.expire(now) else []
+
+    def promise(self, key: ObjectKey, targets: tuple[TargetCluster, ...], now: float) -> None:
+        """A placement was decided and is on its way to the log: what it takes counts from now on."""
+        self.ledger.promise(key, targets, now)
+        self.peers.promise(key, (target.name for target in targets))
+
     def tried(self, key: ObjectKey, count: bool = True) -> None:
         """An object did not fit into all present capacity; `count` that of its group, unless it was counted."""
         if self.watch.active and self.watch.short:
-            rooms = self.with_room()
+            rooms = self.refresh()
             self.watch.tried(
                 key, self.clusters.by_name, rooms.by_name, self.watch.unreviewed, self.watch.changes, count
             )

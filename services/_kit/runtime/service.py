@@ -85,7 +85,10 @@ class Context(Generic[S, K]):
 
 
 class Service(Protocol[S, K_co]):
-    """A deterministic reader of the log. All methods but the async hooks are pure."""
+    """A deterministic reader of the log: what it says follows from messages, state and time.
+
+    `fold` changes the state. `decide` asks a pure function (decide.py) and takes in what that says is to be remembered.
+    """
 
     name: str
     filters: Sequence[str]

@@ -245,10 +245,15 @@ def why_gone(guard: Guard[K], key: K, deleted: bool) -> str:
     return "deleted from the control plane" if deleted else "missing from a complete list of the control plane"
 
 
-def settled(guard: Guard[K], kinds: Collection[str]) -> None:
-    """End what is held once nothing is missing: of every kind that anything is recorded of, where there was doubt."""
+def settles(guard: Guard[K], kinds: Collection[str]) -> bool:
+    """Whether a reason to hold ends: nothing is missing, of no recorded kind (`kinds`) where there was doubt."""
     if not guard.trusted or guard.missing or (guard.doubted and not guard.vouched.issuperset(kinds)):
-        return
+        return False
+    return guard.doubted or bool(guard.why)
+
+
+def settle(guard: Guard[K]) -> None:
+    """Take in that nothing is missing: the reason to hold ends."""
     guard.doubted, guard.why = False, ""
 
 
@@ -256,11 +261,10 @@ def decide(
     guard: Guard[K], kinds: Collection[str], now: float, name: Callable[[K], str] = str
 ) -> tuple[AbsenceHeld | AbsenceReleased, ...]:
     """The fact that is due about this scope, if any; `kinds` are those that anything is recorded of."""
-    settled(guard, kinds)
     if guard.judgement is None:
         # Nothing was seen since the start: what was held is held.
         return ()
-    wanted = _wanted(guard, kinds, now, name)
+    wanted = None if settles(guard, kinds) else _wanted(guard, kinds, now, name)
     if wanted is None:
         if guard.held is None:
             return ()

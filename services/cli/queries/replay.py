@@ -137,6 +137,7 @@ def _differing(state: SchedulerState, position: int, event: Made, *, wide: bool)
     now = decided_at(event)
     state.ledger.withdraw(event.key)
     state.ledger.expire(now)
+    state.refresh()
     made, considered = decide_with_trace(state, event.key, now, event.scheduler, event.estimates)
     if isinstance(made, Made) and _alike(event, made):
         return None

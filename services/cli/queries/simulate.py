@@ -134,6 +134,7 @@ def outcomes(world: SimulatedState, supposed: Suppositions, now: float, only: Ob
             seen = replace(estimate.provenance, as_of=world.position + 1)
             scheduled.estimate = replace(estimate, estimates=answers, provenance=seen)
         scheduler = placed.scheduler if placed is not None else _scheduler_of(scheduled.spec)
+        state.refresh()
         event, _ = decide_with_trace(state, key, now, scheduler)
         if not isinstance(event, PlacementDecided | PlacementFailed):
             continue

@@ -50,6 +50,7 @@ class World:
 
     def decides(self, at: float = 0.0) -> ClusterDecision:
         verdict = decide(self.state, "m1", T0 + at)
+        self.cluster.memory = verdict.memory or self.cluster.memory
         for event in verdict.events:
             self.seq += 1
             assert subject_of(event) == "cluster.m1"

@@ -51,6 +51,10 @@ class World:
 
     def decides(self, name: str = "") -> ClusterDecision:
         verdict = decide(self.state, name, T0) if name else decide_all(self.state, T0)
+        if verdict.settled:
+            absence.settle(self.state.guard)
+        if verdict.memory is not None:
+            self.state.of(name).memory = verdict.memory
         for event in verdict.events:
             self.seq += 1
             if isinstance(event, AbsenceHeld | AbsenceReleased):

@@ -60,8 +60,10 @@ class World:
             assert list(fold(self.state, self.seq, subject_of(event), event)) == [event.key]  # type: ignore[union-attr]
 
     def decides(self, now: float = NOW, turn: float | None = None, **unschedulable: int) -> DescheduleDecision:
-        answers = Answers(self.state.objects[KEY].seen, unschedulable) if unschedulable else None
-        verdict = decide(self.state, KEY, now, INTERVAL, turn, answers)
+        if unschedulable:
+            self.state.answers[KEY] = Answers(self.state.objects[KEY].seen, unschedulable)
+        verdict = decide(self.state, KEY, now, INTERVAL, turn)
+        self.state.answers.clear()
         if verdict.event is not None:
             self.given(verdict.event)
         return verdict
@@ -120,9 +122,9 @@ def test_an_answer_that_takes_nothing_back_leaves_the_next_turn() -> None:
 )
 def test_an_answer_to_what_is_outdated_is_not_used(news: Known) -> None:
     world = short()
-    answers = Answers(world.state.objects[KEY].seen, {"m1": 3})
+    world.state.answers[KEY] = Answers(world.state.objects[KEY].seen, {"m1": 3})
     world.given(news)
-    assert decide(world.state, KEY, TURN, INTERVAL, TURN + INTERVAL, answers).event is None
+    assert decide(world.state, KEY, TURN, INTERVAL, TURN + INTERVAL).event is None
 
 
 def test_what_was_lowered_before_stays_so_while_nobody_places_it_anew() -> None:

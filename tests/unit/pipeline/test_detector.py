@@ -16,7 +16,16 @@ from services._rules import constants as const
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.secrets.secret_objects import DigestKey
 from services.detector import state as det
-from services.detector.decide import DetectorDecision, WriteClaim, WritePolicyId, decide_policy, decide_template
+from services.detector.app import Detector, Store
+from services.detector.decide import (
+    INLINE_BYTES,
+    DetectorDecision,
+    WriteClaim,
+    WritePolicyId,
+    decide_policy,
+    decide_template,
+)
+from services.detector.settings import DetectorSettings
 from tests.support.facts import KEY, STATIC, deployment
 
 NOW = 1_793_232_000.0
@@ -59,6 +68,7 @@ class World:
 
     def decides(self) -> DetectorDecision:
         verdict = decide_template(self.state, KEY, NOW)
+        det.remember(self.state, KEY, waiting=verdict.waiting, ranked=verdict.ranked)
         for event in verdict.events:
             self.seq += 1
             det.fold(self.state, self.seq, subject_of(event), event)
@@ -96,7 +106,7 @@ def test_nothing_is_decided_before_every_policy_is_known() -> None:
 def test_an_unmatched_template_is_no_fact() -> None:
     world = World()
     world.sees(deployment())
-    assert world.decides() == DetectorDecision(events=[], effects=[])
+    assert world.decides() == DetectorDecision(events=[], effects=[], waiting=True)
     assert KEY in world.state.waiting
 
 
@@ -325,3 +335,20 @@ def test_closing_is_said_once() -> None:
     assert any(isinstance(event, TemplateDeleted) for event in events)
     assert any(isinstance(event, BindingReleased) for event in events)
     assert not world.decides().events
+
+
+@pytest.mark.parametrize("size", [10, 10_000], ids=["inline", "as a blob"])
+def test_a_lazy_policy_holds_back_templates_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, stored = Detector(DetectorSettings(control_kubeconfig="unused")), False
+    monkeypatch.setattr(service, "_may_name", lambda _: stored)
+    world = World()
+    world.sees(deployment(annotations={"much": "x" * size}))
+    assert service.decide(world.state, KEY, NOW).events == []
+    det.take_policy(world.state, POLICY, policy(activationPreference="Lazy"))
+    decision = service.decide(world.state, KEY, NOW)
+    if size > INLINE_BYTES:
+        assert [type(effect) for effect in decision.effects] == [Store]
+        stored = True
+        decision = service.decide(world.state, KEY, NOW)
+    assert [type(event) for event in decision.events] == [TemplateChanged]
+    assert KEY not in world.state.waiting

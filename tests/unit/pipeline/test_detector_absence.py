@@ -64,7 +64,10 @@ class World:
         det.take_list(self.state, KIND, {key(number): manifest(number) for number in numbers})
 
     def says(self) -> list[Any]:
-        events = list(decide_scope(self.state, NOW).events)
+        verdict = decide_scope(self.state, NOW)
+        if verdict.settled:
+            absence.settle(self.state.guard)
+        events = list(verdict.events)
         self.given(*events)
         return events
 

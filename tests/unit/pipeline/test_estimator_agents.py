@@ -13,7 +13,7 @@ from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
 from services._rules.capacity.replica_estimate import NO_OPINION, Answers, Picture, read_requirements, requirements_of
 from services._rules.capacity.reserved import needs_of
-from services.estimator.decide import Later, decide
+from services.estimator.decide import Later, ask, decide
 from services.estimator.remote import FRESH_SECONDS, PROBE_SECONDS, Remote
 from services.estimator.state import EstimatorState, fold
 from tests.support.facts import KEY, binding, cluster
@@ -63,7 +63,9 @@ class Asking:
             list(fold(self.state, self.seq, subject_of(event), event, self.now))
 
     def decides(self) -> CapacityEstimated | Later | None:
-        return decide(self.state, KEY, self.now, 2.0)
+        made = decide(self.state, KEY, self.now, 2.0)
+        ask(self.state, KEY, made, self.now)
+        return made.found
 
     def agent_says(self, *replicas: int) -> list[Manifest]:
         """The agent is asked and answers; what it was asked."""

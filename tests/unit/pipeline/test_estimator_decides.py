@@ -92,7 +92,7 @@ class Pair:
 
     def estimates(self) -> dict[str, int] | None:
         """What the estimator appends, by cluster; None where it has nothing to say."""
-        event = estimator.decide(self.estimator, KEY, NOW)
+        event = estimator.decide(self.estimator, KEY, NOW).found
         if event is None:
             return None
         assert isinstance(event, CapacityEstimated)
@@ -281,7 +281,7 @@ def test_a_member_that_is_still_being_read_is_waited_for_a_while() -> None:
     pair = Pair(member("m1"), member("m2"), binding(4, AGGREGATED, **NEEDS))
     pair.watches(m1=rooms(), m2=MemberRooms())
     pair.estimator.opening["m2"] = NOW + 1
-    assert estimator.decide(pair.estimator, KEY, NOW) == Later(NOW + 1)
+    assert estimator.decide(pair.estimator, KEY, NOW).found == Later(NOW + 1)
     pair.estimator.opening["m2"] = NOW
     assert pair.estimates() == {"m1": 3, "m2": -1}
 
