@@ -126,7 +126,7 @@ DEFAULTS: Final = Thresholds()
 
 
 def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = DEFAULTS) -> ClusterDecision:
-    """What shall be said of one cluster, given its object, the latest probe and the last fact."""
+    """The facts and writes due for one cluster, given its object, the latest probe and the last fact."""
     cluster = state.clusters.get(name) or ClusterState(name=name)
     manifest = cluster.manifest
     if manifest is None:
@@ -186,7 +186,7 @@ def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, ide
     assert probe is not None
     conditions = list(status.get("conditions") or [])
     published = find_condition(conditions, "Ready")
-    # Another cluster at its address is no hiccup: that is said at once.
+    # Another cluster at its address is no transient failure: it is recorded at once.
     wanted, memory = strange(identity), cluster.memory
     if wanted is None:
         memory = remembered(memory, probe)
@@ -212,7 +212,7 @@ def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, ide
 def _probed_status(
     cluster: ClusterState, status: Manifest, now: float, thresholds: Thresholds, identity: Identity
 ) -> _Judged:
-    """The status of a push cluster: what the latest probe says, or that there are no probes any more."""
+    """The status of a push cluster: the result of the latest probe, or that no probes end any more."""
     if cluster.unprobed:
         return _Judged(_silent_status(status, now))
     return _Judged(status) if cluster.probe is None else _status(cluster, status, thresholds, identity)
@@ -238,7 +238,7 @@ def _heard_status(
     thresholds: Thresholds,
     identity: Identity,
 ) -> _Judged:
-    """The status of a pull cluster: what its agent says, or that it says nothing any more."""
+    """The status of a pull cluster: the latest sample of its agent, or that its heartbeats ended."""
     conditions = status.get("conditions") or []
     published = find_condition(conditions, "Ready")
     if not cluster.heard_at:

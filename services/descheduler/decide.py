@@ -47,7 +47,7 @@ def decide(
 ) -> DescheduleDecision:
     """What becomes of one Deployment.
 
-    `turn` is when it was to be looked at, None when it lacks nothing so far: then the next turn is waited for, because
+    `turn` is when its check was due, None when it lacks nothing so far: then it waits for the next turn, because
     a rollout lacks replicas, too. Answers in the state are used if nothing has changed since they were asked for; each
     serves one decision, and the caller drops it then.
     """

@@ -71,9 +71,9 @@ Effect = WriteClaim | WritePolicyId | NeedKey | Tell
 class DetectorDecision(Struct, frozen=True):
     """Facts to append, the manifest bytes they name, and writes to the control plane that follow.
 
-    `secret` tells that the bytes must not be stored but encrypted. Once the decision is taken, the state remembers of a
+    `secret` marks bytes that must be encrypted before they are stored. After the decision, the state records of a
     template whether it is `waiting` for a policy, and the PriorityClass by which it is `ranked` (empty: by none); None
-    stands for what stays as it is.
+    keeps the present value.
     """
 
     events: Sequence[Fact] = ()
@@ -116,7 +116,7 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> DetectorDecision:
 
 
 def decide_template(state: DetectorState, key: ObjectKey, now: float) -> DetectorDecision:
-    """The facts about one object, and the claim it shall bear; raises ResultPending when it needs an interpreter."""
+    """The facts about one object, and its claim labels; raises ResultPending when it needs an interpreter's result."""
     if not state.policies_listed:
         return NOTHING
     manifest = state.templates.get(key)

@@ -74,7 +74,7 @@ def decide(state: EstimatorState, key: ObjectKey, now: float, patience: float = 
             return EstimateDecision(Later(now + patience), asking, wanted)
         found = tuple(_answer(state, name, wanted, now) for name in names)
     except (msgspec.ValidationError, QuantityError, ValueError):
-        # The scheduler says what is wrong with the binding; it need not wait for it.
+        # The scheduler reports what is wrong with the binding; it need not wait for an estimate.
         failed, found = True, ()
     if not due and not _is_news(asked, found):
         again = Later(now + FRESH_SECONDS) if any(item.cluster in state.remotes for item in found) else None

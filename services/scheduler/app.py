@@ -211,7 +211,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         return self._looks_for_room
 
     def _look_for_room(self, state: SchedulerState, now: float) -> Decision:
-        """Whom it helps that reservations ended by themselves, and when the next may."""
+        """Expire reservations: the objects to requeue, and the time of the next expiry."""
         helped = state.expire(now)
         end = state.ledger.next_end()
         self._looks_for_room = end is not None

@@ -87,13 +87,6 @@ def schedule(
     return ScheduleDecision(*decide_with_trace(state, key, now, scheduler, rules=rules))
 
 
-def decide(
-    state: SchedulerState, key: ObjectKey, now: float, scheduler: str, rules: Rules = _RULES
-) -> PlacementEvent | None:
-    """The placement that should become the latest of an object, or None when the present one stands."""
-    return decide_with_trace(state, key, now, scheduler, rules=rules)[0]
-
-
 def decide_with_trace(
     state: SchedulerState,
     key: ObjectKey,

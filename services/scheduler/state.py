@@ -119,7 +119,7 @@ class SchedulerState(Struct):
     """Where the workloads of each affinity group run."""
     ledger: ReservationLedger = field(default_factory=lambda: ReservationLedger(SETTLE_SECONDS))
     rooms: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
-    """The clusters without the room that was given away, as of the last `refresh`."""
+    """The clusters without reserved capacity, as of the last `refresh`."""
 
     def of(self, key: ObjectKey) -> Scheduled:
         """Facets of one object, made on first mention."""

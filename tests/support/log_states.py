@@ -114,10 +114,11 @@ def view(name: str, state: Any) -> View:
 def decided_at_end(messages: list[Stored]) -> dict[str, View]:
     """What a scheduler and a failover service that take over at the end of a log decide; nothing for most objects."""
     now = max(item.time for item in messages) + 1.0
-    place = import_module("services.scheduler.decide").decide
+    decisions = import_module("services.scheduler.decide")
+    trace = getattr(decisions, "decide_with_trace", None) or decisions.decide_and_tell
     rules = import_module("services.scheduler.settings").SchedulerSettings().rules()
     state, _ = folded("scheduler", messages)
-    placements = {str(key): place(state, key, now, "default-scheduler", rules=rules) for key in state.objects}
+    placements = {str(key): trace(state, key, now, "default-scheduler", rules=rules)[0] for key in state.objects}
     evict = import_module("services.failover.decide").decide
     settings = import_module("services.failover.settings").FailoverSettings
     evicting = settings(feature_gates=("Failover=true",), enable_no_execute_taint_eviction=True).rules()
