@@ -49,6 +49,15 @@ def flag(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
     raise ValueError(f"FLEETLOG_APISERVER_{name}: use 1 or 0, not {value!r}")
 
 
+def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A variable FLEETLOG_APISERVER_<name> that is a whole number; raises ValueError for anything else."""
+    value = environ.get(f"FLEETLOG_APISERVER_{name}", "")
+    try:
+        return int(value) if value else default
+    except ValueError:
+        raise ValueError(f"FLEETLOG_APISERVER_{name}: give a whole number, not {value!r}") from None
+
+
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     """Read FLEETLOG_APISERVER_* variables; raises ValueError naming the variable that cannot be read."""
 
