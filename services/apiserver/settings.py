@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,16 @@ from services.apiserver.auth.authentication import parse_tokens
 from services.apiserver.core.request_context import SYSTEM_MASTERS, Identity
 
 DEFAULT_VERSION = "v1.30.0+fleetlog"
+PREFIX: Final = "FLEETLOG_APISERVER_"
+VARIABLES: Final = frozenset(
+    PREFIX + name
+    for name in (
+        *("ADMIN_TOKEN", "AGGREGATE", "AUDIT_LOG", "AUTHORIZATION", "BOOTSTRAP_TOKENS", "CONTROLLERS", "DATA_DIR"),
+        *("DROP_UNREADABLE", "HOST", "KUBECONFIG", "PORT", "PREFIX", "PROFILE", "PUBLIC_URL", "REPLICAS"),
+        *("SERVICE_CIDR", "STREAM", "TLS", "TLS_NAMES", "TOKEN_FILE", "TRACK_FIELDS", "VERSION"),
+    )
+)
+"""Every variable that is read here and in `__main__`."""
 
 
 class Settings(msgspec.Struct, kw_only=True):
