@@ -11,7 +11,7 @@ import typer
 from services.cli.backup.backup_commands import app as backup_commands
 from services.cli.backup.backup_commands import restores as restore_commands
 from services.cli.common.installation_options import Directory, Kubeconfig, NewDirectory, control
-from services.cli.common.layout import DEFAULT_DIRECTORY
+from services.cli.common.installation_search import DEFAULT_DIRECTORY
 from services.cli.log.log_commands import app as log_commands
 from services.cli.members.nats_commands import app as nats_commands
 from services.cli.overview.overview_commands import app as overview_commands

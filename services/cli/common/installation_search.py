@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from services.cli.common.layout import CONTROL, DEFAULT_DIRECTORY, Layout
-
+DEFAULT_DIRECTORY: Final = Path(".fleetlog")
 DIRECTORY_VARIABLE: Final = "FLEETLOG_DIR"
 KUBECONFIG_VARIABLE: Final = "KUBECONFIG"
 
@@ -19,6 +18,8 @@ def find_directory() -> Path:
     That of a kubeconfig in KUBECONFIG, else the nearest `.fleetlog` in the current directory and those above it; where
     there is none, the `.fleetlog` that does not exist yet.
     """
+    from services.cli.common.layout import Layout
+
     for path in kubeconfigs_named():
         if Layout(path.parent).state.is_file():
             return path.parent
@@ -30,6 +31,8 @@ def find_kubeconfig() -> tuple[Path | None, str]:
 
     KUBECONFIG decides alone, as for kubectl; else that of FLEETLOG_DIR, ~/.kube/config, and of the nearest `.fleetlog`.
     """
+    from services.cli.common.layout import CONTROL, Layout
+
     named = kubeconfigs_named()
     if named:
         return _first_file(named), ", ".join(map(str, named))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from services.cli.common.control_plane import kubeconfig_path
-from services.cli.common.installation_search import absence, candidates, find_directory
-from services.cli.common.layout import DEFAULT_DIRECTORY, Layout, new_installation
+from services.cli.common.installation_search import DEFAULT_DIRECTORY, absence, candidates, find_directory
+from services.cli.common.layout import Layout, new_installation
 
 
 @pytest.fixture
