@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
 import yaml
 from yaml import YAMLError
 
 from schemas.agent import Expiry
+from services._kit.base.late_logger import LateLogger
 from services._kit.credentials.expiry import certificate_expiry, token_expiry
 from services._kit.credentials.renewing import RenewingClient
 from services._kit.kube.client import KubeClient, WatchEvent
 
-log = structlog.get_logger("kubeconfig")
+log = LateLogger("kubeconfig")
 
 Manifest = dict[str, Any]
 Stamp = tuple[tuple[str, int, int, int], ...]
