@@ -15,13 +15,24 @@ from services._kit.concurrency.tasks import first_of
 from services._kit.log.ids import default_instance
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
-from services.apiserver.settings import Settings, flag, from_environment, whole_number
+from services.apiserver.settings import flag, from_environment, whole_number
 from services.apiserver.store.store_port import CANNOT_START, Store, StoreUnavailable
 
 
-async def _main(settings: Settings, *, port: int, replicas: int, drop_unreadable: bool) -> None:
+class Misconfigured(ValueError):
+    """A variable that cannot be used; the message names it."""
+
+
+async def _main() -> None:
     # Lines without the values of variables: those of a request may hold a Secret.
     logs.configure("apiserver", default_instance("apiserver"), os.environ.get("FLEETLOG_LOG_LEVEL", "info"))
+    try:
+        settings = from_environment()
+        port = whole_number(os.environ, "PORT", 6443)
+        replicas = whole_number(os.environ, "REPLICAS", 1)
+        drop_unreadable = flag(os.environ, "DROP_UNREADABLE", default=False)
+    except (ValueError, OSError) as error:
+        raise Misconfigured(str(error)) from None
     store: Store
     url = os.environ.get("FLEETLOG_NATS_URL", "")
     if url:
@@ -73,17 +84,13 @@ async def _main(settings: Settings, *, port: int, replicas: int, drop_unreadable
 
 def main() -> None:
     """Run until SIGINT or SIGTERM; settings that cannot be used are named on standard error with exit code 2."""
-    try:
-        settings = from_environment()
-        port = whole_number(os.environ, "PORT", 6443)
-        replicas = whole_number(os.environ, "REPLICAS", 1)
-        drop_unreadable = flag(os.environ, "DROP_UNREADABLE", default=False)
-    except (ValueError, OSError) as error:
-        print(f"apiserver: {error}", file=sys.stderr)  # noqa: T201 - there is no log yet
-        sys.exit(2)
-    from services._kit.runtime.service_wiring import run_loop
+    from services._kit.runtime.service_wiring import BAD_SETTINGS, run_loop
 
-    run_loop(_main(settings, port=port, replicas=replicas, drop_unreadable=drop_unreadable))
+    try:
+        run_loop(_main())
+    except Misconfigured as error:
+        print(f"apiserver: {error}", file=sys.stderr)  # noqa: T201 - as every service says it
+        sys.exit(BAD_SETTINGS)
 
 
 if __name__ == "__main__":
