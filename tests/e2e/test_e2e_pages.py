@@ -23,10 +23,13 @@ NOT_TYPED = ("python3 -m venv ", "pip install ", "just demo", "just test")
 """What installs something, and what other tests run."""
 START = "just up"
 SECONDS = 400.0
+# Times before the installation was there, servers that nothing runs here, what is of an installation in Kubernetes, and
+# a withdrawal that is not held.
 NOT_HERE = {
-    # Times before the installation was there, and servers that nothing runs here.
     "docs/explain.md": ("--at 10m",),
     "docs/history.md": ("--at 10m", "--at 2026", "log import "),
+    "docs/secrets.md": ("kubectl -n fleetlog-system ",),
+    "docs/held-withdrawals.md": ("confirm-absence templates",),
 }
 
 
