@@ -35,6 +35,7 @@ _LONGEST_FIRST: Final = (
     "tests/e2e/test_e2e_estimator.py",
     "tests/e2e/test_e2e_failover.py",
     "tests/e2e/test_e2e_pull.py",
+    "tests/e2e/test_e2e_pages.py",
     "tests/faults/test_agent_kills.py",
     COMMANDS,
     "tests/integration/member_sim/test_member_with_kubectl.py",

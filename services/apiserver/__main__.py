@@ -15,14 +15,24 @@ from services._kit.concurrency.tasks import first_of
 from services._kit.log.ids import default_instance
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
-from services.apiserver.settings import flag, from_environment
+from services.apiserver.settings import flag, from_environment, whole_number
 from services.apiserver.store.store_port import CANNOT_START, Store, StoreUnavailable
+
+
+class Misconfigured(ValueError):
+    """A variable that cannot be used; the message names it."""
 
 
 async def _main() -> None:
     # Lines without the values of variables: those of a request may hold a Secret.
     logs.configure("apiserver", default_instance("apiserver"), os.environ.get("FLEETLOG_LOG_LEVEL", "info"))
-    settings = from_environment()
+    try:
+        settings = from_environment()
+        port = whole_number(os.environ, "PORT", 6443)
+        replicas = whole_number(os.environ, "REPLICAS", 1)
+        drop_unreadable = flag(os.environ, "DROP_UNREADABLE", default=False)
+    except (ValueError, OSError) as error:
+        raise Misconfigured(str(error)) from None
     store: Store
     url = os.environ.get("FLEETLOG_NATS_URL", "")
     if url:
@@ -31,7 +41,6 @@ async def _main() -> None:
 
         stream = os.environ.get("FLEETLOG_APISERVER_STREAM", "OBJECTS")
         prefix = os.environ.get("FLEETLOG_APISERVER_PREFIX", "obj")
-        replicas = int(os.environ.get("FLEETLOG_APISERVER_REPLICAS", "1"))
         creds = os.environ.get("FLEETLOG_NATS_CREDS", "")
         data_dir = settings.data_dir
         assert data_dir is not None
@@ -42,7 +51,7 @@ async def _main() -> None:
             replicas=replicas,
             connect_options={"user_credentials": creds} if creds else None,
             sealing=sealing_of(os.environ.get("FLEETLOG_SECRETS_KEY_FILE", ""), data_dir),
-            drop_unreadable=flag(os.environ, "DROP_UNREADABLE", default=False),
+            drop_unreadable=drop_unreadable,
         )
     else:
         from services.apiserver.store.memory_store import MemoryStore
@@ -50,7 +59,6 @@ async def _main() -> None:
         store = MemoryStore()
     server = ApiServer(store, builtin_registry(settings.profile), settings)
     host = os.environ.get("FLEETLOG_APISERVER_HOST", "127.0.0.1")
-    port = int(os.environ.get("FLEETLOG_APISERVER_PORT", "6443"))
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -75,10 +83,14 @@ async def _main() -> None:
 
 
 def main() -> None:
-    """Run until SIGINT or SIGTERM."""
-    from services._kit.runtime.service_wiring import run_loop
+    """Run until SIGINT or SIGTERM; settings that cannot be used are named on standard error with exit code 2."""
+    from services._kit.runtime.service_wiring import BAD_SETTINGS, run_loop
 
-    run_loop(_main())
+    try:
+        run_loop(_main())
+    except Misconfigured as error:
+        print(f"apiserver: {error}", file=sys.stderr)  # noqa: T201 - as every service says it
+        sys.exit(BAD_SETTINGS)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,16 @@ from services.apiserver.auth.authentication import parse_tokens
 from services.apiserver.core.request_context import SYSTEM_MASTERS, Identity
 
 DEFAULT_VERSION = "v1.30.0+fleetlog"
+PREFIX: Final = "FLEETLOG_APISERVER_"
+VARIABLES: Final = frozenset(
+    PREFIX + name
+    for name in (
+        *("ADMIN_TOKEN", "AGGREGATE", "AUDIT_LOG", "AUTHORIZATION", "BOOTSTRAP_TOKENS", "CONTROLLERS", "DATA_DIR"),
+        *("DROP_UNREADABLE", "HOST", "KUBECONFIG", "PORT", "PREFIX", "PROFILE", "PUBLIC_URL", "REPLICAS"),
+        *("SERVICE_CIDR", "STREAM", "TLS", "TLS_NAMES", "TOKEN_FILE", "TRACK_FIELDS", "VERSION"),
+    )
+)
+"""Every variable that is read here and in `__main__`."""
 
 
 class Settings(msgspec.Struct, kw_only=True):
@@ -47,6 +58,15 @@ def flag(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
     if value in ("0", "false", "no", "off"):
         return False
     raise ValueError(f"FLEETLOG_APISERVER_{name}: use 1 or 0, not {value!r}")
+
+
+def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A variable FLEETLOG_APISERVER_<name> that is a whole number; raises ValueError for anything else."""
+    value = environ.get(f"FLEETLOG_APISERVER_{name}", "")
+    try:
+        return int(value) if value else default
+    except ValueError:
+        raise ValueError(f"FLEETLOG_APISERVER_{name}: give a whole number, not {value!r}") from None
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:

@@ -10,8 +10,8 @@ import typer
 
 from services.cli.backup.backup_commands import app as backup_commands
 from services.cli.backup.backup_commands import restores as restore_commands
-from services.cli.common.installation_options import Directory, Kubeconfig, control
-from services.cli.common.layout import DEFAULT_DIRECTORY
+from services.cli.common.installation_options import Directory, Kubeconfig, NewDirectory, control
+from services.cli.common.installation_search import DEFAULT_DIRECTORY
 from services.cli.log.log_commands import app as log_commands
 from services.cli.members.nats_commands import app as nats_commands
 from services.cli.overview.overview_commands import app as overview_commands
@@ -47,7 +47,7 @@ fleetlog up --nats nats://a:4222 --nats-creds nats-auth/hub.creds
 """
 )
 def up(
-    directory: Directory = DEFAULT_DIRECTORY,
+    directory: NewDirectory = DEFAULT_DIRECTORY,
     members: Annotated[int, typer.Option(help="Simulated members to start.", min=0, max=50)] = 3,
     nodes: Annotated[int, typer.Option(help="Nodes of each simulated member.", min=1)] = 3,
     nats: Annotated[
@@ -116,7 +116,7 @@ def up(
     epilog="""Examples:
 
 \b
-fleetlog stop                             # what runs in .fleetlog
+fleetlog stop                             # the nearest .fleetlog upwards
 fleetlog stop --dir /tmp/fleet --timeout 120
 """
 )

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from schemas.keys import ObjectKey, PolicyKey
-from services._kit.base.health import Outage
+from services._kit.base.outage import Outage
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
 from services._kit.concurrency.tasks import end
 from services._kit.identity.identity_gate import EndpointIdentity, Gate

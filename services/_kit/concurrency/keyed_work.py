@@ -7,15 +7,14 @@ import random
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-import structlog
-
+from services._kit.base.late_logger import LateLogger
 from services._kit.concurrency.supervision import spawn
 from services._kit.concurrency.tasks import end
 
 K = TypeVar("K", bound=Hashable)
 Work = Callable[[], Awaitable[None]]
 
-log = structlog.get_logger("background")
+log = LateLogger("background")
 
 
 class Background(Generic[K]):

@@ -11,17 +11,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakKeyDictionary
 
-import structlog
-
-from services._kit.base.health import Health
+from services._kit.base.late_logger import LateLogger
 from services._kit.base.log_errors import LogReplaced, Unreadable
-from services._kit.base.metrics import ReadCollector
 from services._kit.concurrency.tasks import end
 
-log = structlog.get_logger("supervision")
+if TYPE_CHECKING:
+    # Commands have no readiness and no metrics.
+    from services._kit.base.health import Health
+    from services._kit.base.metrics import ReadCollector
+
+log = LateLogger("supervision")
 
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import structlog
 from msgspec import Struct
 
 from schemas.subjects import key as key_subject
+from services._kit.base.late_logger import LateLogger
 from services._kit.base.log_errors import Conflict, LogError, Refused
 from services._kit.base.settings import SettingsError
 from services._kit.concurrency.supervision import Supervised, supervise
@@ -31,7 +31,7 @@ from services._rules.secrets.secret_objects import DigestKey
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-log = structlog.get_logger("vault")
+log = LateLogger("vault")
 
 KEYS: Final = "KEYS"
 ALL: Final = "key.*"

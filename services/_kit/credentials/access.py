@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from schemas.agent import Expiry
 from services._kit.concurrency.supervision import spawn
@@ -11,7 +11,9 @@ from services._kit.credentials.expiry import BadCredentials, Credentials, creden
 from services._kit.credentials.renewing import RenewingClient
 from services._kit.credentials.secret_watch import SecretWatch
 from services._kit.kube.client import ApiError, KubeClient, resource_path
-from services._kit.leadership.write_guard import Guard
+
+if TYPE_CHECKING:
+    from services._kit.leadership.write_guard import Guard
 
 Manifest = dict[str, Any]
 

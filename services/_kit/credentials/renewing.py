@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import aiohttp
-import structlog
 
+from services._kit.base.late_logger import LateLogger
 from services._kit.concurrency.tasks import Shared
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, WatchEvent
 
-log = structlog.get_logger("members")
+log = LateLogger("members")
 
 Renew = Callable[[], Awaitable[KubeClient | None]]
 

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-import structlog
 from msgspec import Raw, Struct
 
+from services._kit.base.late_logger import LateLogger
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import end
 from services._kit.kube.answers.shapes import readable
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube.list_watch import Reflector
 
-log = structlog.get_logger("members")
+log = LateLogger("members")
 
 Changed = Callable[[str], None]
 """Hears the version of a Secret, empty when it is gone."""

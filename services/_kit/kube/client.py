@@ -17,7 +17,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -49,7 +49,10 @@ from services._kit.kube.api import (
     resource_path,
     watch_event_decoder,
 )
-from services._kit.leadership.write_guard import Guard
+
+if TYPE_CHECKING:
+    # Commands have no lease, and loading what one needs takes as long as most of them work.
+    from services._kit.leadership.write_guard import Guard
 
 __all__ = [
     "JSON",

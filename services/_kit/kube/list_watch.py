@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
-import structlog
 from msgspec import Raw, Struct
 
 from services._kit.base import answer_limits as limits
-from services._kit.base.health import Outage
+from services._kit.base.late_logger import LateLogger
+from services._kit.base.outage import Outage
 from services._kit.kube.answers.exchange import bare
 from services._kit.kube.answers.listing import each_item
 from services._kit.kube.answers.shapes import check_manifest, check_metadata, manifest_of, readable
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Manifest, Unreachable, WatchEvent, decode
 
-log = structlog.get_logger("kube_watch")
+log = LateLogger("kube_watch")
 
 LONGEST_PAUSE_SECONDS: Final = 5.0
 _SHORT: Final = 1.0

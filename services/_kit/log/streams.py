@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
-import structlog
 from msgspec import Struct
 
 from schemas.topology import STREAMS, Stream
+from services._kit.base.late_logger import LateLogger
 from services._kit.base.log_errors import LogError, Refused, from_api
 from services._kit.log.atomic_batch import ApiError
 from services._kit.log.connection import Connection
@@ -26,7 +26,7 @@ _NO_ROOM: Final = frozenset({10023, 10028, 10047})
 """Codes of a server or an account that has not as much storage as a stream asks for."""
 _OPERATORS: Final = ("num_replicas", "max_bytes", "max_msg_size")
 
-log = structlog.get_logger("topology")
+log = LateLogger("topology")
 
 
 class _State(Struct):

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from services.cli.common.installation_options import Directory, Nats, access
-from services.cli.common.layout import DEFAULT_DIRECTORY
+from services.cli.common.installation_options import Directory, Nats, NewDirectory, access
+from services.cli.common.installation_search import DEFAULT_DIRECTORY
 
 app = typer.Typer(rich_markup_mode=None)
 restores = typer.Typer(
@@ -75,7 +75,7 @@ def restore_backup(
     secrets_key_file: Annotated[
         Path | None, typer.Option(help="With --nats: where to write the master keys of Secrets.")
     ] = None,
-    directory: Directory = DEFAULT_DIRECTORY,
+    directory: NewDirectory = DEFAULT_DIRECTORY,
     nats: Nats = "",
 ) -> None:
     """Fill an empty directory, or the empty log at --nats, from a backup.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from services._kit.kube.client import KubeClient
-from services.cli.common.layout import CONTROL, DEFAULT_DIRECTORY, Layout
+from services.cli.common.installation_search import find_kubeconfig
 from services.cli.common.running import Failed
 
 Manifest = dict[str, Any]
@@ -38,7 +37,7 @@ class Control:
 def kubeconfig_path(chosen: str) -> Path:
     """The kubeconfig to use; raises Failed when there is none.
 
-    The option comes first, then KUBECONFIG, ~/.kube/config, and the installation in this directory.
+    The option comes first; for the rest see find_kubeconfig.
     """
     if chosen:
         path = Path(chosen).expanduser()
@@ -46,13 +45,10 @@ def kubeconfig_path(chosen: str) -> Path:
             why = "is no file" if path.exists() else "does not exist"
             raise Failed(f"kubeconfig {path} {why}; give another one with --kubeconfig")
         return path
-    named = [Path(item).expanduser() for item in os.environ.get("KUBECONFIG", "").split(os.pathsep) if item]
-    usual = named or [Path("~/.kube/config").expanduser(), Layout(DEFAULT_DIRECTORY).kubeconfig(CONTROL)]
-    for path in usual:
-        if path.is_file():
-            return path
-    looked = ", ".join(map(str, usual))
-    raise Failed(f"no kubeconfig found (looked at {looked}); give the control plane's with --kubeconfig")
+    found, looked = find_kubeconfig()
+    if found is None:
+        raise Failed(f"no kubeconfig found (looked at {looked}); give the control plane's with --kubeconfig")
+    return found
 
 
 def read_kubeconfig(path: Path) -> Manifest:

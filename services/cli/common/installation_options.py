@@ -11,7 +11,29 @@ if TYPE_CHECKING:
     from services.cli.common.control_plane import ControlPlaneOptions
     from services.cli.common.logbook import LogAccess
 
-Directory = Annotated[Path, typer.Option("--dir", help="Directory of the installation.", envvar="FLEETLOG_DIR")]
+
+def _found(ctx: typer.Context, parameter: typer.CallbackParam, value: Path) -> Path:
+    """The directory that was named, else the one that is found."""
+    from services.cli.common.installation_search import find_directory
+
+    source = ctx.get_parameter_source(parameter.name or "")
+    return find_directory() if source is None or source.name == "DEFAULT" else value
+
+
+Directory = Annotated[
+    Path,
+    typer.Option(
+        "--dir",
+        help="Directory of the installation; else that of KUBECONFIG, else the nearest .fleetlog upwards.",
+        envvar="FLEETLOG_DIR",
+        show_default=False,
+        callback=_found,
+    ),
+]
+NewDirectory = Annotated[
+    Path,
+    typer.Option("--dir", help="Directory of the installation; made where it is not there.", envvar="FLEETLOG_DIR"),
+]
 Nats = Annotated[
     str,
     typer.Option(

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from services._kit.base.private_files import private_text
 
-DEFAULT_DIRECTORY: Final = Path(".fleetlog")
 CONTROL = "control"
 _PORTS: Final = range(20_000, 32_000)
 HUB_USER: Final = "hub"

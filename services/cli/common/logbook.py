@@ -15,6 +15,7 @@ from msgspec import Struct
 from schemas.topology import STREAMS
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
+from services.cli.common.installation_search import absence
 from services.cli.common.layout import Layout
 from services.cli.common.running import Failed
 
@@ -40,7 +41,7 @@ def log_access(directory: Path, nats: str = "") -> LogAccess:
         return LogAccess(nats if "//" in nats else f"nats://{nats}", token, os.environ.get("FLEETLOG_NATS_CREDS", ""))
     installation = Layout(directory).load()
     if installation is None:
-        raise Failed(f"no installation in {directory}; start one with `fleetlog up`, or use --dir or --nats")
+        raise Failed(f"{absence(directory)}; start one with `fleetlog up`, or use --dir or --nats")
     return LogAccess(installation.log_access, creds=installation.nats_creds)
 
 

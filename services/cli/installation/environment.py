@@ -4,10 +4,59 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping, MutableMapping
+from difflib import get_close_matches
+from typing import Final
 
 from msgspec.structs import fields
 
 from services._kit.base.settings import FILE, PREFIX, Settings
+from services.cli.supervision.liveness import Limits
+
+UP: Final = "FLEETLOG_UP_"
+MEMBER: Final = "FLEETLOG_MEMBER_"
+APISERVER: Final = "FLEETLOG_APISERVER_"
+OF_TESTS: Final = "FLEETLOG_TEST_"
+"""Variables that tests hand to what they run inside of an installation."""
+OF_NO_SERVICE: Final = frozenset(
+    (
+        FILE,
+        # Of the commands, of compose.yaml, and of the tests that run on clusters of a user.
+        *("FLEETLOG_DIR", "FLEETLOG_NATS_AUTH"),
+        *("FLEETLOG_AGENT", "FLEETLOG_USER"),
+        *("FLEETLOG_STOCK_CONTROL", "FLEETLOG_STOCK_MEMBERS"),
+    )
+)
+
+
+class Unknown(ValueError):
+    """A variable that no process of an installation knows; the message says what it could be."""
+
+
+def refuse_unknown(environment: Iterable[str], services: Iterable[str]) -> None:
+    """Raises Unknown for a FLEETLOG_* variable that neither these services nor the other processes know."""
+    given = [name for name in environment if name.startswith(PREFIX) and not name.startswith(OF_TESTS)]
+    if not given:
+        return
+    known = known_names(services)
+    for name in sorted(given):
+        if name not in known:
+            # What all begin with would make all of them alike.
+            near = get_close_matches(name.removeprefix(PREFIX), [one.removeprefix(PREFIX) for one in sorted(known)], 1)
+            hint = f"; did you mean {PREFIX}{near[0]}?" if near else "; unset it"
+            raise Unknown(f"{name}: no such setting{hint}")
+
+
+def known_names(services: Iterable[str]) -> frozenset[str]:
+    """Every variable that these services, API servers, simulated members, `fleetlog up` and other commands know."""
+    from services.apiserver.settings import VARIABLES
+    from services.member_sim.settings import MemberSettings
+
+    names = {*OF_NO_SERVICE, *VARIABLES}
+    names.update(f"{UP}{field.name.upper()}_SECONDS" for field in fields(Limits))
+    names.update(f"{MEMBER}{field.name.upper()}" for field in fields(MemberSettings))
+    for service in services:
+        names |= _settings_of(service)
+    return frozenset(names)
 
 
 def take(environment: MutableMapping[str, str]) -> dict[str, str]:
@@ -21,14 +70,18 @@ def take(environment: MutableMapping[str, str]) -> dict[str, str]:
 
 def known_to(service: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Those variables that are settings of a service."""
+    names = _settings_of(service)
+    return {name: value for name, value in variables.items() if name in names}
+
+
+def _settings_of(service: str) -> set[str]:
     module = importlib.import_module(f"services.{service}.settings")
     kinds = [
         kind
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Settings) and kind is not Settings
     ]
-    names = {f"{PREFIX}{field.name.upper()}" for kind in kinds for field in fields(kind)}
-    return {name: value for name, value in variables.items() if name in names}
+    return {f"{PREFIX}{field.name.upper()}" for kind in kinds for field in fields(kind)}
 
 
 def beginning_with(prefix: str, variables: Mapping[str, str], services: Iterable[str]) -> dict[str, str]:

@@ -23,6 +23,8 @@ from typing import Final
 
 from msgspec import structs
 
+from services._kit.runtime.service_wiring import BAD_SETTINGS
+from services.cli.common.failure_reasons import Reasons
 from services.cli.common.layout import Layout
 from services.cli.common.running import say
 from services.cli.supervision.child import be_patient, name_process
@@ -85,6 +87,8 @@ class Process:
         """Signal at which it writes to its log where it is."""
         self.once = once
         """Whether it is done, and not started again, when it ends with 0."""
+        self.said: tuple[Reasons, ...] = ()
+        """What it and its parts have written since their start."""
         self.pid = 0
         self.running = Running(0, "")
         self.deaths = Deaths()
@@ -104,6 +108,8 @@ class Supervisor:
         self._leash = Leash()
         self._roll = Roll(layout.roll)
         self.asked_to_stop = False
+        self.refusal = ""
+        """Which process cannot start because of its settings, and why; empty: none, or not while steps ran."""
         self._stopping = False
         self._news, self._tell = os.pipe()
         os.set_blocking(self._news, False)
@@ -185,7 +191,8 @@ class Supervisor:
     def run_step(self, body: Callable[[], int]) -> int:
         """Run a function in a child with this terminal, keeping everything else alive; its exit code.
 
-        Returns 1 at once when this process is asked to stop.
+        Returns 1 at once when this process is asked to stop, and when a service refuses its settings: it would refuse
+        them after every restart.
         """
         pid = self._fork("", body)
         self._steps[pid] = None
@@ -194,6 +201,10 @@ class Supervisor:
                 _signal(pid, signal.SIGKILL)
                 return 1
             self.tick()
+            if self.refusal:
+                _signal(pid, signal.SIGKILL)
+                say(f"{'' if self._steps.pop(pid) is not None else 'failed'}\n    {self.refusal}\n")
+                return 1
             if self._steps[pid] is None:
                 self.wait()
         return self._steps.pop(pid) or 0
@@ -203,6 +214,7 @@ class Supervisor:
         self._start(process)
 
     def _start(self, process: Process) -> None:
+        process.said = tuple(Reasons(self._layout.log(name)) for name in (process.name, *process.parts))
         process.pid = process.start()
         process.running = Running(process.pid, start_of(process.pid))
         process.kill_at = 0.0
@@ -329,17 +341,24 @@ class Supervisor:
             if process.once and code == 0:
                 self._remove(process)
                 continue
+            if code == BAD_SETTINGS and self._steps and not process.once and process.rank is not Rank.LOG:
+                self.refusal = self.refusal or self._refusal_of(process)
             now = time.monotonic()
             news = process.deaths.died(now, ended(code))
             process.due_at = now + process.deaths.pause
             # One that was given up was told about when it was.
-            if news and not process.kill_at and not self._stopping and not self.asked_to_stop:
+            quiet = process.kill_at or self._stopping or self.asked_to_stop or self.refusal
+            if news and not quiet:
                 self.report(f"{process.name} {news}; {self._log_of(process)}")
 
     def _remove(self, process: Process) -> None:
         del self._processes[process.name]
         self._layout.pid(process.name).unlink(missing_ok=True)
         self._enroll()
+
+    def _refusal_of(self, process: Process) -> str:
+        why = next((line for said in process.said if (line := said.last())), "it refuses its settings")
+        return f"{process.name} cannot start: {why}; {self._log_of(process)}"
 
     def report(self, text: str) -> None:
         """Say one line, below that of a step that is under way."""

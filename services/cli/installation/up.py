@@ -54,6 +54,7 @@ SERVICES: Final = (
     "janitor",
 )
 DESCHEDULER: Final = "descheduler"
+ALL_SERVICES: Final = (*SERVICES, DESCHEDULER, "agent")
 _WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "estimator", "executor", "status_aggregator"})
 
 
@@ -226,7 +227,7 @@ class Installer:
         installation, layout = self.installation, self.layout
         if self.embedded:
             environment = {
-                **surroundings.beginning_with("FLEETLOG_APISERVER_", self._inherited, (*SERVICES, DESCHEDULER)),
+                **surroundings.beginning_with(surroundings.APISERVER, self._inherited, (*SERVICES, DESCHEDULER)),
                 "FLEETLOG_NATS_URL": installation.log_access,
                 "FLEETLOG_NATS_CREDS": installation.nats_creds,
                 "FLEETLOG_APISERVER_REPLICAS": str(installation.log_replicas),
@@ -247,7 +248,7 @@ class Installer:
                     _copy_private(Path(member.kubeconfig), layout.kubeconfig(member.name))
                 continue
             environment = {
-                **surroundings.beginning_with("FLEETLOG_MEMBER_", self._inherited, (*SERVICES, DESCHEDULER)),
+                **surroundings.beginning_with(surroundings.MEMBER, self._inherited, (*SERVICES, DESCHEDULER)),
                 "FLEETLOG_MEMBER_NAME": member.name,
                 "FLEETLOG_MEMBER_NATS_URL": installation.log_access,
                 "FLEETLOG_MEMBER_NATS_CREDS": installation.nats_creds,
@@ -350,7 +351,7 @@ def limits_of(variables: Mapping[str, str]) -> Limits:
     """How long a process may take to answer, from FLEETLOG_UP_*; raises Refused for what is no number of seconds."""
     values = {}
     for name in fields(Limits):
-        variable = f"FLEETLOG_UP_{name.name.upper()}_SECONDS"
+        variable = f"{surroundings.UP}{name.name.upper()}_SECONDS"
         text = variables.get(variable, "")
         try:
             values[name.name] = float(text) if text else getattr(Limits(), name.name)
@@ -363,6 +364,7 @@ def limits_of(variables: Mapping[str, str]) -> Limits:
 
 def up(options: InstallationOptions) -> int:
     """Run an installation until it is asked to stop; the exit code. Raises Refused and AlreadyRunning."""
+    surroundings.refuse_unknown(os.environ, ALL_SERVICES)
     check(options)
     place = Layout(options.directory)
     lock = Lock(place.lock)

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from services.cli.common.installation_search import absence
 from services.cli.common.layout import Layout
 from services.cli.common.running import Failed, complain, patience
 from services.cli.log.disk.disk_objects import Manifest, recorded
@@ -43,7 +44,9 @@ async def repair(directory: Path, wish: Wish) -> int:
     layout = Layout(directory)
     installation = layout.load()
     store = layout.data("nats")
-    if installation is None or installation.nats_url or not store.is_dir():
+    if installation is None:
+        raise Failed(f"{absence(directory)}; name its directory with --dir")
+    if installation.nats_url or not store.is_dir():
         raise Failed(f"{directory} holds no log of its own; on the server that keeps it, see docs/backup.md")
     if server_pid(layout):
         raise Failed(f"the log's server runs; stop the installation first: `fleetlog stop --dir {directory}`")

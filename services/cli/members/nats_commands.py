@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from services.cli.common.installation_options import Directory
-from services.cli.common.layout import DEFAULT_DIRECTORY
+from services.cli.common.installation_options import Directory, NewDirectory
+from services.cli.common.installation_search import DEFAULT_DIRECTORY
 
 app = typer.Typer(
     name="nats",
@@ -43,7 +43,7 @@ FLEETLOG_NATS_CREDS=nats-auth/hub.creds python -m services.scheduler
 def init(
     nats: Annotated[str, typer.Option("--nats", help="URLs of the servers, for services, commands and agents.")],
     out: _AUTH = None,
-    directory: Directory = DEFAULT_DIRECTORY,
+    directory: NewDirectory = DEFAULT_DIRECTORY,
     resolver_dir: Annotated[
         Path | None, typer.Option("--resolver-dir", help="Where servers keep accounts; below --out if empty.")
     ] = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from services.cli.common.installation_options import Directory, Kubeconfig, Nats, access, control
-from services.cli.common.layout import DEFAULT_DIRECTORY
+from services.cli.common.installation_search import DEFAULT_DIRECTORY
 
 app = typer.Typer()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from services.cli.common.installation_search import absence
 from services.cli.common.layout import Layout
 from services.cli.common.running import Failed
 from services.cli.supervision import leftovers
@@ -29,7 +30,7 @@ def stop_installation(layout: Layout, seconds: float, tell: Tell) -> str:
     Failed where there is no installation, or where it cannot be stopped.
     """
     if not layout.state.is_file():
-        raise Failed(f"no installation in {layout.directory}; name its directory with --dir")
+        raise Failed(f"{absence(layout.directory)}; name its directory with --dir")
     lock = Lock(layout.lock, STOP)
     killed = False
     while True:

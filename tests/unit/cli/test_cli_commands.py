@@ -13,7 +13,19 @@ from services.cli.installation.demo import EXAMPLES, FILES
 from services.cli.objects.apply_manifests import read_manifests
 from tests.support.commands import run_command
 
-HEAVY = {"nats", "aiohttp", "kubernetes_asyncio", "yaml", "cryptography", "services._kit.kube.client"}
+HEAVY = frozenset(
+    (
+        *("nats", "aiohttp", "kubernetes_asyncio", "yaml", "cryptography", "prometheus_client", "structlog", "lupa"),
+        *("msgspec", "pydantic", "rich", "asyncio", "ssl", "uvloop", "schemas", "services._kit.kube.client"),
+    )
+)
+"""What asking for help must not load."""
+OF_SERVICES = frozenset(("aiohttp.web", "prometheus_client", "structlog", "rich", "pydantic", "lupa", "uvloop"))
+"""What commands must not load that ask the control plane or the log."""
+HELPS = [
+    *(("fleetlog", words) for words in ((), ("up",), ("history",), ("log",), ("log", "verify"), ("secrets", "rotate"))),
+    *(("karmadactl", words) for words in ((), ("get",), ("join",), ("interpret",), ("taint",))),
+]
 
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,6 +44,31 @@ def test_the_commands_load_nothing_heavy_before_they_know_what_to_do(module: str
     loaded = run(f"import sys, services.cli.{module}; print(*sys.modules)").stdout.split()
     assert f"services.cli.{module}" in loaded
     assert HEAVY.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize(("module", "words"), HELPS, ids=lambda part: part if isinstance(part, str) else " ".join(part))
+def test_help_loads_nothing_heavy(module: str, words: tuple[str, ...]) -> None:
+    code = f"""
+import sys
+from services.cli.{module} import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+    shown = run(code, *words, "--help")
+    assert "Usage:" in shown.stdout
+    assert HEAVY.isdisjoint(shown.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["objects.get", "queries.object_history", "queries.explain", "queries.event_list", "overview.status_command"],
+)
+def test_queries_load_nothing_of_services(module: str) -> None:
+    loaded = run(f"import sys, services.cli.{module}; print(*sys.modules)").stdout.split()
+    assert f"services.cli.{module}" in loaded
+    assert OF_SERVICES.isdisjoint(loaded)
 
 
 @pytest.mark.parametrize(

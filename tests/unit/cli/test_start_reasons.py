@@ -51,3 +51,22 @@ async def test_waiting_for_an_api_server_ends_with_its_reason(tmp_path: Path) ->
     layout.log("control").write_text(said("cannot start", UNREADABLE))
     with pytest.raises(NotReady, match="message 12"):
         await waiting
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", ""),
+        ("fleetlog: FLEETLOG_WORKERS: expected an int\n", "FLEETLOG_WORKERS: expected an int"),
+        ("an earlier line\nmember_sim: cpu: not a quantity\n\n", "cpu: not a quantity"),
+        (said("settings", "FLEETLOG_TLS_CA: no such file"), "FLEETLOG_TLS_CA: no such file"),
+        ('{"event":"stopped"}\n', "stopped"),
+    ],
+)
+def test_the_last_line_is_what_the_program_said(tmp_path: Path, lines: str, expected: str) -> None:
+    file = tmp_path / "executor.log"
+    file.write_text("fleetlog: of an earlier start\n")
+    reasons = Reasons(file)
+    with file.open("a") as log:
+        log.write(lines)
+    assert reasons.last() == expected

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from services._kit.base import health as health_module
-from services._kit.base.health import Health, Outage
+import time
+
+from services._kit.base.health import Health
+from services._kit.base.outage import Outage
 
 
 def test_a_check_that_fails_is_a_reason_and_hides_no_other():
@@ -20,7 +22,7 @@ def test_a_check_that_fails_is_a_reason_and_hides_no_other():
 
 def test_an_outage_counts_once_it_has_lasted_and_is_over_with_the_first_answer(monkeypatch):
     now = 100.0
-    monkeypatch.setattr(health_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     outage = Outage(after=5.0)
     outage.failed("HTTP 500")
     assert outage.trouble == ""

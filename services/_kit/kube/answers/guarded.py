@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from services._kit.leadership.write_guard import Guard
+if TYPE_CHECKING:
+    # Commands have no lease, and loading what one needs takes as long as most of them work.
+    from services._kit.leadership.write_guard import Guard
 
 
 class Guarded(Protocol):
