@@ -12,7 +12,6 @@ import yaml
 from yaml import YAMLError
 
 from schemas.agent import Expiry
-from services._kit.base.late_logger import LateLogger
 from services._kit.credentials.expiry import certificate_expiry, token_expiry
 from services._kit.credentials.renewing import RenewingClient
 from services._kit.kube.client import KubeClient, WatchEvent
