@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
@@ -49,6 +51,8 @@ BAD_SETTINGS: Final = 2
 LOG_REPLACED: Final = 3
 """The process holds the state of a log that is gone: its supervisor has to restart it."""
 CONNECT_PATIENCE: Final = 60.0
+CLOSING_SECONDS: Final = 5.0
+"""How long the tasks of a process may take to end once its work has ended."""
 GC_THRESHOLDS: Final = (25_000, 20, 20)
 """Decoded manifests are many small containers without cycles: the default would scan them every 700 objects."""
 
@@ -256,14 +260,43 @@ def ended_by(error: BaseException, logger: Any) -> int:
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine on the fastest event loop there is."""
+    """Run a coroutine on the fastest event loop there is, and end the process soon after it.
+
+    A task that does not end when it is cancelled, as that of a client which reconnects, would keep the process.
+    """
     gc.set_threshold(*GC_THRESHOLDS)
+    closing: list[threading.Timer] = []
+
+    async def run() -> None:
+        code = FAILED
+        try:
+            await main
+            code = OK
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else FAILED
+            raise
+        finally:
+            timer = threading.Timer(CLOSING_SECONDS, _leave, (code,))
+            timer.daemon = True
+            timer.start()
+            closing.append(timer)
+
     try:
         import uvloop
     except ImportError:
-        asyncio.run(main)
+        runner = asyncio.run
     else:
-        uvloop.run(main)
+        runner = uvloop.run
+    try:
+        runner(run())
+    finally:
+        for timer in closing:
+            timer.cancel()
+
+
+def _leave(code: int) -> None:
+    logs.get().warning("tasks_do_not_end", seconds=CLOSING_SECONDS)
+    os._exit(code)
 
 
 async def _until_signal(service: AnyService, settings: Settings, logger: Any) -> None:

@@ -6,6 +6,7 @@ import base64
 from pathlib import Path
 from typing import Any, Final
 
+from services._kit.base.private_files import private_text
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import NAMESPACE_SYSTEM
 from services.cli.attachments import outside_control_plane as outside
@@ -28,8 +29,8 @@ def environment(layout: Layout, installation: Installation) -> dict[str, str]:
     authority.load()
     cert, key = authority.server((f"{GATEWAY_SERVICE}.{NAMESPACE_SYSTEM}.svc", "localhost", "127.0.0.1"))
     tokens = layout.data("gateway") / "tokens"
-    tokens.touch(mode=0o600)
-    tokens.write_text(f'{installation.token},admin,admin,"system:masters"\n')
+    # A gateway of before may be reading it.
+    private_text(tokens, f'{installation.token},admin,admin,"system:masters"\n')
     settings = {
         "FLEETLOG_API_PORT": str(installation.port("gateway_api")),
         "FLEETLOG_SERVING_CERT": str(cert),
