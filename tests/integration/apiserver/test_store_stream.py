@@ -217,7 +217,7 @@ async def test_a_message_in_the_place_of_a_lost_one_is_noticed(
     async def look() -> None:
         connected.set()
 
-    monkeypatch.setattr(store, "_look", look)
+    monkeypatch.setattr(store, "_check_confirmed", look)
     lose()
     await connected.wait()
     with pytest.raises(StoreUnavailable, match="restart"):
