@@ -45,7 +45,7 @@ from services.scheduler.state import SchedulerState
 from services.scheduler.state import fold as fold_scheduler
 from services.status_aggregator.state import AggregatorState, Spent
 from services.status_aggregator.state import fold as fold_aggregator
-from tests.support.withdrawal_causes import losses
+from tests.support.withdrawal_causes import Losses, losses
 
 _CONTEXT = frozenset({"cluster", "policy", "absence", "confirmation"})
 """Facts that concern many objects; all other causes of a withdrawal are facets of the same object."""
@@ -95,9 +95,14 @@ def causes(messages: Sequence[Message], since: int) -> list[str]:
 
 def unrecorded(messages: Sequence[Message], observed: Sequence[Message], since: int) -> list[str]:
     """Everything that was taken away after `since` has a recorded cause: ends of templates too, and reported ones."""
+    return losses_of(messages, observed, since).uncaused
+
+
+def losses_of(messages: Sequence[Message], observed: Sequence[Message], since: int) -> Losses:
+    """Everything that was taken away after `since`, counted by kind of event."""
     facts = [(message.seq, decode(message.subject, message.data)) for message in messages]
     reports = [decode(message.subject, message.data) for message in observed]
-    return losses(facts, reports, since).uncaused
+    return losses(facts, reports, since)
 
 
 Fold = Callable[[Any, Message, Known], Iterable[object] | None]

@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -87,6 +88,14 @@ def table(outcomes: Sequence[Outcome], skipped: dict[str, str], seed: int) -> li
     return lines
 
 
+def invariants(outcomes: Sequence[Outcome]) -> list[str]:
+    """How often each invariant was checked in all rounds."""
+    counts: Counter[str] = Counter()
+    for outcome in outcomes:
+        counts.update(outcome.checks)
+    return [f"{name:<50} {count:>10} checks" for name, count in sorted(counts.items())]
+
+
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
@@ -149,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say("")
     for outcome in failed:
         say(f"failed, to play it again: {again(outcome, options.deployments)}")
-    for line in table(outcomes, skipped, seed):
+    for line in (*table(outcomes, skipped, seed), "", *invariants(outcomes), ""):
         say(line)
     say(
         f"{len(outcomes) - len(failed)} of {len(outcomes)} rounds passed in "

@@ -16,6 +16,7 @@ from schemas.keys import ObjectKey
 from schemas.subjects import escape
 from services._kit.log.stream_port import Message
 from tests.faults.checker import Audits, check_log
+from tests.faults.checker_log import losses_of
 from tests.faults.checker_writes import identities, single_writers, state_hashes, still_there, writes
 from tests.faults.ground import Ground
 from tests.faults.rounds import SETTLE_SECONDS, Eyes, settle, settled
@@ -41,6 +42,8 @@ class Outcome(Struct, kw_only=True):
     notes: list[str] = []
     takeovers: list[float] = []
     complaints: list[str] = []
+    checks: dict[str, int] = {}
+    """How often each invariant was checked."""
 
     @property
     def ok(self) -> bool:
@@ -110,6 +113,14 @@ class Scene:
         ours = audits.ours()
         self.outcome.facts, self.outcome.writes = sum(seq > before for seq in held), len(ours)
         complaints = check_log(facts, observed, before)
+        lost = losses_of(facts, observed, before).counts
+        self.outcome.checks = {
+            "facts linked to the one before": len(facts),
+            "observations of works that were given": len(observed),
+            "one writer for each subject": len({message.subject for message in facts}),
+            "writes with a work that asks for them": len(ours),
+            **{f"{name} with a recorded cause": count for name, count in lost.items()},
+        }
         complaints += audits.needless()
         complaints += writes(facts, ours, self.namespace, self.by_hand)
         complaints += single_writers(facts)
@@ -117,6 +128,7 @@ class Scene:
         # What members tell late is no other past.
         again, observed_again = _up_to(facts, again), _up_to(observed, observed_again)
         complaints += still_there(facts, again)
+        self.outcome.checks["facts still there at a second reading"] = len(again)
         first = state_hashes(facts, observed)
         second = state_hashes(again, observed_again)
         complaints += [
@@ -124,6 +136,7 @@ class Scene:
             for name in first
             if first[name] != second[name]
         ]
+        self.outcome.checks["states equal after a second fold"] = len(first)
         self.outcome.state = first.get("services.gateway", "")
         return complaints
 
