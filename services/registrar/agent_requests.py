@@ -115,17 +115,21 @@ class AgentRequests:
     async def _turn_away(self, family: str, message: Msg) -> None:
         """Have an agent ask again soon; where very many are turned away, most find that out by the silence."""
         self._stats.dropped += 1
-        if self._turned.wait(self._context.clock.monotonic()):
-            return
-        answer: HelloAnswer | ReportedAnswer
         match family:
             case "hello":
-                answer = HelloAnswer(problem=_BUSY, heartbeat_seconds=self._settings.agent_heartbeat)
+                hello = HelloAnswer(problem=_BUSY, heartbeat_seconds=self._settings.agent_heartbeat)
+                await self._refuse(message, hello)
             case "reports":
-                answer = ReportedAnswer(problem=_BUSY)
+                await self._refuse(message, ReportedAnswer(problem=_BUSY))
             case _:
                 return
-        self._turned.take(1, self._context.clock.monotonic())
+
+    async def _refuse(self, message: Msg, answer: HelloAnswer | ReportedAnswer) -> None:
+        """Answer a request that is not served, at a bounded rate; an answer that cannot be sent harms no other one."""
+        now = self._context.clock.monotonic()
+        if self._turned.take(0, now):
+            return
+        self._turned.take(1, now)
         with suppress(LogError):
             await self._answer(message, msgspec.json.encode(answer))
 
@@ -227,10 +231,7 @@ class AgentRequests:
         if request.session == self._session:
             return False
         self._stats.refused += 1
-        now = self._context.clock.monotonic()
-        if not self._turned.wait(now):
-            self._turned.take(1, now)
-            await self._answer(message, msgspec.json.encode(ReportedAnswer(problem=_SUPERSEDED, superseded=True)))
+        await self._refuse(message, ReportedAnswer(problem=_SUPERSEDED, superseded=True))
         return True
 
     async def _make_consumer(self, start: int) -> None:

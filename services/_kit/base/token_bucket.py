@@ -12,12 +12,8 @@ class Bucket:
         self._tokens = burst
         self._at = 0.0
 
-    def wait(self, now: float) -> float:
-        """How many seconds from a time on until the next piece may be done."""
-        return max(0.0, -(self._tokens + max(0.0, now - self._at) * self._rate) / self._rate)
-
     def take(self, amount: float, now: float) -> float:
-        """Take tokens at a time in seconds; how many seconds to wait before the next piece."""
+        """Take tokens at a time in seconds; how many seconds to wait before the next piece. 0 tokens only ask."""
         self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
         self._at = now
         self._tokens -= amount
