@@ -46,16 +46,12 @@ def backup(
 
     The file is encrypted with a passphrase. Nothing has to be stopped.
     """
-    from services.cli.backup.passphrases import passphrase
     from services.cli.backup.take_backup import back_up
     from services.cli.common.layout import Layout
-    from services.cli.common.running import Failed, fail, run
+    from services.cli.common.running import run
 
     place = access(directory, nats)
-    try:
-        secret = passphrase(passphrase_file, new=True)
-    except Failed as error:
-        fail(str(error))
+    secret = _passphrase(passphrase_file, new=True)
     layout = Layout(directory) if not nats else None
     run(back_up(place, file, secret, layout, secrets_key_file))
 
@@ -82,14 +78,10 @@ def restore_backup(
 
     Services that are started on it compare it with the control plane before they deliver anything.
     """
-    from services.cli.backup.passphrases import passphrase
     from services.cli.backup.restore_backup import restore
-    from services.cli.common.running import Failed, fail, run
+    from services.cli.common.running import run
 
-    try:
-        secret = passphrase(passphrase_file, new=False)
-    except Failed as error:
-        fail(str(error))
+    secret = _passphrase(passphrase_file, new=False)
     run(restore(file, secret, directory, nats, secrets_key_file))
 
 
@@ -125,3 +117,14 @@ def restore_control_plane(
     own = key_file(Layout(directory))
     keys = secrets_key_file or (own if not nats and own.is_file() else None)
     run(restore(access(directory, nats), keys, ControlPlaneOptions(to), dry_run=dry_run))
+
+
+def _passphrase(file: Path | None, *, new: bool) -> bytes:
+    """The passphrase of a file, else of the terminal; ends the command where there is none that can be used."""
+    from services.cli.backup.passphrases import passphrase
+    from services.cli.common.running import Failed, fail
+
+    try:
+        return passphrase(file, new=new)
+    except Failed as error:
+        fail(str(error))
