@@ -51,6 +51,18 @@ def nats_server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
+def other_server(tmp_path: Path) -> Iterator[Server]:
+    """A second server with an empty log."""
+    place = tmp_path / "other"
+    place.mkdir()
+    server = make_server(place)
+    assert server is not None
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
 async def connect(nats_server: Server) -> AsyncIterator[Callable[..., object]]:
     """Opens connections to the server (or to another URL) and closes them after the test."""
     opened: list[Connection] = []

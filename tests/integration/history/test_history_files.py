@@ -30,21 +30,9 @@ from services.cli.common.running import Failed
 from services.cli.log.export import Choice, export
 from services.cli.log.restore_archive import import_log
 from services.cli.log.verify import check, verify
-from tests.natsserver import Server, make_server
+from tests.natsserver import Server
 from tests.support.facts import KEY, binding, cluster, template
 from tests.support.lifetimes import World, named
-
-
-@pytest.fixture
-def other_server(tmp_path: Path) -> Any:
-    """A second, empty log."""
-    place = tmp_path / "other"
-    place.mkdir()
-    server = make_server(place)
-    assert server is not None
-    server.start()
-    yield server
-    server.stop()
 
 
 async def lifetimes(logs: dict[str, Log], *, holes: bool = True) -> World:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,22 +19,10 @@ from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.running import Failed
 from services.cli.log.archive import StoredFile, inspect
 from tests.integration.history.test_history_files import everything, lifetimes
-from tests.natsserver import Server, make_server
+from tests.natsserver import Server
 
 SECRET = b'{"kind":"Secret"}'
 PASSPHRASE = b"correct horse battery"
-
-
-@pytest.fixture
-def other_server(tmp_path: Path) -> Any:
-    """A second, empty log."""
-    place = tmp_path / "other"
-    place.mkdir()
-    server = make_server(place)
-    assert server is not None
-    server.start()
-    yield server
-    server.stop()
 
 
 async def test_a_log_comes_back_with_the_keys_of_its_secrets(

@@ -31,7 +31,7 @@ from tests.integration.restore.fleets import (
     services,
 )
 from tests.integration.restore.fleets import world as made_world
-from tests.natsserver import Server, make_server
+from tests.natsserver import Server
 from tests.support.waiting import comes_to, eventually
 
 
@@ -39,18 +39,6 @@ from tests.support.waiting import comes_to, eventually
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with made_world(tmp_path / "world") as made:
         yield made
-
-
-@pytest.fixture
-def other_server(tmp_path: Path) -> Any:
-    """A second, empty log."""
-    place = tmp_path / "other"
-    place.mkdir()
-    server = make_server(place)
-    assert server is not None
-    server.start()
-    yield server
-    server.stop()
 
 
 def everywhere(replicas: int) -> dict[str, int]:
