@@ -79,7 +79,7 @@ def render(
 
     `completions` is each cluster's share of a Job's completions, `carried` the labels that an application brings along
     from the cluster it left, `naming` names Secrets. Raises InterpretError, OverrideError, UnsoundError, RenderError,
-    and Unanswered when the interpreter has to be asked first.
+    and ResultPending when the interpreter has to be asked first.
     """
     manifest = base
     if binding.workload and interpreter.hook_enabled(binding.api_version, binding.kind, REVISE_REPLICA):

@@ -76,7 +76,7 @@ def _described(path: Path, kubeconfig: Manifest) -> tuple[Source, MemberAccess]:
             f"(contexts: {names}); choose one with `kubectl config use-context --kubeconfig {path}`"
         ) from None
     except (KeyError, TypeError, AttributeError) as error:
-        raise Unusable(f"kubeconfig {path}: {error} is missing or malformed; write it anew") from None
+        raise Unusable(f"kubeconfig {path}: {error} is missing or malformed; write the file again") from None
     except OSError as error:
         raise Unusable(
             f"kubeconfig {path}: {error.filename}, which it names, cannot be read: {error.strerror}"

@@ -10,7 +10,7 @@ from typing import Final
 from services.cli.common.running import Failed
 
 SHORTEST: Final = 8
-"""Characters of a new passphrase, at least: whoever has the file may try as many as they like."""
+"""Characters of a new passphrase, at least: an attacker with the file can try any number of them."""
 
 
 def passphrase(file: Path | None, *, new: bool) -> bytes:

@@ -57,7 +57,7 @@ def inline(template: TemplateChanged) -> bytes | None:
 
 
 def fresh(data: bytes) -> Manifest:
-    """A manifest as it is created anew: without status and what servers set."""
+    """A manifest as it is created again: without status and what servers set."""
     manifest: Manifest = msgspec.json.decode(data)
     metadata = {name: value for name, value in manifest["metadata"].items() if name not in _SERVER_FIELDS}
     return {name: value for name, value in manifest.items() if name not in ("status", "metadata")} | {
@@ -66,7 +66,7 @@ def fresh(data: bytes) -> Manifest:
 
 
 def cluster_of(event: ClusterChanged) -> Manifest:
-    """A Cluster object as it is created anew, under the care that it had."""
+    """A Cluster object as it is created again, under the care that it had."""
     manifest = fresh(bytes(event.manifest))
     manifest["metadata"]["finalizers"] = [FINALIZER]
     return manifest

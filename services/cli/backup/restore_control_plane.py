@@ -67,7 +67,7 @@ async def restore(access: LogAccess, key_file: Path | None, target: ControlPlane
             _tell(contents, Counter(manifest["kind"] for manifest in contents.manifests), "would be written")
             return 0
         async with open_control(target) as control:
-            # Written first: the objects get other uids, and nobody may act on what lies between.
+            # Written first: the objects get other uids, and no service may act on the states in between.
             reason = f"the control plane is restored to {control.client.server}"
             await mark(logs[FACTS.name], reason, writing=True)
             problems = await _write_all(control.client, contents.manifests)

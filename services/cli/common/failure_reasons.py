@@ -1,4 +1,4 @@
-"""Finds in the log file of a process why it cannot start, so that whoever waits for it can say so at once."""
+"""Finds in the log file of a process why it cannot start, so that a start reports it at once."""
 
 from __future__ import annotations
 

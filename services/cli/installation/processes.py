@@ -40,7 +40,7 @@ PATIENT: Final[Mapping[str, int]] = {"gateway": 5}
 """Niceness of services that nothing on its way to a member waits for: where cores are few, others run first."""
 
 SPARING: Final[Mapping[str, Mapping[str, str]]] = {"nats": {"GOGC": "25"}}
-"""Environment of programs that would take more memory than they need; whoever sets it otherwise keeps his own.
+"""Environment of programs that would take more memory than they need; a value that is set already stays.
 
 Most of what the log's server holds are buffers for blocks of streams, which go with the next garbage collection. A
 limit in bytes would not do: near it the server collects without end.
@@ -223,7 +223,7 @@ class Supervisor:
         if process.watch is not None:
             process.watch.begin(now)
         for name in (process.name, *process.parts):
-            # Whoever reads it meanwhile finds the former id, and never an empty file.
+            # A reader finds meanwhile the former id, and never an empty file.
             file = self._layout.pid(name)
             fresh = file.with_name(f"{file.name}.new")
             fresh.write_text(f"{process.pid}\n")
