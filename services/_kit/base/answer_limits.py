@@ -24,8 +24,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """That discovery asks about."""
     list_pages: int = 10_000
     list_objects: int = 50_000
-    list_kept_bytes: int = 8 << 20
-    """What counts of the nodes or pods of one list, as text."""
+    list_kept_bytes: int = 12 << 20
+    """What counts of the nodes or pods of one list, in memory."""
     first_byte_seconds: float = 30.0
     """Until the head of an answer is there."""
     silence_seconds: float = 30.0

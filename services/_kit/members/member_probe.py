@@ -15,7 +15,7 @@ from services._kit.kube.answers.listing import each_item
 from services._kit.kube.answers.shapes import readable
 from services._kit.kube.client import ApiError, ApiResource, BadAnswer, KubeClient, Unreachable, resource_path
 from services._kit.kube.list_watch import Reading
-from services._kit.members.pod_fields import Nodes, PodsOnNodes
+from services._kit.members.pod_fields import CompactObject, Manifests, Nodes, PodsOnNodes
 from services._rules.capacity.resource_summary import PodSums, allocatable_modelings, node_summary
 from services._rules.kubernetes.quantity import Quantity, QuantityError
 
@@ -111,15 +111,15 @@ async def _health(client: KubeClient) -> bool:
 async def _collect(client: KubeClient, models: list[Manifest], served: DiscoveryCache) -> Manifest:
     version = readable(_version, await client.request("GET", "/version"), "a version")
     resources = await served.of(client)
-    nodes: list[Manifest] = []
+    nodes: list[CompactObject] = []
     await _each(client, "nodes", Nodes(), nodes.append)
     pods = PodSums(by_node=bool(models))
-    await _each(client, "pods", PodsOnNodes(), pods.take)
-    return summarise(version.git_version, resources, nodes, pods, models)
+    await _each(client, "pods", PodsOnNodes(), lambda pod: pods.take(pod.manifest))
+    return summarise(version.git_version, resources, Manifests(nodes), pods, models)
 
 
 async def _each(
-    client: KubeClient, resource: str, reading: Reading[Manifest], take: Callable[[Manifest], None]
+    client: KubeClient, resource: str, reading: Reading[CompactObject], take: Callable[[CompactObject], None]
 ) -> None:
     """Hand what counts of every object of a kind to `take`."""
 
@@ -149,7 +149,7 @@ def api_enablements(resources: Iterable[ApiResource]) -> list[Manifest]:
 def summarise(
     version: str,
     resources: Iterable[ApiResource],
-    nodes: list[Manifest],
+    nodes: Iterable[Manifest],
     pods: PodSums,
     models: list[Manifest],
 ) -> Manifest:

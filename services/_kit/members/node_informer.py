@@ -12,8 +12,8 @@ from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import first_of, until_first_ends
 from services._kit.kube.answers.share import Share
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
-from services._kit.kube.list_watch import Decoded, Reflector
-from services._kit.members.pod_fields import Nodes, PodsOnNodes
+from services._kit.kube.list_watch import Decoded, Reading, Reflector
+from services._kit.members.pod_fields import CompactObject, Manifests, Nodes, PodsOnNodes
 from services._rules.capacity.node_index import MemberRooms
 from services._rules.capacity.quota_index import MemberQuotas
 from services._rules.capacity.replica_estimate import Picture
@@ -29,12 +29,13 @@ class _Nodes:
     def __init__(self, rooms: MemberRooms) -> None:
         self._rooms = rooms
 
-    def listed(self, objects: list[Manifest]) -> None:
+    def listed(self, objects: list[CompactObject]) -> None:
         """Take a complete list of nodes."""
-        self._rooms.list_nodes(objects)
+        self._rooms.list_nodes(Manifests(objects))
 
-    def changed(self, kind: str, manifest: Manifest) -> None:
+    def changed(self, kind: str, found: CompactObject) -> None:
         """Take one change of a node."""
+        manifest = found.manifest
         if kind == "DELETED":
             self._rooms.drop_node(manifest["metadata"]["name"])
         else:
@@ -47,7 +48,7 @@ class _Pods:
         self._share = share
         self._takers = (picture.rooms, picture.waiting)
 
-    async def listed(self, objects: list[Manifest]) -> None:
+    async def listed(self, objects: list[CompactObject]) -> None:
         """Take a complete list of pods; of thousands a few at once."""
         rooms, waiting = MemberRooms(), MemberWaiting()
 
@@ -55,12 +56,13 @@ class _Pods:
             rooms.put_pod(manifest)
             waiting.put_pod(manifest)
 
-        await self._share.each(objects, take)
+        await self._share.each(Manifests(objects), take)
         self._picture.rooms.take_pods_of(rooms)
         self._picture.waiting.take_pods_of(waiting)
 
-    def changed(self, kind: str, manifest: Manifest) -> None:
+    def changed(self, kind: str, found: CompactObject) -> None:
         """Take one change of a pod."""
+        manifest = found.manifest
         metadata = manifest["metadata"]
         for taker in self._takers:
             if kind == "DELETED":
@@ -149,7 +151,7 @@ class MemberView:
     async def _follow(self, client: KubeClient) -> None:
         """All watches; returns when one of the kinds is not served any more."""
         self.client = client
-        kinds: list[tuple[str, str, Any, Decoded]] = [
+        kinds: list[tuple[str, str, Any, Reading[Any]]] = [
             ("nodes", "Node", _Nodes(self._picture.rooms), Nodes()),
             ("pods", "Pod", _Pods(self._picture, client.share), PodsOnNodes()),
         ]

@@ -5,6 +5,7 @@ What is kept of one list is bounded. Pods with equal requests share one object f
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -13,10 +14,14 @@ from msgspec import Raw, Struct, to_builtins
 from services._kit.base import answer_limits as limits
 from services._kit.kube.answers.shapes import readable
 from services._kit.kube.api import BadAnswer, Manifest
-from services._kit.kube.list_watch import Decoded
+from services._kit.kube.client import decode
 
-_OWN_BYTES: Final = 60
-"""What a pod that shares everything takes beside its names, counted like the text of those that do not."""
+_POD_BYTES: Final = 80
+"""What a pod takes beside the text of its metadata."""
+_NODE_BYTES: Final = 500
+"""What a node takes beside its text, once its labels and supply are decoded."""
+_SHAPE_TIMES: Final = 6
+"""How much more decoded requests take than their text."""
 _SHAPES: Final = 4096
 
 
@@ -66,6 +71,10 @@ class _Pod(Struct, omit_defaults=True, gc=False):
     status: _PodStatus | None = None
 
 
+class _Own(Struct, gc=False):
+    metadata: _Metadata
+
+
 class _Taint(Struct, rename="camel", omit_defaults=True, gc=False):
     key: str = ""
     effect: str = ""
@@ -95,7 +104,29 @@ _encode: Final = msgspec.json.Encoder().encode
 T = TypeVar("T", _Pod, _Node)
 
 
-class _Counted(Decoded):
+class CompactObject(Struct, frozen=True, gc=False):
+    """What counts of one object: its own part as JSON, and the part that it shares with others."""
+
+    own: bytes
+    shared: Manifest
+
+    @property
+    def manifest(self) -> Manifest:
+        """The object, decoded again with every call."""
+        return {**self.shared, **decode(self.own)}
+
+
+class Manifests:
+    """Objects that are decoded one by one each time they are iterated over."""
+
+    def __init__(self, objects: Sequence[CompactObject]) -> None:
+        self._objects = objects
+
+    def __iter__(self) -> Iterator[Manifest]:
+        return (each.manifest for each in self._objects)
+
+
+class _Counted:
     """Objects of which so much is kept as the limit of a list allows."""
 
     def __init__(self) -> None:
@@ -107,10 +138,14 @@ class _Counted(Decoded):
         self._kept = 0
 
     def keep(self, size: int) -> None:
-        """Count bytes of text; raises BadAnswer."""
+        """Count bytes of memory; raises BadAnswer."""
         self._kept += size
         if self._kept > self._most:
             raise BadAnswer(f"what counts of its objects takes more than {self._most} bytes")
+
+    def version(self, found: CompactObject) -> str:
+        """From its metadata."""
+        return str(found.manifest["metadata"].get("resourceVersion") or "")
 
 
 def _named(decoder: msgspec.json.Decoder[T], raw: Raw, what: str) -> T:
@@ -123,13 +158,16 @@ def _named(decoder: msgspec.json.Decoder[T], raw: Raw, what: str) -> T:
 class Nodes(_Counted):
     """Nodes with the fields that supply is computed from."""
 
-    def read(self, raw: Raw, api_version: str, kind: str) -> Manifest:
+    def read(self, raw: Raw, api_version: str, kind: str) -> CompactObject:
         """What counts of a node."""
         found = _named(_node, raw, "a node")
         found.metadata.owner_references = None
-        self.keep(len(_encode(found)))
-        node: Manifest = to_builtins(found)
-        return node
+        if found.status is not None and found.status.conditions is not None:
+            ready = [item for item in found.status.conditions if item.type == "Ready"]
+            found.status.conditions = [_Condition(type=item.type, status=item.status) for item in ready]
+        own = _encode(found)
+        self.keep(len(own) + _NODE_BYTES)
+        return CompactObject(own, {})
 
 
 class PodsOnNodes(_Counted):
@@ -144,26 +182,25 @@ class PodsOnNodes(_Counted):
         super().begin()
         self._shapes.clear()
 
-    def read(self, raw: Raw, api_version: str, kind: str) -> Manifest:
+    def read(self, raw: Raw, api_version: str, kind: str) -> CompactObject:
         """What counts of a pod."""
         found = _named(_pod, raw, "a pod")
-        waits = found.spec is None or not found.spec.node_name
         metadata = found.metadata
-        if not waits:
+        if found.spec is not None and found.spec.node_name:
             metadata.labels = metadata.owner_references = None
             if found.status is not None:
                 found.status.conditions = None
         if metadata.namespace is None:
             metadata.namespace = ""
-        named: Manifest = to_builtins(metadata)
+        own = _encode(_Own(metadata))
         metadata.name = ""
         metadata.namespace = metadata.resource_version = metadata.labels = metadata.owner_references = None
         text = _encode(found)
         shape = self._shapes.get(text)
-        self.keep(_OWN_BYTES + (len(_encode(named)) if waits else len(named["name"]) + len(named["namespace"])))
+        self.keep(len(own) + _POD_BYTES)
         if shape is None:
-            self.keep(len(text))
+            self.keep(_SHAPE_TIMES * len(text))
             if len(self._shapes) >= _SHAPES:
                 self._shapes.clear()
             shape = self._shapes[text] = to_builtins(found)
-        return {**shape, "metadata": named}
+        return CompactObject(own, shape)

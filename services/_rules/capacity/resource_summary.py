@@ -105,7 +105,7 @@ def _quantity(name: str, units: int) -> Quantity:
 
 
 def allocatable_modelings(
-    models: Sequence[Mapping[str, Any]], nodes: Sequence[Manifest], by_node: Mapping[str, RunningTotal]
+    models: Sequence[Mapping[str, Any]], nodes: Iterable[Manifest], by_node: Mapping[str, RunningTotal]
 ) -> list[tuple[int, int]] | None:
     """(grade, number of nodes) per resource model, by what is free on each node.
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import tracemalloc
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import Raw
 
+from services._kit.base.answer_limits import DEFAULTS
 from services._kit.kube.api import BadAnswer
-from services._kit.members.pod_fields import Nodes, PodsOnNodes
+from services._kit.members.pod_fields import CompactObject, Nodes, PodsOnNodes
 from services._rules.capacity.node_estimate import finished, pod_request
 from services._rules.capacity.node_index import MemberRooms
 from services._rules.capacity.resource_summary import PodSums, ResourceSummary, node_summary
@@ -61,10 +64,11 @@ PODS = [
 
 @pytest.mark.parametrize("whole", PODS, ids=lambda whole: whole["metadata"]["name"])
 def test_a_pod_counts_as_before(whole: dict[str, Any]) -> None:
-    found = PodsOnNodes().read(Raw(msgspec.json.encode(whole)), "v1", "Pod")
+    kept = PodsOnNodes().read(Raw(msgspec.json.encode(whole)), "v1", "Pod")
+    assert PodsOnNodes().version(kept) == "7"
+    found = kept.manifest
     assert pod_request(found) == pod_request(whole)
     assert finished(found) == finished(whole)
-    assert PodsOnNodes().version(found) == "7"
     rooms, as_before = MemberRooms(), MemberRooms()
     rooms.list_pods([found])
     as_before.list_pods([whole])
@@ -73,12 +77,12 @@ def test_a_pod_counts_as_before(whole: dict[str, Any]) -> None:
 
 def test_a_pod_that_waits_for_a_node_says_since_when_and_whose_it_is() -> None:
     waiting = MemberWaiting()
-    waiting.put_pod(PodsOnNodes().read(Raw(msgspec.json.encode(PODS[-1])), "v1", "Pod"))
+    waiting.put_pod(PodsOnNodes().read(Raw(msgspec.json.encode(PODS[-1])), "v1", "Pod").manifest)
     assert waiting.count("a", "owner", {"app": "x"}, 4e9) == 1
 
 
 def test_of_a_pod_on_a_node_only_that_is_kept() -> None:
-    found = PodsOnNodes().read(Raw(msgspec.json.encode(PODS[0])), "v1", "Pod")
+    found = PodsOnNodes().read(Raw(msgspec.json.encode(PODS[0])), "v1", "Pod").manifest
     assert sorted(found["metadata"]) == ["name", "namespace", "resourceVersion"]
     assert sorted(found["spec"]) == ["containers", "nodeName"]
 
@@ -93,15 +97,15 @@ def resource_summary(nodes: list[dict[str, Any]], pods: list[dict[str, Any]]) ->
 def test_a_list_sums_up_as_before() -> None:
     reading = PodsOnNodes()
     reading.begin()
-    pods = [reading.read(Raw(msgspec.json.encode(whole)), "v1", "Pod") for whole in PODS]
+    pods = [reading.read(Raw(msgspec.json.encode(whole)), "v1", "Pod").manifest for whole in PODS]
     assert resource_summary([], pods) == resource_summary([], PODS)
 
 
 def test_pods_that_ask_for_the_same_share_what_says_so() -> None:
     reading = PodsOnNodes()
     first, second = (reading.read(Raw(msgspec.json.encode(pod(name))), "v1", "Pod") for name in ("a", "b"))
-    assert first["spec"] is second["spec"]
-    assert first["metadata"] != second["metadata"]
+    assert first.shared is second.shared
+    assert first.manifest["metadata"] != second.manifest["metadata"]
 
 
 @pytest.mark.parametrize("node", ["n1", None])
@@ -121,6 +125,21 @@ def test_pods_that_all_differ_are_kept_up_to_a_limit(node: str | None) -> None:
     with pytest.raises(BadAnswer, match="bytes"):
         take_all()
     assert 1000 < taken < 50_000
+
+
+@pytest.mark.parametrize("reading", [Nodes(), PodsOnNodes()], ids=["nodes", "pods"])
+def test_small_objects_take_no_more_memory_than_the_limit(reading: Nodes | PodsOnNodes) -> None:
+    kept: list[CompactObject] = []
+    tracemalloc.start()
+    reading.begin()
+    with contextlib.suppress(BadAnswer):
+        for number in range(50_000):
+            whole = {"metadata": {"name": f"invented-{number}", "resourceVersion": str(number), "labels": {"a": "b"}}}
+            kept.append(reading.read(Raw(msgspec.json.encode(whole)), "v1", ""))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(kept) > 10_000
+    assert taken < DEFAULTS.list_kept_bytes
 
 
 @pytest.mark.parametrize(
@@ -156,7 +175,7 @@ def test_a_node_offers_as_before() -> None:
             "images": [{"names": ["i"]}],
         },
     }
-    found = Nodes().read(Raw(msgspec.json.encode(whole)), "v1", "Node")
+    found = Nodes().read(Raw(msgspec.json.encode(whole)), "v1", "Node").manifest
     assert "images" not in found["status"]
     assert node_summary([found]) == node_summary([whole])
     assert resource_summary([found], []) == resource_summary([whole], [])
