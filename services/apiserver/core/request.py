@@ -112,8 +112,11 @@ class ListOptions:
     def check(self) -> None:
         """Refuse combinations that have no meaning."""
         found: list[fields.FieldError] = []
-        if self.match:
-            name = "resourceVersionMatch"
+        name = "resourceVersionMatch"
+        if self.watch and self.send_initial and self.match != "NotOlderThan":
+            text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            found.append(fields.forbidden(name, text))
+        elif self.match:
             if self.watch and not self.send_initial:
                 found.append(fields.forbidden(name, "resourceVersionMatch is forbidden for watch"))
             elif not self.watch and not self.revision:

@@ -1,6 +1,5 @@
 """Paths outside resources: discovery, version, health, metrics and the OpenAPI documents."""
 
-import functools
 from collections.abc import Callable
 
 import msgspec
@@ -12,7 +11,7 @@ from services.apiserver.core.status_errors import PlainError
 from services.apiserver.http import aggregated_discovery as merging
 from services.apiserver.http.handler import Answer, Request
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.reads.negotiation import not_acceptable
+from services.apiserver.reads.negotiation import discovery_media, discovery_version, negotiate, not_acceptable
 
 OpenApi = Callable[[str, dict[str, str], str], tuple[bytes, str] | None]
 """(path, query, Accept) -> body and media type, or None when the path is unknown."""
@@ -23,7 +22,6 @@ _REASONS = {
     **dict.fromkeys(("log", "etcd"), "the log does not answer"),
     _TASKS: "one failed and is started again; the log of the server says why",
 }
-_AGGREGATED = "APIGroupDiscoveryList"
 
 
 class Discovery:
@@ -80,14 +78,13 @@ class Discovery:
         accept = request.http.headers.get("Accept", "")
         registry = self._registry
         if len(parts) == 1:
-            version = _wanted_aggregated(accept) if self._offer_aggregated else ""
+            version = discovery_version(accept) if self._offer_aggregated else ""
             if version:
                 document = registry.aggregated(core=parts[0] == "api", version=version)
                 if parts[0] == "apis":
                     document = merging.aggregated(document, self.extra())
                 body = msgspec.json.encode(document)
-                media = f"application/json;g=apidiscovery.k8s.io;v={version};as={_AGGREGATED}"
-                return Answer(200, body, media=media)
+                return Answer(200, body, media=discovery_media(version))
             _check_form(accept)
             if parts[0] == "api":
                 return Answer(200, msgspec.json.encode(registry.api_versions(self.address)))
@@ -154,23 +151,7 @@ class Discovery:
         return Answer(code, ("\n".join(lines) + "\n").encode(), media=text)
 
 
-@functools.lru_cache(maxsize=64)
-def _wanted_aggregated(accept: str) -> str:
-    """The apidiscovery.k8s.io version an Accept header asks for; empty when it wants the plain documents."""
-    for clause in accept.split(","):
-        media, *rest = (p.strip() for p in clause.split(";"))
-        params = dict(p.partition("=")[::2] for p in rest)
-        if params.get("as") == _AGGREGATED and params.get("g") == "apidiscovery.k8s.io":
-            if params.get("v") in ("v2", "v2beta1") and media in ("application/json", "*/*"):
-                return params["v"]
-        elif not params.get("as") and media in ("application/json", "*/*", ""):
-            return ""
-    return ""
-
-
 def _check_form(accept: str) -> None:
-    from services.apiserver.reads.negotiation import negotiate
-
     plain = ",".join(c for c in accept.split(",") if "as=" not in c)
     if accept and plain and negotiate(plain) is None:
         raise not_acceptable()

@@ -9,7 +9,6 @@ import msgspec
 
 from services.apiserver.kinds.kind_model import Kind, Subresource
 from services.apiserver.openapi.definitions import META, name_of
-from services.apiserver.reads.responses import is_custom
 
 # verb -> (HTTP method, word in the operation id, x-kubernetes-action)
 _ITEM = {
@@ -122,7 +121,7 @@ def _of_kind(kind: Kind) -> Iterator[Operation]:
             answer,
             variables,
             query,
-            is_custom(kind),
+            kind.custom,
         )
 
     for verb, entry in _COLLECTION.items():
@@ -190,7 +189,7 @@ def _of_subresource(
             answer,
             variables,
             query,
-            is_custom(kind),
+            kind.custom,
         )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from schemas.manifest import Manifest
 from services.apiserver.core.status_errors import ApiError, bad_request
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.reads.responses import is_custom
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^=!(),<>\s]+|$)")
 _VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
@@ -248,7 +247,7 @@ class Selection:
 
 def _unknown(kind: Kind, name: str) -> str:
     known = kind.selectable_fields()
-    if not is_custom(kind) and known <= {"metadata.name", "metadata.namespace"}:
+    if not kind.custom and known <= {"metadata.name", "metadata.namespace"}:
         shown = ", ".join(f'"{n}"' for n in ("metadata.name", "metadata.namespace"))
         return f'"{name}" is not a known field selector: only {shown}'
     return f"field label not supported: {name}"
