@@ -85,9 +85,10 @@ def table_of() -> TableOf:
     """The Table renderer."""
 
     def render(kind: Kind, objects: list[Manifest], include: str, version: str, columns: bool) -> Manifest:
-        from services.apiserver.tables.build import table
+        from services.apiserver.tables.build import printer_of
+        from services.apiserver.tables.printer import table
 
-        return table(kind, objects, include, version, columns, now())
+        return table(printer_of(kind), objects, include, version, columns, now())
 
     return render
 

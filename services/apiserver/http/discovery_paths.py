@@ -7,6 +7,7 @@ from aiohttp import web
 
 from services.apiserver.controllers.aggregated_proxy import Backend
 from services.apiserver.core import status_errors as status
+from services.apiserver.core.request import version_document
 from services.apiserver.core.status_errors import PlainError
 from services.apiserver.http import aggregated_discovery as merging
 from services.apiserver.http.handler import Answer, Request
@@ -56,7 +57,7 @@ class Discovery:
         if not parts:
             return Answer(200, msgspec.json.encode({"paths": self._paths()}))
         if first == "version" and len(parts) == 1:
-            return Answer(200, self._version())
+            return Answer(200, msgspec.json.encode(version_document(self._git_version)))
         if first == "metrics" and len(parts) == 1:
             from prometheus_client import generate_latest
 
@@ -107,22 +108,6 @@ class Discovery:
         for group, version, _, _ in self._registry.group_versions():
             out += [f"/apis/{group}", f"/apis/{group}/{version}"] if group else [f"/api/{version}"]
         return sorted(set(out))
-
-    def _version(self) -> bytes:
-        major, _, rest = self._git_version.lstrip("v").partition(".")
-        return msgspec.json.encode(
-            {
-                "major": major,
-                "minor": rest.partition(".")[0],
-                "gitVersion": self._git_version,
-                "gitCommit": "",
-                "gitTreeState": "clean",
-                "buildDate": "1970-01-01T00:00:00Z",
-                "goVersion": "none",
-                "compiler": "cpython",
-                "platform": "linux/amd64",
-            }
-        )
 
     # -- health
 

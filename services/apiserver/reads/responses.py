@@ -12,7 +12,6 @@ from services.apiserver.reads.negotiation import Form
 from services.apiserver.store.store_port import Entry, Event
 
 _encode = msgspec.json.Encoder().encode
-_TYPES = ("ADDED", "MODIFIED", "DELETED")
 TableOf = Callable[[Kind, list[Manifest], str, str, bool], Manifest]
 """(kind, objects, includeObject, meta version, columns wanted) -> Table without metadata."""
 
@@ -20,6 +19,7 @@ TableOf = Callable[[Kind, list[Manifest], str, str, bool], Manifest]
 class View:
     """How one request sees objects of one kind: version, form and Table options."""
 
+    WORDS: ClassVar = ("ADDED", "MODIFIED", "DELETED")
     fetches: ClassVar[bool] = False
     """Whether entries have to be loaded before they are encoded; what the store of the API server holds is complete."""
 
@@ -35,7 +35,7 @@ class View:
         self._table = table
         resource = kind.resource
         shape = f"{resource.group}/{resource.version}|{form.view}|{form.version}"
-        self._forms = [f"{number}{shape}" for number in range(len(_TYPES))]
+        self._forms = [f"{number}{shape}" for number in range(len(self.WORDS))]
         self._prefix = b'{"kind":%s,"apiVersion":%s,' % (_encode(resource.kind), _encode(resource.api_version))
         self._plain = not form.view
 
@@ -130,12 +130,12 @@ class View:
     def event(self, event: Event, kind_of: int, *, columns: bool = False) -> bytes:
         """The frame of an event: 0 added, 1 modified, 2 deleted."""
         if self.form.view == "Table":
-            return _line(_TYPES[kind_of], _encode(self.shown(self._object(event.entry), columns=columns)))
+            return _line(self.WORDS[kind_of], _encode(self.shown(self._object(event.entry), columns=columns)))
         return self._shared(event, kind_of)
 
     def _shared(self, event: Event, kind_of: int) -> bytes:
         """The frame that all watches of this form send."""
-        return event.frame(self._forms[kind_of], lambda: self._frame(_TYPES[kind_of], event.entry))
+        return event.frame(self._forms[kind_of], lambda: self._frame(self.WORDS[kind_of], event.entry))
 
     def left(self, prev: Entry, revision: int, *, columns: bool = False) -> bytes:
         """The frame of an object that left the selection: its last matching state at the revision of the change."""
