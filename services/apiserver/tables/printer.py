@@ -9,12 +9,8 @@ import msgspec
 from schemas.manifest import Manifest
 
 Cells = list[Any]
-
-NAME_TEXT = "Name must be unique within a namespace."
-AGE_TEXT = "How long ago the object was created."
-CREATED_TEXT = "When the object was created."
-CONTAINERS_TEXT = "Names of each container in the template."
-IMAGES_TEXT = "Images referenced by each container in the template."
+Cell = Callable[[Manifest, dt.datetime], Cells]
+"""(object, present time) -> the cells of its row."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -37,11 +33,8 @@ class Column(msgspec.Struct, frozen=True):
         }
 
 
-NAME = Column("Name", description=NAME_TEXT, format="name")
-AGE = Column("Age", description=AGE_TEXT)
-CONTAINERS = Column("Containers", priority=1, description=CONTAINERS_TEXT)
-IMAGES = Column("Images", priority=1, description=IMAGES_TEXT)
-SELECTOR = Column("Selector", priority=1, description="Labels that choose the pods.")
+NAME = Column("Name", description="Name must be unique within a namespace.", format="name")
+AGE = Column("Age", description="How long ago the object was created.")
 
 
 class Printer(msgspec.Struct, frozen=True):
@@ -51,7 +44,7 @@ class Printer(msgspec.Struct, frozen=True):
     """
 
     columns: tuple[Column, ...]
-    cells: Callable[[Manifest, dt.datetime], Cells]
+    cells: Cell
     conditions: Callable[[Manifest], list[Manifest] | None] | None = None
     hidden: frozenset[str] = frozenset()
 
