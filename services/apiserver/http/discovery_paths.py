@@ -1,6 +1,7 @@
 """Paths outside resources: discovery, version, health, metrics and the OpenAPI documents."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
@@ -14,8 +15,11 @@ from services.apiserver.http.handler import Answer, Request
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.reads.negotiation import discovery_media, discovery_version, negotiate, not_acceptable
 
-OpenApi = Callable[[str, dict[str, str], str], tuple[bytes, str] | None]
-"""(path, query, Accept) -> body and media type, or None when the path is unknown."""
+if TYPE_CHECKING:
+    from services.apiserver.openapi.serve import Document
+
+Find = Callable[[str, str], "Document | None"]
+"""(path, Accept) -> the OpenAPI document, or None when the path is unknown."""
 
 _CHECKS = ("ping", "log", "etcd")
 _TASKS = "tasks"
@@ -33,7 +37,7 @@ class Discovery:
         registry: Registry,
         git_version: str,
         ready: Callable[[], bool],
-        openapi: OpenApi | None,
+        openapi: Find,
         aggregated: bool = True,
         tasks_run: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -62,15 +66,15 @@ class Discovery:
             from prometheus_client import generate_latest
 
             return Answer(200, generate_latest(), media="text/plain; version=0.0.4; charset=utf-8")
-        if first == "openapi" and self._openapi is not None:
-            found = self._openapi(request.path, request.query, request.http.headers.get("Accept", ""))
+        if first == "openapi":
+            found = self._openapi(request.path, request.http.headers.get("Accept", ""))
             if found is not None:
                 if parts[1:] == ["v3"] and self.extra():
-                    index = merging.openapi_index(msgspec.json.decode(found[0]), self.extra())
-                    return Answer(200, msgspec.json.encode(index), media=found[1])
-                old = not self._offer_aggregated and found[1] == "application/json"
+                    index = merging.openapi_index(msgspec.json.decode(found.body), self.extra())
+                    return Answer(200, msgspec.json.encode(index), media=found.media)
+                old = not self._offer_aggregated and found.media == "application/json"
                 # Releases before aggregated discovery left this document's type to be guessed.
-                return Answer(200, found[0], media="text/plain; charset=utf-8" if old else found[1])
+                return Answer(200, found.body, media="text/plain; charset=utf-8" if old else found.media)
         return None
 
     # -- discovery documents
