@@ -221,11 +221,11 @@ def test_the_protobuf_form_holds_the_same_definitions_and_paths(builtin: dict[st
 
 def test_clients_get_the_form_they_ask_for() -> None:
     api = OpenApi(builtin_registry())
-    found = api("/openapi/v2", {}, PROTOBUF)
+    found = api.find("/openapi/v2", PROTOBUF)
     assert found is not None
-    assert found[1] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-    plain = api("/openapi/v2", {}, "application/json")
+    assert found.media == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    plain = api.find("/openapi/v2", "application/json")
     assert plain is not None
-    assert plain[1] == "text/plain; charset=utf-8"
-    assert msgspec.json.decode(plain[0])["swagger"] == "2.0"
-    assert api("/openapi/v9", {}, "") is None
+    assert plain.media == "text/plain; charset=utf-8"
+    assert msgspec.json.decode(plain.body)["swagger"] == "2.0"
+    assert api.find("/openapi/v9") is None
