@@ -1,7 +1,6 @@
 """Checks of object metadata on create and update."""
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from schemas.manifest import Manifest
@@ -47,7 +46,7 @@ def check_common(meta: Manifest) -> list[FieldError]:
 
 def labels(values: dict[str, str], field: str) -> list[FieldError]:
     """Return what is wrong with a map of labels."""
-    if all(_good_key(key) and _good_value(value) for key, value in values.items()):
+    if all(names.is_label_key(key) and names.is_label_value(value) for key, value in values.items()):
         return []
     found: list[FieldError] = []
     for key in sorted(values):
@@ -56,23 +55,12 @@ def labels(values: dict[str, str], field: str) -> list[FieldError]:
     return found
 
 
-# The same labels come with every write of an object and of all that is made from it.
-@lru_cache(maxsize=2048)
-def _good_key(key: str) -> bool:
-    return not names.qualified(key)
-
-
-@lru_cache(maxsize=2048)
-def _good_value(value: str) -> bool:
-    return not names.label_value(value)
-
-
 def annotations(values: dict[str, str], field: str) -> list[FieldError]:
     """Return what is wrong with a map of annotations."""
     found: list[FieldError] = []
     size = 0
     for key in sorted(values):
-        if not _good_key(low := key.lower()):
+        if not names.is_label_key(low := key.lower()):
             found += [invalid(field, key, text) for text in names.qualified(low)]
         size += len(key.encode()) + len(values[key].encode())
     if size > ANNOTATIONS_LIMIT:
