@@ -3,8 +3,8 @@
 import re
 from urllib.parse import parse_qsl, unquote
 
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core.status_errors import ApiError, bad_request, invalid
-from services.apiserver.kinds import field_errors as fields
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MANAGER_LENGTH = 128

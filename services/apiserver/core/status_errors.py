@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds.field_errors import FieldError, aggregate
+from services._rules.kubernetes.validation.field_errors import FieldError, aggregate
 from services.apiserver.kinds.kind_model import Kind, Resource
 
 

@@ -6,13 +6,13 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
 from services._rules.kubernetes.patch.conversion import check_conversion
 from services._rules.kubernetes.patch.strategic_merge import strategic_merge
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request import write_options
 from services.apiserver.core.request_context import Call
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.http import codec
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.writes.object_writes import Objects
 

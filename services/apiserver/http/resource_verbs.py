@@ -8,6 +8,7 @@ import msgspec
 from aiohttp import web
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request import ListOptions, RequestInfo, revision_of, write_options
 from services.apiserver.core.request_context import Call
@@ -17,7 +18,6 @@ from services.apiserver.http.deprecations import deprecation
 from services.apiserver.http.handler import Answer, HttpFace, Request, form_of
 from services.apiserver.http.patch_requests import PatchRequest
 from services.apiserver.http.subresources import CREATED, Subresources
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind

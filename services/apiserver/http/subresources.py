@@ -7,6 +7,7 @@ import msgspec
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request import RequestInfo
@@ -16,7 +17,6 @@ from services.apiserver.http import codec
 from services.apiserver.http import connect as connecting
 from services.apiserver.http.handler import Answer, Request
 from services.apiserver.http.patch_requests import APPLY, JSON_PATCH, MERGE, STRATEGIC
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind, Subresource
