@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from schemas.codec import Known, subject_of
+from schemas.codec import subject_of
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import FenceLost
+from services._kit.base.metrics import KitMetrics
 from services._kit.concurrency.tasks import child
 from services._kit.log.stream_port import match
 from services._kit.runtime.appender import Appender, AppendOutcome
@@ -22,8 +23,9 @@ from services._kit.runtime.failure_tracker import FailureTracker
 from services._kit.runtime.outbox import KeyedEvents, stream_of
 from services._kit.runtime.projection import Cause, Projection
 from services._kit.runtime.restore_progress import Restoration
-from services._kit.runtime.service import BaseService, Decider, Decision
+from services._kit.runtime.service import Decider
 from services._kit.runtime.timers import Timers
+from services._rules.decision import Decision
 
 S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
@@ -66,26 +68,12 @@ class DecideStats(Struct):
     brakes: int = 0
 
 
-class Watcher(Protocol):
-    """Observer of decisions; called once per decision or key, so it must be quick."""
-
-    def decided(self, seconds: float) -> None:
-        """A decision took this long."""
-
-    def stored(self, events: Sequence[Known], seconds: float) -> None:
-        """Events are on the log, so long after their first cause came up; -1 when that time is not known."""
-
-    def failed(self, seconds: float) -> None:
-        """A decision raised or its events were refused, so long after its first cause came up."""
-
-
 class DecisionLoop(Generic[S, K]):
     """The loop of a leader; `run` ends when it is cancelled or the fence is lost."""
 
     def __init__(
         self,
-        service: BaseService[S, K],
-        decider: Decider[S, K],
+        service: Decider[S, K],
         projection: Projection[S, K],
         appender: Appender[K],
         *,
@@ -93,7 +81,7 @@ class DecisionLoop(Generic[S, K]):
         clock: Clock,
         stats: DecideStats,
         on_problem: Callable[[str, K, str], None],
-        watcher: Watcher | None = None,
+        watcher: KitMetrics | None = None,
         restoration: Restoration | None = None,
     ) -> None:
         self.in_flight: set[K] = set()
@@ -107,7 +95,6 @@ class DecisionLoop(Generic[S, K]):
         )
         self.timers: Timers[K] = Timers()
         self._service = service
-        self._decider = decider
         self._projection = projection
         self._appender = appender
         self._options = options
@@ -222,7 +209,7 @@ class DecisionLoop(Generic[S, K]):
 
     def _decide(self, keys: Sequence[K]) -> tuple[list[KeyedEvents[K]], list[tuple[K, Sequence[object]]]]:
         """Decide keys for one slice of time; the rest stays dirty."""
-        projection, decide, state = self._projection, self._decider.decide, self._projection.state
+        projection, decide, state = self._projection, self._service.decide, self._projection.state
         as_of = projection.position.get(FACTS, 0)
         groups: list[KeyedEvents[K]] = []
         effects: list[tuple[K, Sequence[object]]] = []

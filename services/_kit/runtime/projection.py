@@ -17,7 +17,7 @@ from schemas.codec import DecodeError, Known
 from schemas.envelope import HEADER_CORRELATION, HEADER_TRACEPARENT
 from services._kit.log.stream_port import Delivery, Message
 from services._kit.runtime.interning import decoded
-from services._kit.runtime.service import Service
+from services._kit.runtime.service import BaseService
 
 S = TypeVar("S")
 K = TypeVar("K", bound=Hashable)
@@ -74,7 +74,7 @@ class Projection(Generic[S, K]):
 
     def __init__(
         self,
-        service: Service[S, K],
+        service: BaseService[S, K],
         streams: Iterable[str] = ("FACTS",),
         on_problem: Callable[[Message, Exception], None] | None = None,
         decode: Callable[[Message, str], Known] | None = None,

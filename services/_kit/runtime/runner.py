@@ -64,10 +64,9 @@ class Runner(Generic[S, K]):
         self.clock = clock or SystemClock()
         self._logger = logger
         self._metrics = metrics
-        self._decider = cast("Decider[S, K]", service) if getattr(service, "decide", None) is not None else None
         self._filters = filters_of(service)
         self.projection: Projection[S, K] = Projection(
-            cast("Any", service), self._filters, self._unreadable, shared.decode if shared is not None else None
+            service, self._filters, self._unreadable, shared.decode if shared is not None else None
         )
         if service.rank is not None:
             self.projection.dirty = PriorityKeys(partial(service.rank, self.projection.state))
@@ -175,27 +174,24 @@ class Runner(Generic[S, K]):
             self.guard.begin()
         self.restoration.begin()
         self._tell()
-        if self._decider is not None:
-            self.deciding = DecisionLoop(
-                service,
-                self._decider,
-                projection,
-                self.appender,
-                options=self.options,
-                clock=self.clock,
-                stats=self.stats,
-                on_problem=self._problem,
-                watcher=self._metrics,
-                restoration=self.restoration,
-            )
-        await service.on_leading()
-        recover = getattr(service, "recover", None)
-        if recover is not None:
-            projection.mark(recover(projection.state))
-        if self.deciding is not None:
-            await self.deciding.run()
-        else:
+        if not isinstance(service, Decider):
+            await service.on_leading()
             await self._act()
+            return
+        deciding = self.deciding = DecisionLoop(
+            service,
+            projection,
+            self.appender,
+            options=self.options,
+            clock=self.clock,
+            stats=self.stats,
+            on_problem=self._problem,
+            watcher=self._metrics,
+            restoration=self.restoration,
+        )
+        await service.on_leading()
+        projection.mark(service.recover(projection.state))
+        await deciding.run()
 
     async def _act(self) -> None:
         """Hand dirty keys to a service that acts instead of deciding."""

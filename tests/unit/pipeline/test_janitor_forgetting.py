@@ -58,6 +58,13 @@ def take(service: Any, state: Any, seq: int, time: float, subject: str, event: K
         pass
 
 
+def forget(service: Any, state: Any, purged: Purged) -> None:
+    if hasattr(state, "forget"):
+        state.forget(purged)
+    else:
+        service.forget(state, purged)
+
+
 def remembered(state: Any) -> str:
     """Where the object is still named."""
     names = []
@@ -83,12 +90,12 @@ def ended() -> World:
 def test_everything_about_a_gone_object_is_forgotten(ended: World, service: Any, kind: Any, aggregates: Any) -> None:
     state = folded(ended, service, kind, aggregates)
     assert remembered(state)
-    service.forget(state, Purged(objects=(Gone(KEY, ended.ends["FACTS"]),)))
+    forget(service, state, Purged(objects=(Gone(KEY, ended.ends["FACTS"]),)))
     assert remembered(state) == ""
     bare = folded(World("m1", "m2"), service, kind, aggregates)
     for name in ("objects", "subjects", "template_facts", "binding_facts"):
         assert getattr(state, name, None) == getattr(bare, name, None)
-    service.forget(state, Purged(objects=(Gone(KEY, ended.ends["FACTS"]),)))
+    forget(service, state, Purged(objects=(Gone(KEY, ended.ends["FACTS"]),)))
 
 
 @pytest.mark.parametrize(("service", "kind", "aggregates"), SERVICES, ids=lambda value: getattr(value, "__name__", ""))
@@ -97,7 +104,7 @@ def test_what_is_live_is_not_forgotten(service: Any, kind: Any, aggregates: Any)
     world.create()
     world.settle()
     state, same = (folded(world, service, kind, aggregates) for _ in range(2))
-    service.forget(state, Purged(objects=(Gone(KEY, 0),), clusters=("m1",)))
+    forget(service, state, Purged(objects=(Gone(KEY, 0),), clusters=("m1",)))
     for field in state.__struct_fields__:
         if field not in ("skip", "clusters", "rooms"):
             assert getattr(state, field) == getattr(same, field)
@@ -125,7 +132,7 @@ def test_a_gone_cluster_is_forgotten_with_its_works(service: Any, kind: Any, agg
     world.say(ClusterRemoved(name="m2", uid="uid-m2"))
     world.settle()
     state = folded(world, service, kind, aggregates)
-    service.forget(state, Purged(clusters=("m2",)))
+    forget(service, state, Purged(clusters=("m2",)))
     assert not [name for name in getattr(state, "subjects", ()) if ".m2." in name]
     held = getattr(state, "objects", {}).get(KEY)
     assert "m2" not in getattr(held, "works", {})
@@ -146,7 +153,7 @@ def test_an_object_made_again_is_decided_as_if_nothing_had_been_forgotten(ended:
     ended.create(uid="u2")
     for service, kind, aggregates in SERVICES:
         state = folded(ended, service, kind, aggregates)
-        service.forget(state, Purged(objects=(Gone(KEY, ended.ends["FACTS"] - 2),)))
+        forget(service, state, Purged(objects=(Gone(KEY, ended.ends["FACTS"] - 2),)))
         if "binding" in aggregates and service is not detector:
             assert state.objects[KEY].binding.uid == "u2"
         if service is detector:
