@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules.capacity.replica_estimate import NO_OPINION, Requirements, requirements_of
 from services._rules.decision import Decision
 from services._rules.effective import spec_with_targets
@@ -17,7 +18,6 @@ from services._rules.scheduling.estimate_requests import candidates
 from services.estimator.remote import FRESH_SECONDS
 from services.estimator.state import Asked, EstimatorState
 
-Manifest = dict[str, Any]
 NODES: Final = "nodes"
 AGENT: Final = "agent"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Raw, field
@@ -18,6 +18,7 @@ from schemas.events.placement import PlacementDecided, PlacementFailed, Placemen
 from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules.capacity.replica_estimate import Answers
 from services._rules.capacity.reservations import ReservationLedger
 from services._rules.capacity.reserved import Needs, needs_of
@@ -29,7 +30,6 @@ from services._rules.scheduling.estimate_requests import answers, asked_at, divi
 from services._rules.scheduling.index import ClusterIndex
 from services.estimator.remote import Remote
 
-Manifest = dict[str, Any]
 _NO_SPEC: Final = Raw(b"{}")
 
 
