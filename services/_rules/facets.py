@@ -135,15 +135,30 @@ class ObjectFacets(Struct):
 F = TypeVar("F", bound=ObjectFacets)
 
 
-class ObjectStates(Struct, Generic[F]):
-    """The projection of a service that decides objects, and the positions of its last events by subject."""
+class ServiceState(Struct):
+    """The projection of a service, with the positions of the last events that it wrote itself, by subject."""
+
+    subjects: dict[str, int] = field(default_factory=dict)
+
+    def last_seq(self, subject: str) -> int:
+        """Position of the last event of a subject that the service writes, 0 for none (or when it is not needed)."""
+        return self.subjects.get(subject, 0)
+
+    def forget(self, purged: Purged) -> None:
+        """Drop what is gone from the log; whatever is not at its end stays.
+
+        It may come before or after the events of a new object of the same name, or not at all.
+        """
+
+
+class ObjectStates(ServiceState, Generic[F]):
+    """The projection of a service that decides objects by their facets."""
 
     kind: ClassVar[type[Any]] = ObjectFacets
     """What is remembered of each object."""
     writes: ClassVar[str] = ""
     """The facet that the service writes."""
     objects: dict[ObjectKey, F] = field(default_factory=dict)
-    subjects: dict[str, int] = field(default_factory=dict)
 
     def of(self, key: ObjectKey) -> F:
         """Facets of one object, made on first mention."""

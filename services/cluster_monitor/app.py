@@ -117,13 +117,6 @@ class ClusterMonitor(Decider[MonitorState, str]):
                 pass
         return ()
 
-    def last_seq(self, state: MonitorState, subject: str) -> int:
-        """Position of the last fact of a cluster, or about what is held."""
-        if not subject.startswith("cluster."):
-            return state.subjects.get(subject, 0)
-        cluster = state.clusters.get(subject.partition(".")[2])
-        return cluster.subject_seq if cluster is not None else 0
-
     def unsettled(self, state: MonitorState, now: float) -> str:
         """Clusters that were not seen since the log was restored: their facts may be outdated."""
         del now

@@ -10,7 +10,6 @@ import structlog
 from msgspec import Struct
 
 from schemas.codec import DecodeError, Known, decode
-from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import absence as absence_subject
 from schemas.subjects import confirmation, object_key, policy_key
@@ -39,7 +38,7 @@ from services.detector.metrics import register
 from services.detector.policy_event_recorder import Complaints
 from services.detector.restore_comparison import unsettled
 from services.detector.settings import DetectorSettings
-from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, forget, remember
+from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, remember
 
 # A write that raced with another, or found no server, is retried; a refused one is decided again.
 _SCOPED: Final = ("identity.", "absence.", "confirmation.")
@@ -127,14 +126,6 @@ class Detector(Decider[DetectorState, Key]):
                 self._newer.add(message.subject)
                 return (_key_of(message.subject),)
         return ()
-
-    def forget(self, state: DetectorState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
-
-    def last_seq(self, state: DetectorState, subject: str) -> int:
-        """Position of the last event of a subject."""
-        return state.subjects.get(subject, 0)
 
     def unsettled(self, state: DetectorState, now: float) -> str:
         """What has to be listed or stored before a restored log is compared with the control plane."""

@@ -13,7 +13,6 @@ from schemas.envelope import HEADER_PRODUCER
 from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkEvent, WorkRendered
-from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import activity
 from services._kit.base.log_errors import LogError, Refused
@@ -33,7 +32,7 @@ from services._rules.delivery.member_address import Access
 from services._rules.interpreter.configuration import FILTERS, Target
 from services.executor.metrics import Deliveries, register_lane
 from services.executor.settings import ExecutorSettings
-from services.executor.state import ExecutorState, LaneKey, abandoned, cut, fold, forget
+from services.executor.state import ExecutorState, LaneKey, abandoned, cut, fold
 
 log = structlog.get_logger("executor")
 
@@ -97,14 +96,6 @@ class Executor(BaseService[ExecutorState, LaneKey]):
                         lane.look_afresh(key)
                 # One cluster's works are many: others have a turn in between.
                 await asyncio.sleep(0)
-
-    def forget(self, state: ExecutorState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
-
-    def last_seq(self, state: ExecutorState, subject: str) -> int:
-        """Position of the last observation of a subject."""
-        return state.subjects.get(subject, 0)
 
     async def start(self, context: Context[ExecutorState, LaneKey]) -> None:
         """Open the control plane, which holds the members' credentials."""

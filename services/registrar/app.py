@@ -13,7 +13,6 @@ from nats.aio.msg import Msg
 from schemas.codec import Known, decode
 from schemas.envelope import HEADER_PRODUCER
 from schemas.events.observed import WorkObserved
-from schemas.hints import Purged
 from schemas.subjects import SubjectError, unescape
 from schemas.topology import OBSERVED
 from services._kit.base.log_errors import LogError
@@ -25,7 +24,7 @@ from services._rules.interpreter.configuration import FILTERS
 from services.registrar.agent_requests import AgentRequests
 from services.registrar.metrics import DeskStats, register
 from services.registrar.settings import RegistrarSettings
-from services.registrar.state import RegistrarState, fold, forget
+from services.registrar.state import RegistrarState, fold
 
 log = structlog.get_logger("registrar")
 
@@ -75,14 +74,6 @@ class Registrar(BaseService[RegistrarState, str]):
                 await self.context.appender.append([KeyedEvents(event.cluster, (event,))])
         except LogError as error:
             log.warning("report_not_repeated", position=position, error=str(error))
-
-    def last_seq(self, state: RegistrarState, subject: str) -> int:
-        """Position of the last observation of a subject."""
-        return state.observed.get(subject, (0, 0.0))[0]
-
-    def forget(self, state: RegistrarState, purged: Purged) -> None:
-        """Drop what is gone from the log."""
-        forget(state, purged)
 
     async def start(self, context: Context[RegistrarState, str]) -> None:
         """Offer the metrics."""

@@ -14,7 +14,7 @@ from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.log.stream_port import Log, Message
 from services._rules.decision import Decision
-from services._rules.facets import ObjectStates
+from services._rules.facets import ObjectStates, ServiceState
 
 if TYPE_CHECKING:
     from services._kit.base.clock import Clock
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from services._kit.runtime.projection import Projection
     from services._kit.runtime.restore_progress import Restoration
 
-S = TypeVar("S")
+S = TypeVar("S", bound=ServiceState)
 K = TypeVar("K", bound=Hashable)
 O = TypeVar("O", bound=ObjectStates[Any])  # noqa: E741
 
@@ -95,9 +95,8 @@ class BaseService(ABC, Generic[S, K]):
         """Apply one event to the state; the keys whose decision may change."""
 
     def last_seq(self, state: S, subject: str) -> int:
-        """Sequence of the last event of a subject in the state, 0 for none (or when it is not needed)."""
-        del state, subject
-        return 0
+        """Position of the last event of a subject that the service writes, 0 for none (or when it is not needed)."""
+        return state.last_seq(subject)
 
     def unreadable(self, state: S, message: Message) -> Iterable[K]:
         """Keys that must wait because a newer version wrote this message."""
@@ -105,11 +104,8 @@ class BaseService(ABC, Generic[S, K]):
         return ()
 
     def forget(self, state: S, purged: Purged) -> None:
-        """Drop what the state remembers of things that are gone from the log; whatever is not at its end stays.
-
-        It may come before or after the events of a new object of the same name, or not at all.
-        """
-        del state, purged
+        """Drop what is gone from the log; whatever is not at its end stays."""
+        state.forget(purged)
 
     async def start(self, context: Context[S, K]) -> None:
         """Before the first event is folded: open connections, register metrics."""
@@ -170,17 +166,9 @@ class ObjectDecider(Decider[O, ObjectKey]):
         """Apply one event to the state; the objects whose decision may change."""
         return self.folds(state, message.seq, message.subject, event)
 
-    def last_seq(self, state: O, subject: str) -> int:
-        """Position of the last event of a subject that the service writes."""
-        return state.subjects.get(subject, 0)
-
     def unreadable(self, state: O, message: Message) -> Iterable[ObjectKey]:
         """The object whose facet a newer version wrote."""
         return () if message.subject.startswith(_OF_NO_OBJECT) else (object_key(message.subject),)
-
-    def forget(self, state: O, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        state.forget(purged)
 
     def recover(self, state: O) -> Iterable[ObjectKey]:
         """Every object: the time may have come for it while no instance led."""
