@@ -9,7 +9,6 @@ from collections.abc import Iterable
 import structlog
 
 from schemas.codec import Known
-from schemas.hints import Purged
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import BaseService, Context
 from services._rules.history.timeline import FACTS, OBSERVED
@@ -20,7 +19,7 @@ from services.gateway.metrics import GatewayMetrics
 from services.gateway.protocol.front_auth import Authenticator, tls_of
 from services.gateway.protocol.rendered_views import Encoder
 from services.gateway.settings import GatewaySettings
-from services.gateway.state import FILTERS, GatewayState, Place, fold, forget
+from services.gateway.state import FILTERS, GatewayState, Place, fold
 from services.gateway.views.catalog import Catalog
 
 
@@ -52,10 +51,6 @@ class Gateway(BaseService[GatewayState, Place]):
     def fold(self, state: GatewayState, message: Message, event: Known) -> Iterable[Place]:
         """Apply one event."""
         return fold(state, message.seq, message.time, event)
-
-    def forget(self, state: GatewayState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
 
     async def start(self, context: Context[GatewayState, Place]) -> None:
         """Listen; until the log was read, resources answer that it is being read."""
