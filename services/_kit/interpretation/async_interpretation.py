@@ -18,7 +18,7 @@ from services._kit.base.metrics import ReadCollector
 from services._kit.concurrency.keyed_work import Background
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
-from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, InterpretError, InterpretLater
+from services._rules.interpreter import InterpretError, InterpretLater
 from services._rules.interpreter.configuration import Target
 from services._rules.interpreter.result_cache import Answers, CachedInterpreter, InterpretationQuery
 
@@ -109,13 +109,8 @@ class AsyncInterpretation(Generic[K]):
         self._mark((key,))
 
     async def _one(self, question: InterpretationQuery) -> object:
-        ask, (obj, *others) = self.interpreters.ask, question.arguments
         try:
-            if question.operation == INTERPRET_REPLICA:
-                return await ask.get_replicas(obj)
-            if question.operation == INTERPRET_COMPONENT:
-                return await ask.get_components(obj)
-            return await ask.revise_replica(obj, *others)
+            return await self.interpreters.ask.interpret(question.operation, *question.arguments)
         except (InterpretError, WorkerUnavailable):
             raise
         except Exception as error:

@@ -9,11 +9,11 @@ from services._rules.interpreter.common.interpretation import (
     INTERPRET_STATUS,
     RETAIN,
     REVISE_REPLICA,
+    Interpreter,
     InterpretError,
     InterpretLater,
     Manifest,
 )
-from services._rules.interpreter.interpreter_chain import Interpreter, InterpreterChain, interpret_chain
 from services._rules.interpreter.native.native_kinds import NativeInterpreter
 
 __all__ = [
@@ -28,8 +28,6 @@ __all__ = [
     "InterpretError",
     "InterpretLater",
     "Interpreter",
-    "InterpreterChain",
     "Manifest",
     "NativeInterpreter",
-    "interpret_chain",
 ]

@@ -14,7 +14,7 @@ from schemas.events.binding import BindingRequested
 from schemas.keys import ObjectKey
 from services._kit.base.settings import SettingsError, load
 from services._kit.kube.client import KubeClient
-from services._rules.interpreter import INTERPRET_COMPONENT, Interpreter, NativeInterpreter, interpret_chain
+from services._rules.interpreter import INTERPRET_COMPONENT, NativeInterpreter
 from services._rules.kubernetes.event_objects import Note
 from services.detector import state as det
 from services.detector.binding_request import DetectorOptions, Unresolved, affinity_groups, binding_spec
@@ -196,25 +196,25 @@ class Sets(NativeInterpreter):
     """Describes every Deployment as a set of two components."""
 
     def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
-        return operation == INTERPRET_COMPONENT and kind == "Deployment"
+        offered = operation == INTERPRET_COMPONENT and kind == "Deployment"
+        return offered or super().hook_enabled(api_version, kind, operation)
 
-    def get_components(self, obj: dict[str, Any]) -> list[dict[str, Any]]:
+    def interpret(self, operation: str, obj: dict[str, Any], *arguments: Any) -> Any:
+        if operation != INTERPRET_COMPONENT:
+            return super().interpret(operation, obj, *arguments)
         requirements = {"resourceRequest": {"cpu": "1"}}
         return [{"name": name, "replicas": 1, "replicaRequirements": requirements} for name in ("head", "worker")]
 
 
-CHAIN: Interpreter = interpret_chain((Sets(), NativeInterpreter()))
-
-
 def test_a_workload_of_several_templates_is_described_by_them_instead_of_replicas() -> None:
-    asked = binding_spec(deployment(3), {}, ON, lambda name: None, CHAIN)
+    asked = binding_spec(deployment(3), {}, ON, lambda name: None, Sets())
     assert [component["name"] for component in asked.spec["components"]] == ["head", "worker"]
     assert not {"replicas", "replicaRequirements"} & asked.spec.keys()
     assert (asked.replicas, asked.workload) == (0, False)
 
 
 def test_without_the_gate_and_for_other_kinds_replicas_count() -> None:
-    for options, interpreter in ((DetectorOptions(), CHAIN), (ON, interpret_chain((NativeInterpreter(),)))):
+    for options, interpreter in ((DetectorOptions(), Sets()), (ON, NativeInterpreter())):
         asked = binding_spec(deployment(3), {}, options, lambda name: None, interpreter)
         assert (asked.replicas, asked.workload) == (3, True)
         assert "components" not in asked.spec

@@ -3,8 +3,8 @@
 Which kind offers which operation: reference 03 §5.7. Kinds are looked up by exact apiVersion and kind.
 """
 
-from collections.abc import Callable, Collection
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -27,12 +27,9 @@ from services._rules.interpreter.native import network_statuses as aggregate_net
 from services._rules.interpreter.native import reflect, retain
 from services._rules.interpreter.native import replicas as counts
 from services._rules.interpreter.native import storage_statuses as aggregate_storage
-from services._rules.interpreter.native.prune import REMOVE_JOB_TTL, prune
 from services._rules.interpreter.native.reflect import Reflector, reflect_whole
 from services._rules.interpreter.native.retain import Retainer
-from services._rules.interpreter.native.workload_statuses import Items, aggregate_workload
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+from services._rules.interpreter.native.workload_statuses import aggregate_workload
 
 
 class NativeKind(Struct, frozen=True, gc=False):
@@ -150,56 +147,34 @@ _HOOKS: Final = frozenset(
 class NativeInterpreter:
     """Answers for Kubernetes' own kinds; any other kind has its status collected as it is, and nothing more.
 
-    Every method leaves its arguments alone and returns objects that may share parts with them. All raise InterpretError
-    for an object that does not have the shape of its kind, or a kind that does not offer the operation.
+    Operations leave their arguments alone and return objects that may share parts with them.
     """
 
     def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
         """Whether the operation is built in for a kind."""
         return operation == INTERPRET_STATUS or (api_version, kind, operation) in _HOOKS
 
-    def get_replicas(self, obj: Manifest, *, quota: bool = False) -> counts.Replicas:
-        """Replicas and what each of them requires; `quota` adds namespace and priority class."""
-        return _offered(_kind(obj).replicas, obj, INTERPRET_REPLICA)(obj, quota=quota)
+    def interpret(self, operation: str, obj: Manifest, *arguments: Any) -> Any:
+        """The result of an operation on an object.
 
-    def get_components(self, obj: Manifest) -> list[dict[str, Any]]:
-        """No built-in kind consists of several components; always raises InterpretError."""
-        raise _not_offered(obj, "InterpretComponent")
-
-    def revise_replica(self, obj: Manifest, replicas: int) -> Manifest:
-        """The object with another number of replicas, where it has such a field."""
-        return _offered(_kind(obj).revise, obj, REVISE_REPLICA)(obj, replicas)
-
-    def retain(self, desired: Manifest, observed: Manifest) -> Manifest:
-        """The object to write, with the fields that belong to the member taken from the observed one."""
-        return _offered(_kind(desired).retain, desired, RETAIN)(desired, observed)
-
-    def aggregate_status(self, obj: Manifest, items: Items, *, now: str) -> Manifest:
-        """The template with the status that the members' reports add up to; `now` is an RFC 3339 time.
-
-        `items` are aggregated status items (clusterName, status, …); None where nothing was ever scheduled.
+        Raises InterpretError for an object that does not have the shape of its kind, or a kind that does not offer the
+        operation: no built-in kind consists of several components.
         """
         kind = _kind(obj)
-        aggregate = _offered(kind.aggregate, obj, AGGREGATE_STATUS)
-        return aggregate(obj, items, now) if kind.dated else aggregate(obj, items)
-
-    def get_dependencies(self, obj: Manifest) -> list[deps.Reference]:
-        """References to the objects that must accompany this one, by kind and name."""
-        references = _offered(_kind(obj).dependencies, obj, INTERPRET_DEPENDENCY)(obj)
-        deps.validate_references(references)
-        return references
-
-    def reflect_status(self, obj: Manifest) -> Any:
-        """The status to collect from a member's object, None where there is nothing to collect."""
-        return _kind(obj).reflect(obj)
-
-    def interpret_health(self, obj: Manifest) -> bool:
-        """Whether a member's object does what it should."""
-        return _offered(_kind(obj).health, obj, INTERPRET_HEALTH)(obj)
-
-    def prune(self, obj: Manifest, hooks: Collection[str] = (REMOVE_JOB_TTL,)) -> Manifest:
-        """The object without what servers wrote into it; `hooks` names optional removals."""
-        return prune(obj, hooks)
+        function = getattr(kind, _FIELD_OF_OPERATION.get(operation, ""), None)
+        if function is None:
+            raise InterpretError(
+                f"no interpreter offers {operation} for {obj.get('apiVersion')} {obj.get('kind')}: "
+                "define it in a ResourceInterpreterCustomization"
+            )
+        if operation == AGGREGATE_STATUS and not kind.dated:
+            return function(obj, arguments[0])
+        result = function(obj, *arguments)
+        if operation == INTERPRET_REPLICA:
+            return counts.completed(obj, result, *arguments)
+        if operation == INTERPRET_DEPENDENCY:
+            deps.validate_references(result)
+        return result
 
 
 def _kind(obj: Manifest) -> NativeKind:
@@ -208,16 +183,3 @@ def _kind(obj: Manifest) -> NativeKind:
         if type(value) is not str:
             raise InterpretError(f"is {describe(value)}, expected a text", name)
     return NATIVE_KINDS.get((api_version, kind), _OTHER)  # type: ignore[arg-type] # both are texts by now
-
-
-def _offered(function: _Function | None, obj: Manifest, operation: str) -> _Function:
-    if function is None:
-        raise _not_offered(obj, operation)
-    return function
-
-
-def _not_offered(obj: Manifest, operation: str) -> InterpretError:
-    return InterpretError(
-        f"{obj.get('apiVersion')} {obj.get('kind')} has no built-in {operation}: "
-        "define it in a ResourceInterpreterCustomization"
-    )

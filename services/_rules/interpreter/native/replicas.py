@@ -21,7 +21,7 @@ MOST_REPLICAS: Final = 10_000_000
 _BINARY: Final = ("memory", "ephemeral-storage")
 
 
-def workload_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+def workload_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Deployment, ReplicaSet, StatefulSet: spec.replicas, zero where unset.
 
     `quota` adds what quota estimation needs (namespace, priority class).
@@ -31,7 +31,7 @@ def workload_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
     return whole_number(spec.get("replicas"), "spec.replicas"), _of_template(object_at(spec, "template"), quota)
 
 
-def job_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+def job_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Job: its parallelism, at most its completions."""
     check_object("Job", obj)
     spec = object_at(obj, "spec")
@@ -41,7 +41,7 @@ def job_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
     return replicas, _of_template(object_at(spec, "template"), quota)
 
 
-def pod_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+def pod_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Pod: one."""
     check_object("Pod", obj)
     return 1, _of_template(obj, quota)
@@ -78,7 +78,7 @@ def wrong_request(requirements: Requirements | None) -> str:
     return ""
 
 
-def completed(obj: Manifest, found: Replicas, *, quota: bool) -> Replicas:
+def completed(obj: Manifest, found: Replicas, quota: bool = False) -> Replicas:
     """Replicas of any level as callers get them: for quota estimation requirements name the object's namespace."""
     replicas, requirements = found
     if quota and requirements is not None and not requirements.get("namespace"):
