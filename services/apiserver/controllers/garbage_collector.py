@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.apiserver.controllers.work_queue import WorkQueue
+from services._kit.concurrency.keyed_work import WorkQueue
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request_context import LOOPBACK, Call
 from services.apiserver.core.status_errors import ApiError
@@ -21,7 +21,7 @@ class GarbageCollector:
     def __init__(self, objects: Objects, deleter: Deleter) -> None:
         self._objects = objects
         self._deleter = deleter
-        self._queue: WorkQueue[Key] = WorkQueue("garbage", self._handle)
+        self._queue: WorkQueue[Key] = WorkQueue(self._handle)
         self._dependents: dict[str, set[Key]] = {}
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._generation = -1
@@ -35,11 +35,10 @@ class GarbageCollector:
             group, _, plural = stored.partition("/")
             for entry in list(store.list(group, plural)):
                 self._index(entry, None)
-        self._queue.start()
 
     async def stop(self) -> None:
         """Stop following."""
-        await self._queue.stop()
+        await self._queue.close()
 
     def _on_event(self, event: Event) -> None:
         entry = event.entry

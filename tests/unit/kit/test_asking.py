@@ -13,10 +13,10 @@ from msgspec import structs
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
+from services._kit.base.backoff import Backoff
 from services._kit.base.health import Health
 from services._kit.base.metrics import KitMetrics
-from services._kit.interpretation import async_interpretation as asking
-from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
+from services._kit.interpretation.async_interpretation import BACKOFF, AsyncInterpretation, InterpretationRequest
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules.interpreter import (
@@ -79,10 +79,10 @@ class Scripts:
 class Ground:
     """What asks, and the keys that were marked."""
 
-    def __init__(self) -> None:
+    def __init__(self, backoff: Backoff) -> None:
         self.scripts = Scripts()
         self.marked: asyncio.Queue[str] = asyncio.Queue()
-        self.asking: AsyncInterpretation[str] = AsyncInterpretation(self._mark, Interpreters(self.scripts))  # type: ignore[arg-type] # all it needs
+        self.asking: AsyncInterpretation[str] = AsyncInterpretation(self._mark, Interpreters(self.scripts), backoff)  # type: ignore[arg-type] # all it needs
         assert self.asking.take(customization("s")) == {("example.io/v1", "Widget")}
 
     def _mark(self, keys: Any) -> None:
@@ -100,8 +100,8 @@ class Ground:
 
 
 @pytest.fixture
-async def ground() -> Any:
-    made = Ground()
+async def ground(request: pytest.FixtureRequest) -> Any:
+    made = Ground(getattr(request, "param", BACKOFF))
     yield made
     await made.asking.close()
 
@@ -181,10 +181,8 @@ async def test_an_error_names_the_customization_and_stays(ground: Ground) -> Non
         interpreter.interpret(INTERPRET_REPLICA, widget())
 
 
-async def test_what_may_have_an_answer_later_is_told_and_asked_again(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(asking, "_SHORTEST", 0.001)
+@pytest.mark.parametrize("ground", [Backoff(0.001, 60.0)], indirect=True)
+async def test_what_may_have_an_answer_later_is_told_and_asked_again(ground: Ground) -> None:
     interpreter = ground.asking.interpreter
     metrics = KitMetrics("detector")
     ground.asking.offer(Health(), metrics.reads)
