@@ -12,7 +12,6 @@ from services._rules.interpreter.common.interpretation import (
     Interpreter,
     InterpretError,
     InterpretLater,
-    Manifest,
 )
 from services._rules.interpreter.native.native_kinds import NativeInterpreter
 
@@ -28,6 +27,5 @@ __all__ = [
     "InterpretError",
     "InterpretLater",
     "Interpreter",
-    "Manifest",
     "NativeInterpreter",
 ]

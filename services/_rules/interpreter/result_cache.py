@@ -13,12 +13,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import (
     INTERPRET_COMPONENT,
     INTERPRET_REPLICA,
     REVISE_REPLICA,
     InterpretError,
-    Manifest,
     target_of,
 )
 from services._rules.interpreter.configuration import EVERY, Target

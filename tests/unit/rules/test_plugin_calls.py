@@ -19,7 +19,6 @@ from services._rules.scheduling.scheduling_views import (
     Status,
 )
 
-Manifest = dict[str, Any]
 AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
 ONE = [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.plugin_set import (
@@ -18,7 +19,6 @@ from services._rules.scheduling.plugin_set import (
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Decision, Peers, SchedulingOptions
 
-Manifest = dict[str, Any]
 KNOWN = frozenset(("Foo", "Bar", "Baz"))
 
 

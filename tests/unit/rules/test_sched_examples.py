@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Decision, SchedulingOptions, Status
-
-Manifest = dict[str, Any]
 
 AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
 WEIGHTED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}

@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decision_explanation import explain
 from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.filters import diagnosis
@@ -20,8 +21,6 @@ from services._rules.scheduling.scheduling_views import (
     SchedulingOptions,
     Status,
 )
-
-Manifest = dict[str, Any]
 
 NAMES = [f"m{number}" for number in range(7)]
 MAX = 2**31 - 1

@@ -5,14 +5,13 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decision_explanation import explain
 from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.filters import diagnosis
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Decision, Status
-
-Manifest = dict[str, Any]
 
 NAMES = [f"m{number}" for number in range(8)]
 TAINT = {"key": "k", "effect": "NoSchedule"}

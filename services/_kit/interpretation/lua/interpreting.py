@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any, Final, Protocol
 
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import (
     AGGREGATE_STATUS,
     INTERPRET_COMPONENT,
     INTERPRET_REPLICA,
     InterpretError,
-    Manifest,
     target_of,
 )
 from services._rules.interpreter.native.native_kinds import NativeInterpreter
