@@ -7,11 +7,11 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.keys import ObjectKey
-from services._kit.base.backoff import EXACT, Backoff
-from services._kit.base.token_bucket import Bucket
 
-BY_PRIORITY: Final = Backoff(1.0, 10.0, EXACT)
-"""Pauses between attempts with gate PriorityBasedScheduling: 1, 2, 4, 8, 10, 10, … (reference 02 §1.12)."""
+FIRST_BACKOFF: Final = 1.0
+LONGEST_BACKOFF: Final = 10.0
+"""Seconds between attempts with gate PriorityBasedScheduling: 1, 2, 4, 8, 10, 10, … (reference 02 §1.12)."""
+_MOST_DOUBLINGS: Final = 40
 
 
 class Limits(Struct, frozen=True):
@@ -27,9 +27,11 @@ class Retries:
     """Failures in a row by object, and the bucket that all retries share."""
 
     def __init__(self, limits: Limits = Limits(), *, by_priority: bool = False) -> None:  # noqa: B008 - immutable
-        self._backoff = BY_PRIORITY if by_priority else Backoff(limits.base_delay, limits.max_delay, EXACT)
-        self._bucket = Bucket(limits.qps, limits.bucket_size)
+        self._limits = limits
+        self._by_priority = by_priority
         self._failures: dict[ObjectKey, int] = {}
+        self._tokens = float(limits.bucket_size)
+        self._filled_at = 0.0
 
     def __len__(self) -> int:
         """Objects that wait to be tried again."""
@@ -37,8 +39,14 @@ class Retries:
 
     def failed(self, key: ObjectKey, now: float) -> float:
         """Note one more failure; when the object is tried again, in seconds since 1970."""
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        return now + max(self._backoff.pause(failures), self._bucket.take(1.0, now))
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        doubled = 2.0 ** min(failures, _MOST_DOUBLINGS)
+        if self._by_priority:
+            delay = min(FIRST_BACKOFF * doubled, LONGEST_BACKOFF)
+        else:
+            delay = min(self._limits.base_delay * doubled, self._limits.max_delay)
+        return now + max(delay, self._wait(now))
 
     def over(self, key: ObjectKey) -> None:
         """The object did not end in an error, or is gone: its next failure is a first one."""
@@ -48,3 +56,11 @@ class Retries:
     def clear(self) -> None:
         """Forget every failure."""
         self._failures.clear()
+
+    def _wait(self, now: float) -> float:
+        """Take a token out of the bucket, one that is not in it yet if need be; seconds until it is there."""
+        limits = self._limits
+        gained = max(0.0, now - self._filled_at) * limits.qps
+        self._tokens = min(float(limits.bucket_size), self._tokens + gained) - 1.0
+        self._filled_at = now
+        return max(0.0, -self._tokens / limits.qps)

@@ -14,12 +14,12 @@ from schemas.events.binding import BindingRequested
 from schemas.keys import ObjectKey
 from services._kit.base.settings import SettingsError, load
 from services._kit.kube.client import KubeClient
+from services._kit.kube.event_recorder import EventRecorder
 from services._rules.interpreter import INTERPRET_COMPONENT, NativeInterpreter
 from services._rules.kubernetes.event_objects import Note
 from services.detector import state as det
 from services.detector.binding_request import DetectorOptions, Unresolved, affinity_groups, binding_spec
 from services.detector.decide import DetectorDecision, Tell
-from services.detector.policy_event_recorder import Complaints
 from services.detector.settings import DetectorSettings
 from tests.support.endpoints import answering
 from tests.support.facts import KEY, STATIC, deployment
@@ -268,15 +268,15 @@ async def test_a_complaint_is_written_once_until_something_else_is_wrong_or_it_w
     posted: tuple[list[tuple[str, str]], list[int], KubeClient],
 ) -> None:
     seen, answers, client = posted
-    complaints = Complaints()
+    complaints = EventRecorder(client, lambda: 1.0)
     answers += [503, 200, 200, 409]
     async with asyncio.timeout(60):
         for message in ("a", "a", "b"):
-            complaints.tell(client, note(message), 1.0)
+            complaints.tell_once(note(message))
             await complaints.drained()
         assert seen == [("POST", "a"), ("POST", "a"), ("POST", "b")], "a busy server is asked again"
         complaints.settled(KEY)
-        complaints.tell(client, note("b"), 2.0)
+        complaints.tell_once(note("b"))
         await complaints.drained()
     assert seen[3:] == [("POST", "b"), ("PATCH", "")], "what an earlier instance said is renewed"
-    await complaints.close()
+    await complaints.drop()
