@@ -23,7 +23,7 @@ from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import LogError
-from services._kit.log.pull_protocol import NOTHING, ended, positions, request
+from services._kit.log.jetstream_api import NOTHING, ended, positions, request
 from services._kit.runtime.interning import decoded
 from services._rules.identity.accounts import next_subject
 from services.agent.hub_connection import Hub, unlisten
