@@ -17,7 +17,7 @@ from services._kit.base.settings import SettingsError
 from services._kit.concurrency.supervision import Supervisor, supervise
 from services._kit.concurrency.tasks import end, first_of
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.delivery.write_metrics import WriteMetrics
+from services._kit.delivery.lane_metrics import WriteMetrics
 from services._kit.kube.client import KubeClient
 from services._kit.log.ids import default_instance
 from services.agent.agent_session import AgentSession

@@ -78,7 +78,6 @@ class LaneStats(Struct):
     """Of those created and updated: what had been changed in the cluster."""
     unchanged: int = 0
     failed: int = 0
-    unreachable: int = 0
 
 
 class Settled(Struct, frozen=True, gc=False):
