@@ -20,16 +20,13 @@ from services._rules.interpreter.common.interpretation import (
     InterpretError,
     describe,
 )
-from services._rules.interpreter.native import batch_statuses as aggregate_batch
+from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.interpreter.native import dependencies as deps
 from services._rules.interpreter.native import health_rules as health
-from services._rules.interpreter.native import network_statuses as aggregate_network
-from services._rules.interpreter.native import reflect, retain
+from services._rules.interpreter.native import reflect, retain, statuses
 from services._rules.interpreter.native import replicas as counts
-from services._rules.interpreter.native import storage_statuses as aggregate_storage
 from services._rules.interpreter.native.reflect import Reflector, reflect_whole
 from services._rules.interpreter.native.retain import Retainer
-from services._rules.interpreter.native.workload_statuses import aggregate_workload
 
 
 class NativeKind(Struct, frozen=True, gc=False):
@@ -51,7 +48,7 @@ NATIVE_KINDS: Final[dict[tuple[str, str], NativeKind]] = {
         counts.workload_replicas,
         counts.revise_replicas,
         retain.retain_deployment,
-        aggregate_workload,
+        statuses.aggregate_workload,
         deps.template_dependencies,
         reflect.reflect_workload,
         health.deployment_health,
@@ -60,7 +57,7 @@ NATIVE_KINDS: Final[dict[tuple[str, str], NativeKind]] = {
         counts.workload_replicas,
         counts.revise_replicas,
         None,
-        aggregate_workload,
+        statuses.aggregate_workload,
         deps.template_dependencies,
         reflect.reflect_workload,
         health.replica_set_health,
@@ -69,13 +66,13 @@ NATIVE_KINDS: Final[dict[tuple[str, str], NativeKind]] = {
         counts.workload_replicas,
         counts.revise_replicas,
         None,
-        aggregate_workload,
+        statuses.aggregate_workload,
         deps.stateful_set_dependencies,
         reflect.reflect_workload,
         health.deployment_health,
     ),
     ("apps/v1", "DaemonSet"): NativeKind(
-        aggregate=aggregate_workload,
+        aggregate=statuses.aggregate_workload,
         dependencies=deps.template_dependencies,
         reflect=reflect.reflect_workload,
         health=health.daemon_set_health,
@@ -84,44 +81,42 @@ NATIVE_KINDS: Final[dict[tuple[str, str], NativeKind]] = {
         counts.job_replicas,
         counts.revise_parallelism,
         retain.retain_job,
-        aggregate_batch.aggregate_job,
+        statuses.aggregate_job,
         deps.template_dependencies,
         reflect.reflect_job,
         dated=True,
     ),
-    ("batch/v1", "CronJob"): NativeKind(
-        aggregate=aggregate_batch.aggregate_cron_job, dependencies=deps.cron_job_dependencies
-    ),
+    ("batch/v1", "CronJob"): NativeKind(aggregate=statuses.aggregate_cron_job, dependencies=deps.cron_job_dependencies),
     ("v1", "Pod"): NativeKind(
         counts.pod_replicas,
         None,
         retain.retain_pod,
-        aggregate_batch.aggregate_pod,
+        statuses.aggregate_pod,
         deps.pod_own_dependencies,
         health=health.pod_health,
     ),
     ("v1", "Service"): NativeKind(
         retain=retain.retain_service,
-        aggregate=aggregate_network.aggregate_service,
+        aggregate=statuses.aggregate_service,
         reflect=reflect.reflect_service,
         health=health.service_health,
     ),
     ("v1", "ServiceAccount"): NativeKind(retain=retain.retain_service_account),
     ("v1", "Secret"): NativeKind(retain=retain.retain_secret),
     ("v1", "PersistentVolumeClaim"): NativeKind(
-        retain=retain.retain_claim, aggregate=aggregate_storage.aggregate_claim, health=health.claim_health
+        retain=retain.retain_claim, aggregate=statuses.aggregate_claim, health=health.claim_health
     ),
-    ("v1", "PersistentVolume"): NativeKind(retain=retain.retain_volume, aggregate=aggregate_storage.aggregate_volume),
+    ("v1", "PersistentVolume"): NativeKind(retain=retain.retain_volume, aggregate=statuses.aggregate_volume),
     ("networking.k8s.io/v1", "Ingress"): NativeKind(
-        aggregate=aggregate_network.aggregate_ingress,
+        aggregate=statuses.aggregate_ingress,
         dependencies=deps.ingress_dependencies,
         health=health.ingress_health,
     ),
     ("policy/v1", "PodDisruptionBudget"): NativeKind(
-        aggregate=aggregate_network.aggregate_budget, reflect=reflect.reflect_budget, health=health.budget_health
+        aggregate=statuses.aggregate_budget, reflect=reflect.reflect_budget, health=health.budget_health
     ),
     ("autoscaling/v2", "HorizontalPodAutoscaler"): NativeKind(
-        aggregate=aggregate_network.aggregate_autoscaler, reflect=reflect.reflect_autoscaler
+        aggregate=statuses.aggregate_autoscaler, reflect=reflect.reflect_autoscaler
     ),
     ("multicluster.x-k8s.io/v1alpha1", "ServiceImport"): NativeKind(dependencies=deps.service_import_dependencies),
 }
@@ -135,6 +130,8 @@ _FIELD_OF_OPERATION: Final = {
     INTERPRET_STATUS: "reflect",
     INTERPRET_HEALTH: "health",
 }
+_TYPED: Final = frozenset({INTERPRET_REPLICA, AGGREGATE_STATUS, INTERPRET_DEPENDENCY, INTERPRET_HEALTH})
+"""Operations that rely on the types of an object's fields."""
 # Built once: hook_enabled is asked several times for every object.
 _HOOKS: Final = frozenset(
     (*key, operation)
@@ -167,6 +164,8 @@ class NativeInterpreter:
                 f"no interpreter offers {operation} for {obj.get('apiVersion')} {obj.get('kind')}: "
                 "define it in a ResourceInterpreterCustomization"
             )
+        if operation in _TYPED:
+            check_object(str(obj.get("kind")), obj)
         if operation == AGGREGATE_STATUS and not kind.dated:
             return function(obj, arguments[0])
         result = function(obj, *arguments)

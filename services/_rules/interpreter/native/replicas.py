@@ -10,7 +10,6 @@ from services._rules.interpreter.common.interpretation import (
     object_at,
     whole_number,
 )
-from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.kubernetes.quantity import Format, QuantityError, from_milli, from_value, parse
 
 Requirements: TypeAlias = dict[str, Any]
@@ -26,14 +25,12 @@ def workload_replicas(obj: Manifest, quota: bool = False) -> Replicas:
 
     `quota` adds what quota estimation needs (namespace, priority class).
     """
-    check_object(str(obj.get("kind")), obj)
     spec = object_at(obj, "spec")
     return whole_number(spec.get("replicas"), "spec.replicas"), _of_template(object_at(spec, "template"), quota)
 
 
 def job_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Job: its parallelism, at most its completions."""
-    check_object("Job", obj)
     spec = object_at(obj, "spec")
     replicas = whole_number(spec.get("parallelism"), "spec.parallelism")
     if spec.get("completions") is not None:
@@ -43,7 +40,6 @@ def job_replicas(obj: Manifest, quota: bool = False) -> Replicas:
 
 def pod_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Pod: one."""
-    check_object("Pod", obj)
     return 1, _of_template(obj, quota)
 
 
