@@ -66,6 +66,11 @@ class Request:
         self.form = Form()
         self.warnings: list[str] = []
 
+    @property
+    def media(self) -> str | None:
+        """The media type of the body with its parameters."""
+        return self.http.headers.get("Content-Type")
+
     async def body(self) -> bytes:
         """The whole body; raises 413."""
         try:

@@ -11,7 +11,7 @@ from services.apiserver.core import status_errors as status
 from services.apiserver.core.request import integer, truth
 from services.apiserver.core.request_context import Call, now, timestamp
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.store.store_port import Conflict, Entry, StoreTooLarge, StoreUnavailable
+from services.apiserver.store.store_port import Conflict, Entry, Key, StoreTooLarge, StoreUnavailable
 from services.apiserver.writes.object_writes import Objects, store_error
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -127,6 +127,16 @@ class Deleter:
             except (StoreUnavailable, StoreTooLarge) as e:
                 raise store_error(e) from e
         raise status.conflict(kind.resource, name, status.MODIFIED)
+
+    async def discard(
+        self, kind: Kind, key: Key, options: DeleteOptions, call: Call, tolerated: tuple[int, ...] = (404,)
+    ) -> None:
+        """Delete an object that may be gone already; refusals with the codes in `tolerated` are no errors."""
+        try:
+            await self.delete(kind, key.namespace, key.name, options, call)
+        except status.ApiError as e:
+            if e.code not in tolerated:
+                raise
 
     @staticmethod
     def _check_preconditions(kind: Kind, old: Manifest, options: DeleteOptions) -> None:
