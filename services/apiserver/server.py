@@ -12,8 +12,8 @@ from aiohttp.web_request import BaseRequest
 
 from services._kit.concurrency.supervision import owner
 from services.apiserver.admission.admission_webhooks import Webhooks
+from services.apiserver.admission.builtin_plugins import NamespaceLifecycle
 from services.apiserver.admission.chain import Admission
-from services.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from services.apiserver.auth import kubeconfig_files as kubeconfig
 from services.apiserver.auth.access_reviews import Reviews, own_kind
 from services.apiserver.auth.authentication import Authenticator, ServiceAccountTokens

@@ -22,8 +22,7 @@ from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind, Subresource
 from services.apiserver.reads.responses import View
 from services.apiserver.store.store_port import Entry
-from services.apiserver.writes.deletion import DeleteOptions, Deleter
-from services.apiserver.writes.eviction import Evictions
+from services.apiserver.writes.deletion import DeleteOptions, Deleter, Evictions
 from services.apiserver.writes.object_writes import Objects, Outcome
 from services.apiserver.writes.scale import scale_of, set_replicas
 from services.apiserver.writes.service_account_tokens import TokenRequests
