@@ -194,12 +194,7 @@ class ApiServer:
         }
         if self.authority is not None and self.settings.tls:
             data["client-ca-file"] = self.authority.ca_pem.decode()
-        meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
-        have = self.local.get("v1", "configmaps", meta["namespace"], meta["name"])
-        if have is None:
-            await self.local.create("v1", "configmaps", {"metadata": meta, "data": data})
-        elif have.get("data") != data:
-            await self.local.update("v1", "configmaps", {"metadata": meta, "data": data})
+        await self.local.publish({"name": "extension-apiserver-authentication", "namespace": "kube-system"}, data)
 
     async def _create_namespaces(self) -> None:
         for name in NAMESPACES:

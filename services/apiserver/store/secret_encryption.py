@@ -8,15 +8,13 @@ first, then everything present is written with the new one, and only then the ol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
 
-from schemas.manifest import Manifest
 from schemas.subjects import escape
 from schemas.topology import Stream
 from services._kit.base.log_errors import LogError
@@ -37,7 +35,10 @@ from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Message, NewMessage
 from services._kit.log.streams import apply_stream
 from services._rules.secrets.secret_objects import is_secret_resource
-from services.apiserver.store.store_port import Conflict, Entry, Key, StoreUnavailable
+from services.apiserver.store.store_port import Conflict, Key, StoreUnavailable
+
+if TYPE_CHECKING:
+    from services.apiserver.store.jetstream_store import JetStreamStore
 
 log = structlog.get_logger(__name__)
 
@@ -222,32 +223,10 @@ async def erase(connection: Connection, stream: str, seq: int) -> None:
         raise LogError(f"the log's server did not erase message {seq} of {stream}: {said.get('error')}")
 
 
-class SealedStore(Protocol):
-    """What is needed of the store whose Secrets these are."""
-
-    def get(self, key: Key) -> Entry | None:
-        """Present state of one object."""
-
-    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Entry]:
-        """Present states of a resource."""
-
-    async def put(self, key: Key, obj: Manifest, expected: int) -> Entry:
-        """Write an object; raises Conflict or StoreUnavailable."""
-
-    async def settled(self) -> None:
-        """Wait until the writes that are under way have their answer."""
-
-    def in_clear(self) -> Iterable[Key]:
-        """Secrets whose latest state is not encrypted."""
-
-    async def erase_clear(self) -> None:
-        """Erase from the stream what was written before Secrets were encrypted."""
-
-
 class Secrets:
     """Keeps the Secrets of one store encrypted."""
 
-    def __init__(self, store: SealedStore, sealing: Sealing) -> None:
+    def __init__(self, store: JetStreamStore, sealing: Sealing) -> None:
         self._store = store
         self._sealing = sealing
 
