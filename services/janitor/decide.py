@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import policy as policy_subject
+from schemas.topology import FACTS
 from services._rules.history.retention import (
-    FACTS,
     Facet,
     LastObservation,
     Purge,
@@ -69,7 +69,7 @@ def _policy(state: JanitorState, key: PolicyKey, now: float, retention: float) -
     known = state.policies.get(key)
     if known is None or not known.closed:
         return CleanupDecision(waits="the policy is there" if known is not None else "the log holds nothing of it")
-    return _when(state, (Purge(FACTS, policy_subject(key), known.seq),), known.seq, known.time + retention, now)
+    return _when(state, (Purge(FACTS.name, policy_subject(key), known.seq),), known.seq, known.time + retention, now)
 
 
 def _cluster(state: JanitorState, name: str, now: float, retention: float) -> CleanupDecision:
