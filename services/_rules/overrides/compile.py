@@ -1,4 +1,4 @@
-"""Compiles override policies once into selectors, cluster tests and steps (reference 03 §2.1–2.4)."""
+"""Compiles override policies once into selectors, cluster tests and steps (reference 03 §2.1–2.4, 2.7)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from msgspec import Struct
 from schemas.manifest import Manifest
 from services._rules.overrides.container_overriders import command_step, image_step
 from services._rules.overrides.fields import field_step, plaintext_step
-from services._rules.overrides.metadata_overriders import metadata_step
+from services._rules.overrides.override_errors import StepError
 from services._rules.policies import matching as policy_match
 from services._rules.policies.cluster_affinity import ClusterMatcher, affinity_of, compile_affinity
 from services._rules.policies.matching import Rank, ResourceSelector, Template
@@ -88,3 +88,37 @@ def _steps(overriders: Mapping[str, Any]) -> list[Step]:
     steps += [field_step(item) for item in overriders.get("fieldOverrider") or ()]
     plaintext = overriders.get("plaintext")
     return [*steps, plaintext_step(plaintext)] if plaintext else steps
+
+
+def metadata_step(item: Mapping[str, Any], field: str) -> Step:
+    """Step of one labelsOverrider or annotationsOverrider; `field` is `labels` or `annotations`."""
+    operator, values = item.get("operator", ""), item.get("value") or {}
+
+    def apply(manifest: Manifest) -> Manifest:
+        metadata = manifest.get("metadata")
+        if not isinstance(metadata, dict):
+            raise StepError(f"{field}Overrider at /metadata", "the object has no metadata")
+        # A value of a wrong type reads as none, and adding puts a map in its place.
+        present = _map_of_text(metadata.get(field))
+        changed = _changed(present, operator, values)
+        if changed == present:
+            return manifest
+        return manifest | {"metadata": metadata | {field: changed}}
+
+    return apply
+
+
+def _map_of_text(value: object) -> dict[str, str]:
+    return value if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()) else {}
+
+
+def _changed(current: Mapping[str, str], operator: str, values: Mapping[str, str]) -> dict[str, str]:
+    match operator:
+        case "add":
+            return {**current, **values}
+        case "replace":
+            return {key: values.get(key, value) for key, value in current.items()}
+        case "remove":
+            return {key: value for key, value in current.items() if key not in values}
+        case _:
+            return dict(current)
