@@ -113,6 +113,10 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+def unauthorized(message: str = "Unauthorized") -> ApiError:
+    return ApiError(401, "Unauthorized", message)
+
+
 def method_not_allowed() -> ApiError:
     text = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", text, {})

@@ -7,7 +7,6 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes.selectors import LabelSelectorError, parse_selector
 from services.apiserver.core.status_errors import bad_request
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.reads.responses import is_custom
 
 
 def label_test(text: str) -> Callable[[dict[str, str]], bool] | None:
@@ -75,7 +74,7 @@ class Selection:
 
 def _unknown(kind: Kind, name: str) -> str:
     known = kind.selectable_fields()
-    if not is_custom(kind) and known <= {"metadata.name", "metadata.namespace"}:
+    if not kind.custom and known <= {"metadata.name", "metadata.namespace"}:
         shown = ", ".join(f'"{n}"' for n in ("metadata.name", "metadata.namespace"))
         return f'"{name}" is not a known field selector: only {shown}'
     return f"field label not supported: {name}"

@@ -9,7 +9,6 @@ from services._rules.interpreter.common.interpretation import (
     object_at,
     whole_number,
 )
-from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.kubernetes.pod_resources import add_to, pod_sum
 from services._rules.kubernetes.quantity import Format, QuantityError, from_milli, from_value, parse
 
@@ -21,19 +20,17 @@ MOST_REPLICAS: Final = 10_000_000
 _BINARY: Final = ("memory", "ephemeral-storage")
 
 
-def workload_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+def workload_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Deployment, ReplicaSet, StatefulSet: spec.replicas, zero where unset.
 
     `quota` adds what quota estimation needs (namespace, priority class).
     """
-    check_object(str(obj.get("kind")), obj)
     spec = object_at(obj, "spec")
     return whole_number(spec.get("replicas"), "spec.replicas"), _of_template(object_at(spec, "template"), quota)
 
 
-def job_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+def job_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Job: its parallelism, at most its completions."""
-    check_object("Job", obj)
     spec = object_at(obj, "spec")
     replicas = whole_number(spec.get("parallelism"), "spec.parallelism")
     if spec.get("completions") is not None:
@@ -41,9 +38,8 @@ def job_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
     return replicas, _of_template(object_at(spec, "template"), quota)
 
 
-def pod_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+def pod_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Pod: one."""
-    check_object("Pod", obj)
     return 1, _of_template(obj, quota)
 
 
@@ -78,7 +74,7 @@ def wrong_request(requirements: Requirements | None) -> str:
     return ""
 
 
-def completed(obj: Manifest, found: Replicas, *, quota: bool) -> Replicas:
+def completed(obj: Manifest, found: Replicas, quota: bool = False) -> Replicas:
     """Replicas of any level as callers get them: for quota estimation requirements name the object's namespace."""
     replicas, requirements = found
     if quota and requirements is not None and not requirements.get("namespace"):
