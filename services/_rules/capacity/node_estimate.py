@@ -20,7 +20,7 @@ UNLIMITED: Final = 2**31 - 1
 _CORDONED: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-class Node(Struct, frozen=True, eq=False):
+class Node(Struct, frozen=True):
     """One node: what decides whether pods may go there, and what is left on it."""
 
     name: str
