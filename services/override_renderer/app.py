@@ -12,6 +12,7 @@ from schemas.codec import decode as decode_event
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
+from schemas.topology import FACTS
 from services._kit.base.log_errors import LogError, Refused, Unavailable
 from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
 from services._kit.runtime.service import Context, ObjectDecider
@@ -23,7 +24,6 @@ from services.override_renderer.state import RendererState, fold
 
 log = structlog.get_logger("override_renderer")
 
-FACTS: Final = "FACTS"
 CACHED_BYTES: Final = 64 << 20
 _PATIENCE: Final = 2.0
 
@@ -166,7 +166,7 @@ class OverrideRenderer(ObjectDecider[RendererState]):
         for digest in effect.digests:
             state.blobs[digest] = await context.blobs.get(digest)
         for digest, position in effect.inline:
-            message = await context.logs[FACTS].get(position)
+            message = await context.logs[FACTS.name].get(position)
             work = decode_event(message.subject, message.data) if message is not None else None
             if isinstance(work, WorkRendered) and work.digest == digest and not isinstance(work.manifest, UnsetType):
                 state.blobs[digest] = bytes(work.manifest)

@@ -19,7 +19,6 @@ from services._rules.constants import (
 from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 
 _GRACE_SECONDS: Final = 600
-_GRACEFUL: Final = ("Gracefully", "Graciously")
 
 
 class _Scope(Struct, frozen=True):
@@ -45,7 +44,8 @@ def default(scope: _Scope, obj: Manifest, operation: str, context: Context) -> M
     ):
         spec["propagateDeps"] = True
     application = (spec.get("failover") or {}).get("application")
-    if application and application.get("purgeMode") in _GRACEFUL and application.get("gracePeriodSeconds") is None:
+    graceful = application and application.get("purgeMode") in placement.GRACEFUL
+    if graceful and application.get("gracePeriodSeconds") is None:
         spec["failover"] = spec["failover"] | {"application": application | {"gracePeriodSeconds": _GRACE_SECONDS}}
     if spec.get("suspension"):
         # Scheduling is suspended on bindings only; on a policy the field does not exist.
