@@ -28,7 +28,7 @@ from services._kit.delivery.reports import Reports
 from services._kit.kube.client import KubeClient
 from services.agent.estimate_answers import EstimateAnswers
 from services.agent.heartbeat_sender import HeartbeatSender
-from services.agent.hub_connection import Hub
+from services.agent.hub_connection import HubConnection
 from services.agent.manifest_cache import ManifestCache
 from services.agent.report_sender import HubPublisher
 from services.agent.settings import AgentSettings
@@ -44,7 +44,7 @@ class AgentSession:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         settings: AgentSettings,
         instance: str,
         member: KubeClient,

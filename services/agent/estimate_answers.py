@@ -21,7 +21,7 @@ from services._rules.capacity.replica_estimate import Answers, Picture, read_req
 from services._rules.capacity.reserved import PodClass
 from services._rules.identity.accounts import reports_subject
 from services._rules.kubernetes.quantity import QuantityError
-from services.agent.hub_connection import Hub
+from services.agent.hub_connection import HubConnection
 
 log = structlog.get_logger("agent.estimating")
 
@@ -39,7 +39,7 @@ class EstimateAnswers:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         cluster: str,
         opener: Callable[[], Awaitable[KubeClient]],
         clock: Clock,

@@ -20,7 +20,7 @@ from services._kit.kube.client import KubeClient
 from services._kit.log.ids import random_id
 from services._kit.members.member_probe import DiscoveryCache, probe_cluster
 from services._rules.identity.accounts import hello_subject
-from services.agent.hub_connection import Hub
+from services.agent.hub_connection import HubConnection
 from services.agent.state import AgentState, not_configured, take_answer
 
 log = structlog.get_logger("agent.greeting")
@@ -39,7 +39,7 @@ class HeartbeatSender:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         state: AgentState,
         instance: str,
         member: KubeClient,

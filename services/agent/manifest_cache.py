@@ -18,7 +18,7 @@ from services._kit.base.log_errors import Ambiguous, LogError, Unavailable
 from services._kit.content.blobs import BlobMissing, digest_of
 from services._rules.identity.accounts import blobs_subject
 from services._rules.secrets.secret_objects import is_sealed
-from services.agent.hub_connection import Hub, unlisten
+from services.agent.hub_connection import HubConnection, unlisten
 
 log = structlog.get_logger("agent.manifests")
 
@@ -29,7 +29,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 class ManifestCache:
     """The bytes behind digests; `position` returns the position up to which works were read."""
 
-    def __init__(self, hub: Hub, cluster: str, directory: Path, position: Callable[[], int]) -> None:
+    def __init__(self, hub: HubConnection, cluster: str, directory: Path, position: Callable[[], int]) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.fetched = 0
         self.kept = {entry.name for entry in os.scandir(directory)}

@@ -26,7 +26,7 @@ from services._kit.base.log_errors import LogError
 from services._kit.log.jetstream_api import NOTHING, ended, positions, request
 from services._kit.runtime.interning import decoded
 from services._rules.identity.accounts import next_subject
-from services.agent.hub_connection import Hub, unlisten
+from services.agent.hub_connection import HubConnection, unlisten
 from services.agent.state import AgentState
 
 log = structlog.get_logger("agent.following")
@@ -59,7 +59,7 @@ class WorkConsumer:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         state: AgentState,
         greet: Callable[[], Any],
         take: Callable[[ObjectKey], None],

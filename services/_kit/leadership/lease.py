@@ -25,7 +25,7 @@ from schemas.subjects import heartbeat, lease
 from services._kit.base.clock import Clock, SystemClock
 from services._kit.base.log_errors import Ambiguous, Conflict, LogError
 from services._kit.concurrency.supervision import spawn
-from services._kit.log.heartbeat_bus import Bus
+from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.stream_port import Fence, Log, Message, NewMessage
 
 INTERVAL: Final = 0.3
@@ -54,7 +54,7 @@ class Lease:
     def __init__(
         self,
         log: Log,
-        bus: Bus,
+        bus: NatsBus,
         service: str,
         instance: str,
         *,

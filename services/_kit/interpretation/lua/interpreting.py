@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any, Final, Protocol
 
 from schemas.manifest import Manifest
+from services._kit.interpretation.lua.pool import LuaPool
 from services._rules.interpreter.common.interpretation import (
     AGGREGATE_STATUS,
     INTERPRET_COMPONENT,
@@ -21,14 +22,6 @@ from services._rules.interpreter.native.native_kinds import NativeInterpreter
 from services._rules.interpreter.native.replicas import completed
 from services._rules.interpreter.scripts.customizations import Customizations
 from services._rules.interpreter.scripts.result_types import dependencies_of
-
-
-class Evaluator(Protocol):
-    """Runs one script; see LuaPool."""
-
-    async def evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
-        """The result of one operation; raises InterpretError."""
-        ...
 
 
 class Level(Protocol):
@@ -46,7 +39,7 @@ class Level(Protocol):
 class ScriptLevel:
     """A level of customizations in Lua. `replace` swaps them all at once."""
 
-    def __init__(self, evaluator: Evaluator, customizations: Customizations | None = None) -> None:
+    def __init__(self, evaluator: LuaPool, customizations: Customizations | None = None) -> None:
         self._evaluator = evaluator
         self._customizations = customizations or Customizations()
 
