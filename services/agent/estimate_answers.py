@@ -13,6 +13,7 @@ from schemas.agent import WAIT_SECONDS, Reported, ReportedAnswer, RoomAnswers, R
 from services._kit.base.backoff import Backoff
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import LogError
+from services._kit.concurrency.tasks import set_within
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._kit.members.node_informer import MemberView
 from services._kit.members.unschedulable import NotCounted, unschedulable_replicas
@@ -102,7 +103,8 @@ class EstimateAnswers:
         try:
             if question.workload is not None:
                 return RoomAnswers(id=question.id, replicas=(await self._unschedulable(question),))
-            await self._wait_listed()
+            # Without its lists the answer is that there is no opinion.
+            await set_within(self._listed, LISTED_SECONDS)
             answers = self._answers if question.quotas else self._unlimited
             taken = {_want(item): item.count for item in question.taken}
             self._version += 1
@@ -121,14 +123,6 @@ class EstimateAnswers:
         workload = question.workload or {}
         now = self._clock.now()
         return await unschedulable_replicas(client, self._picture.waiting, workload, question.threshold, now)
-
-    async def _wait_listed(self) -> None:
-        try:
-            async with asyncio.timeout(LISTED_SECONDS):
-                await self._listed.wait()
-        except TimeoutError:
-            # Without its lists the answer is that there is no opinion.
-            return
 
     def _changed(self) -> None:
         if self._picture.complete:

@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 
 from schemas.agent import BLOB_DIGEST, BLOB_END, BLOB_OFFSET, BLOB_PROBLEM, BLOB_SIZE, MAX_BLOBS, BlobsWanted
 from services._kit.base.log_errors import Ambiguous, LogError, Unavailable
+from services._kit.concurrency.tasks import set_within
 from services._kit.content.blobs import BlobMissing, digest_of
 from services._rules.identity.accounts import blobs_subject
 from services._rules.secrets.secret_objects import is_sealed
@@ -179,11 +180,8 @@ class _Transfer:
             if self._refused:
                 raise Unavailable(self._refused)
             self._signs.clear()
-            try:
-                async with asyncio.timeout(SILENCE):
-                    await self._signs.wait()
-            except TimeoutError:
-                raise Ambiguous(f"no manifest came for {SILENCE:g} s") from None
+            if not await set_within(self._signs, SILENCE):
+                raise Ambiguous(f"no manifest came for {SILENCE:g} s")
 
     def finished(self) -> dict[str, bytes]:
         """Bytes by digest of what came completely."""

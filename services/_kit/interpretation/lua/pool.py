@@ -15,7 +15,7 @@ import structlog
 from msgspec import Raw
 
 from services._kit.concurrency.supervision import spawn
-from services._kit.concurrency.tasks import end
+from services._kit.concurrency.tasks import end, set_within
 from services._kit.interpretation.lua.messages import LuaCall, encoded
 from services._kit.interpretation.lua.process import LuaProcess, WorkerEnded, WorkerUnavailable
 from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater
@@ -137,10 +137,8 @@ class LuaPool:
             self._arrived.clear()
             self._idle += 1
             try:
-                async with asyncio.timeout(longest):
-                    await self._arrived.wait()
-            except TimeoutError:
-                return bool(self._waiting)
+                if not await set_within(self._arrived, longest):
+                    return bool(self._waiting)
             finally:
                 self._idle -= 1
         return True
