@@ -10,9 +10,9 @@ import msgspec
 import structlog
 
 from schemas.agent import WAIT_SECONDS, Reported, ReportedAnswer, RoomAnswers, RoomQuestions, TakenPods
-from services._kit.base.backoff import Backoff
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import LogError
+from services._kit.base.pacing import Backoff
 from services._kit.concurrency.tasks import set_within
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._kit.members.node_informer import MemberView

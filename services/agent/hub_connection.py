@@ -10,8 +10,8 @@ import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import Unavailable
+from services._kit.base.pacing import Backoff
 from services._kit.base.settings import Settings, credentials, tls_context
 from services._kit.log.connection import Connection
 

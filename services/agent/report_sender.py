@@ -11,8 +11,8 @@ import structlog
 
 from schemas.agent import MAX_REPORT_BYTES, MAX_REPORTS, Reported, ReportedAnswer
 from schemas.events.observed import WorkObserved
-from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import LogError, Unavailable
+from services._kit.base.pacing import Backoff
 from services._rules.identity.accounts import reports_subject
 from services.agent.hub_connection import HubConnection
 

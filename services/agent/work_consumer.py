@@ -21,8 +21,8 @@ from schemas.codec import DecodeError, Known
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
-from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import LogError
+from services._kit.base.pacing import Backoff
 from services._kit.concurrency.tasks import set_within
 from services._kit.log.jetstream_api import NOTHING, ended, positions, request
 from services._kit.runtime.interning import decoded

@@ -20,7 +20,7 @@ from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
 from services._kit.content.blobs import Blobs
-from services._kit.interpretation.lua.interpreting import Interpreting
+from services._kit.interpretation.interpreter_levels import Interpreting
 from services._kit.kube.answers.shapes import check_manifest
 from services._kit.kube.client import JSON_PATCH, ApiError, KubeClient, decode, resource_path
 from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater

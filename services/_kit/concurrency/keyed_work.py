@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from math import inf
 from typing import Final, Generic, TypeVar
 
-from services._kit.base.backoff import Backoff
 from services._kit.base.late_logger import LateLogger
+from services._kit.base.pacing import Backoff
 from services._kit.concurrency.supervision import spawn
 from services._kit.concurrency.tasks import end
 

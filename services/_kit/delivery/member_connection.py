@@ -8,8 +8,8 @@ from typing import Final
 
 import structlog
 
-from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import LogError
+from services._kit.base.pacing import Backoff
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import set_within
 from services._kit.identity.member_gate import MemberGate

@@ -16,7 +16,7 @@ from msgspec import Raw
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from services._kit.base.log_errors import FenceLost
-from services._kit.base.token_bucket import Bucket
+from services._kit.base.pacing import Bucket
 from services._kit.concurrency.keyed_work import DelayedKeys
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.delivery.lane_parts import instead_of

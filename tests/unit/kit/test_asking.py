@@ -13,9 +13,9 @@ from msgspec import structs
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
-from services._kit.base.backoff import Backoff
 from services._kit.base.health import Health
 from services._kit.base.metrics import KitMetrics
+from services._kit.base.pacing import Backoff
 from services._kit.interpretation.async_interpretation import BACKOFF, AsyncInterpretation, InterpretationRequest
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from services._kit.interpretation.interpreter_levels import Interpreting, ScriptLevel
 from services._kit.interpretation.lua import process
-from services._kit.interpretation.lua.interpreting import Interpreting, ScriptLevel
 from services._kit.interpretation.lua.pool import LuaPool
 from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules.interpreter import (

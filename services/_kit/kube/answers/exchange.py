@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from services._kit.base.answer_counts import COUNTS
+from services._kit.base.answer_limits import COUNTS
 from services._kit.kube.api import BadAnswer, NotLeading, Unreachable
 
 if TYPE_CHECKING:
