@@ -1,4 +1,4 @@
-"""Compares a stream with what was read of it before: one that ends earlier, or was made anew, replaced it."""
+"""Compares a stream with what was read of it before: one that ends earlier, or was made again, replaced it."""
 
 from __future__ import annotations
 
