@@ -15,13 +15,7 @@ from schemas.manifest import Manifest
 from services._kit.interpretation.lua.pool import LuaPool
 from services._kit.interpretation.webhook_client import WebhookLevel
 from services._kit.kube.client import KubeClient
-from services._rules.interpreter.common.interpretation import (
-    AGGREGATE_STATUS,
-    INTERPRET_COMPONENT,
-    INTERPRET_REPLICA,
-    InterpretError,
-    target_of,
-)
+from services._rules.interpreter.common.interpretation import InterpretError, Operation, target_of
 from services._rules.interpreter.configuration import WEBHOOKS, Configured, Target
 from services._rules.interpreter.native.native_kinds import NativeInterpreter
 from services._rules.interpreter.native.replicas import completed
@@ -33,11 +27,11 @@ from services._rules.interpreter.scripts.result_types import dependencies_of
 class Level(Protocol):
     """One level above the built-in one: which operations it offers, and their results in the form of scripts."""
 
-    def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
+    def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether this level answers an operation for a kind."""
         ...
 
-    async def call(self, operation: str, arguments: Sequence[Any]) -> Any:
+    async def call(self, operation: Operation, arguments: Sequence[Any]) -> Any:
         """The result of an operation on the first argument; raises InterpretError."""
         ...
 
@@ -53,11 +47,11 @@ class ScriptLevel:
         """Use other customizations from the next call on."""
         self._customizations = customizations
 
-    def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
+    def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether a script answers an operation for a kind."""
         return self._customizations.hook_enabled(api_version, kind, operation)
 
-    async def call(self, operation: str, arguments: Sequence[Any]) -> Any:
+    async def call(self, operation: Operation, arguments: Sequence[Any]) -> Any:
         """The result of the operation's script, of all scripts together for dependencies."""
         target = target_of(arguments[0])
         scripts = self._customizations.scripts(*target, operation)
@@ -80,28 +74,28 @@ class Interpreting:
         self._levels = tuple(levels)
         self._native: Final = NativeInterpreter()
 
-    def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
+    def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether any level answers an operation for a kind."""
         return self.customized(api_version, kind, operation) or self._native.hook_enabled(api_version, kind, operation)
 
-    def customized(self, api_version: str, kind: str, operation: str) -> bool:
+    def customized(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether a level above the built-in one answers, so that the answer has to be awaited."""
         return any(level.hook_enabled(api_version, kind, operation) for level in self._levels)
 
-    async def interpret(self, operation: str, obj: Manifest, *arguments: Any) -> Any:
+    async def interpret(self, operation: Operation, obj: Manifest, *arguments: Any) -> Any:
         """The result of an operation; see Interpreter. Raises InterpretError."""
         target = target_of(obj)
         level = next((level for level in self._levels if level.hook_enabled(*target, operation)), None)
         if level is None:
             return self._native.interpret(operation, obj, *arguments)
-        if operation == INTERPRET_REPLICA:
+        if operation == Operation.REPLICA:
             found = await level.call(operation, (obj,))
             return completed(obj, (found["replicas"], found["requirements"]), *arguments)
-        if operation == AGGREGATE_STATUS:
+        if operation == Operation.AGGREGATE:
             # Scripts and webhooks are not given the time.
             arguments = arguments[:1]
         found = await level.call(operation, (obj, *arguments))
-        return found or [] if operation == INTERPRET_COMPONENT else found
+        return found or [] if operation == Operation.COMPONENT else found
 
 
 class Interpreters:
