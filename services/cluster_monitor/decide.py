@@ -19,7 +19,6 @@ from services._rules.failover.cluster_taint_policies import apply_policies
 from services._rules.kubernetes.event_objects import Note
 from services._rules.kubernetes.patch.json_patch import merge_difference
 from services._rules.kubernetes.quantity import parse
-from services.cluster_monitor.credential_expiry import with_expiry
 from services.cluster_monitor.event_texts import note_of, note_of_all
 from services.cluster_monitor.heartbeat_timeout import Graces, silence, silent_at
 from services.cluster_monitor.member_identity import (
@@ -38,6 +37,7 @@ from services.cluster_monitor.readiness import (
     find_condition,
     remembered,
     taints_for,
+    with_expiry,
 )
 from services.cluster_monitor.state import KIND, ClusterState, MonitorState, ReadyMemory
 

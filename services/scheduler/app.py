@@ -22,8 +22,7 @@ from services._rules.decision import Decision
 from services._rules.scheduling.outcome import outcome
 from services.scheduler.decide import is_ours, schedule, waits_until
 from services.scheduler.decision_trace import Changed, Considered
-from services.scheduler.metrics import DecisionCounts, register
-from services.scheduler.metrics_steps import StepTimes
+from services.scheduler.metrics import DecisionCounts, StepTimes, register
 from services.scheduler.queue.retry_backoff import Retries
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SETTLE_SECONDS, SchedulerState, fold

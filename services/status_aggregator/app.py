@@ -29,16 +29,14 @@ from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, Interp
 from services._rules.interpreter.configuration import FILTERS, Target
 from services._rules.kubernetes.event_objects import Note
 from services.status_aggregator.decide import RollupPace, decide, due_at, has_news
-from services.status_aggregator.event_announcements import announce, bound, overridden
+from services.status_aggregator.event_announcements import Early, announce, bound, overridden
 from services.status_aggregator.event_recorder import Telling
 from services.status_aggregator.failure_events import left_out, refused, unsummed
 from services.status_aggregator.metrics import register
-from services.status_aggregator.pending_observations import Early
 from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState, fold, of_kinds
-from services.status_aggregator.status_prefetch import remember_present
 from services.status_aggregator.status_writer import Writes
-from services.status_aggregator.template_status import Away, TemplateStatus, offers_status
+from services.status_aggregator.template_status import Away, TemplateStatus, offers_status, remember_present
 
 E = TypeVar("E")
 _MOST_PENDING: Final = 2000

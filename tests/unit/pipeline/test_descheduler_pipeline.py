@@ -20,9 +20,8 @@ from services._kit.base.metrics import KitMetrics
 from services._kit.log.stream_port import NewMessage
 from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
-from services.descheduler.app import Descheduler
+from services.descheduler.app import Descheduler, NoAnswer
 from services.descheduler.settings import DeschedulerSettings
-from services.descheduler.unschedulable_queries import NoAnswer
 from services.gateway import state as gateway
 from services.gateway.views import binding_views as bindings
 from services.override_renderer import state as renderer
