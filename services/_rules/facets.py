@@ -45,6 +45,7 @@ _FACETS: Final[Mapping[type[Any], tuple[str, str]]] = {
     for event in events
 }
 """The fields that an event is kept in, with its position."""
+_POSITIONS: Final = dict(_FACETS.values())
 
 
 def is_of_facet(event: Known) -> TypeGuard[FacetEvent]:
@@ -128,8 +129,7 @@ class ObjectFacets(Struct):
 
     def seen(self, *facets: str) -> Provenance:
         """The positions of facets that a decision read; those that are not there are left out."""
-        positions = {facet: getattr(self, f"{facet}_seq") for facet in facets}
-        return Provenance(own={facet: seq for facet, seq in positions.items() if seq})
+        return Provenance(own={facet: seq for facet in facets if (seq := getattr(self, _POSITIONS[facet]))})
 
 
 F = TypeVar("F", bound=ObjectFacets)
@@ -169,8 +169,8 @@ class ObjectStates(ServiceState, Generic[F]):
 
     def take(self, seq: int, subject: str, event: FacetEvent) -> F:
         """Keep an event as the last one of its facet; the facets of its object."""
+        facets = self.objects.get(event.key) or self.of(event.key)
         facet, position = _FACETS[type(event)]
-        facets = self.of(event.key)
         setattr(facets, facet, event)
         setattr(facets, position, seq)
         if facet == self.writes:

@@ -131,7 +131,7 @@ def with_expiry(conditions: list[Manifest], expiry: Expiry | None, at: float) ->
     """The conditions of a cluster, with one about its credentials once these expire soon."""
     previous = find_condition(conditions, EXPIRING)
     if expiry is not None and at >= warns_at(expiry):
-        end = _time(expiry.at)
+        end = rfc3339(expiry.at)
         if at < expiry.at:
             wanted = Observed("True", "ExpiresSoon", f"{expiry.what} expires at {end}; renew it before")
         else:
@@ -140,11 +140,16 @@ def with_expiry(conditions: list[Manifest], expiry: Expiry | None, at: float) ->
         wanted = _VALID
     else:
         return conditions
-    fresh = condition(EXPIRING, wanted, previous, _time(at))
-    if previous is None:
+    return with_condition(conditions, condition(EXPIRING, wanted, previous, rfc3339(at)))
+
+
+def with_condition(conditions: list[Manifest], fresh: Manifest) -> list[Manifest]:
+    """Conditions with one of them in its present state, in its place or at the end."""
+    if find_condition(conditions, fresh["type"]) is None:
         return [*conditions, fresh]
-    return [fresh if entry is previous else entry for entry in conditions]
+    return [fresh if entry.get("type") == fresh["type"] else entry for entry in conditions]
 
 
-def _time(seconds: float) -> str:
+def rfc3339(seconds: float) -> str:
+    """A time in seconds since 1970 as Kubernetes writes it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -93,6 +93,13 @@ class RendererState(ObjectStates[Bound]):
 
 def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
     """Apply one fact and name the objects whose works may change by it."""
+    if is_of_facet(event):
+        state.take(seq, subject, event)
+        if isinstance(event, BindingRequested) and event.everywhere:
+            state.everywhere.add(event.key)
+        elif isinstance(event, BindingRequested | BindingReleased):
+            state.everywhere.discard(event.key)
+        return (event.key,)
     match event:
         case WorkRendered() | WorkWithdrawn():
             state.subjects[subject] = seq
@@ -105,13 +112,6 @@ def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable
             return [*state.everywhere, *_holding(state, event.name)]
         case PolicyChanged() | PolicyDeleted():
             return _policy_changed(state, seq, event)
-        case _ if is_of_facet(event):
-            state.take(seq, subject, event)
-            if isinstance(event, BindingRequested) and event.everywhere:
-                state.everywhere.add(event.key)
-            elif isinstance(event, BindingRequested | BindingReleased):
-                state.everywhere.discard(event.key)
-            return (event.key,)
         case _:
             return ()
 

@@ -162,7 +162,7 @@ class Scheduler(ObjectDecider[SchedulerState]):
             if isinstance(event, PlacementDecided | PlacementFailed):
                 self._decisions.count(event)
                 state.promise(key, event.clusters, now)
-        return Decision(made.events, wake, made.effects, helped)
+        return Decision(made.events, wake, made.effects, helped) if wake is not None or helped else made
 
     def _tries_again(self, key: ObjectKey, considered: Considered | None, now: float) -> float | None:
         """When an attempt that ended in an error is made again; what no cluster or no room stops waits for those."""
