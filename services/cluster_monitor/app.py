@@ -23,15 +23,15 @@ from services._kit.identity.control_plane_reader import ControlPlaneIdentity
 from services._kit.identity.identity_gate import Gate
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._kit.kube.event_recorder import EventRecorder
 from services._kit.kube.list_watch import Decoded, Reflector, known_uid
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import Context, Decider
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
 from services._rules.decision import Decision
-from services._rules.kubernetes.event_objects import Note
 from services._rules.log.restore_order import absence_in_doubt
-from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of, write_event
+from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of
 from services.cluster_monitor.decide import (
     FINALIZER,
     AddFinalizer,
@@ -86,6 +86,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
         self._paces: dict[str, HeartbeatRate] = {}
         self._emptying: dict[str, Emptying] = {}
         self._writes: Background[tuple[str, str]] = Background(concurrency=8, retry=(Retry,))
+        self._recorder: EventRecorder | None = None
         self._watch: Supervised | None = None
         self._clusters: Reflector[Manifest] | None = None
         self._taint_policies: TaintPolicies | None = None
@@ -148,6 +149,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
         await super().start(context)
         self._client = await open_kubeconfig(self._settings.control_kubeconfig)
         self._client.guard = context.guard
+        self._recorder = EventRecorder(self._client, context.clock.now)
         self._members = Members(self._client)
         if context.connection is not None:
             await context.connection.subscribe(EVERY_ACTIVITY, self._active)
@@ -239,6 +241,8 @@ class ClusterMonitor(Decider[MonitorState, str]):
         probers, self._probers = self._probers, {}
         emptying, self._emptying = self._emptying, {}
         await asyncio.gather(*(p.close() for p in probers.values()), *(e.close() for e in emptying.values()))
+        if self._recorder is not None:
+            await self._recorder.drop()
         await self._writes.close()
         self._writes = Background(concurrency=8, retry=(Retry,))
 
@@ -338,15 +342,12 @@ class ClusterMonitor(Decider[MonitorState, str]):
         for effect in effects:
             match effect:
                 case Announce():
-                    self._writes.submit((effect.note.key.name, effect.note.reason), partial(self._publish, effect.note))
+                    assert self._recorder is not None
+                    self._recorder.tell(effect.note)
                 case WriteIdentity() | WriteSpec() | WriteStatus() | AddFinalizer() | DropFinalizer():
                     self._writes.submit((effect.name, type(effect).__name__), partial(self._write, effect))
                 case _:
                     raise TypeError(f"the cluster monitor has no effect {effect!r}")
-
-    async def _publish(self, note: Note) -> None:
-        if not await write_event(self._client, note, rfc3339(self.context.clock.now())):
-            raise Retry(f"Event {note.reason} of {note.key.name}")
 
     async def _write(self, effect: Written) -> None:
         try:

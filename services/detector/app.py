@@ -21,6 +21,7 @@ from services._kit.identity.control_plane_reader import ControlPlaneIdentity
 from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube.event_recorder import EventRecorder
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import Context, Decider
 from services._rules.absence import absence_guard as absence
@@ -35,7 +36,6 @@ from services.detector.control_plane_scope import decide_scope, unsettled
 from services.detector.decide import NeedKey, Tell, WriteClaim, WritePolicyId, decide_policy, decide_template
 from services.detector.kind_watch import PLURALS, Watching
 from services.detector.metrics import register
-from services.detector.policy_event_recorder import Complaints
 from services.detector.settings import DetectorSettings
 from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, remember
 
@@ -87,7 +87,7 @@ class Detector(Decider[DetectorState, Key]):
         self._writes: Background[Key] = Background(concurrency=settings.concurrent_writes, retry=(Transient,))
         self._again: dict[Key, float] = {}
         self._refused: dict[ObjectKey, str] = {}
-        self._complaints = Complaints()
+        self._recorder: EventRecorder | None = None
         self._asking: AsyncInterpretation[Key] = AsyncInterpretation(self._mark)
         self._judged: Judgement | None = None
         self._newer: set[str] = set()
@@ -157,8 +157,8 @@ class Detector(Decider[DetectorState, Key]):
             return Decision(effects=(Store(key, verdict.blobs, verdict.secret),))
         if isinstance(key, ObjectKey):
             remember(state, key, waiting=verdict.waiting, ranked=verdict.ranked)
-            if not any(isinstance(effect, Tell) for effect in verdict.effects):
-                self._complaints.settled(key)
+            if self._recorder is not None and not any(isinstance(effect, Tell) for effect in verdict.effects):
+                self._recorder.settled(key)
         return verdict
 
     def _may_name(self, digest: str) -> bool:
@@ -169,6 +169,7 @@ class Detector(Decider[DetectorState, Key]):
         await super().start(context)
         self._client = await open_kubeconfig(self._settings.control_kubeconfig)
         self._client.guard = context.guard
+        self._recorder = EventRecorder(self._client, context.clock.now)
         self._asking.interpreters.reach_services(self._client)
         state, client = context.projection.state, self._client
         self._identity = await ControlPlaneIdentity.open(
@@ -208,7 +209,8 @@ class Detector(Decider[DetectorState, Key]):
         if self._watching is not None:
             await self._watching.stop()
         await self._writes.close()
-        await self._complaints.close()
+        if self._recorder is not None:
+            await self._recorder.drop()
         await self._asking.close()
         await self._identity.close()
         await self._client.close()
@@ -216,13 +218,13 @@ class Detector(Decider[DetectorState, Key]):
     async def on_following(self) -> None:
         """Another instance writes claims now."""
         await self._asking.pause()
-        await self._complaints.close()
+        if self._recorder is not None:
+            await self._recorder.drop()
         await self._writes.close()
         self._writes = Background(concurrency=self._settings.concurrent_writes, retry=(Transient,))
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Store manifests, and hand writes over: a slow control plane must not hold up decisions."""
-        context = self.context
         for effect in effects:
             match effect:
                 case Store():
@@ -232,7 +234,8 @@ class Detector(Decider[DetectorState, Key]):
                 case NeedKey():
                     await self._need_key(effect)
                 case Tell():
-                    self._complaints.tell(self._client, effect.note, context.clock.now())
+                    assert self._recorder is not None
+                    self._recorder.tell_once(effect.note)
                 case WriteClaim() | WritePolicyId():
                     self._writes.submit(effect.key, partial(self._write, effect))
                 case _:

@@ -22,15 +22,15 @@ from services._kit.credentials.access import Member, Members
 from services._kit.credentials.kubeconfig import open_kubeconfig
 from services._kit.delivery.interpretation_levels import Interpretation
 from services._kit.delivery.lane import Lane
+from services._kit.delivery.lane_metrics import WriteMetrics, register_lane
 from services._kit.delivery.lane_parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Appending, Reports
-from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.client import KubeClient
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import BaseService, Context
 from services._rules.delivery.member_address import Access
 from services._rules.interpreter.configuration import FILTERS, Target
-from services.executor.metrics import Deliveries, register_lane
+from services.executor.metrics import Deliveries
 from services.executor.settings import ExecutorSettings
 from services.executor.state import ExecutorState, LaneKey, abandoned, cut, fold
 

@@ -22,6 +22,7 @@ from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._kit.kube.event_recorder import EventRecorder
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import Context, ObjectDecider
 from services._rules.decision import NOTHING, Decision
@@ -30,7 +31,6 @@ from services._rules.interpreter.configuration import FILTERS, Target
 from services._rules.kubernetes.event_objects import Note
 from services.status_aggregator.decide import RollupPace, decide, due_at, has_news
 from services.status_aggregator.event_announcements import Early, announce, bound, overridden
-from services.status_aggregator.event_recorder import Telling
 from services.status_aggregator.failure_events import left_out, refused, unsummed
 from services.status_aggregator.metrics import register
 from services.status_aggregator.settings import AggregatorSettings
@@ -80,7 +80,7 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         self._pace = RollupPace(
             settings.rollup_gather, settings.rollup_interval, settings.rollup_patience, settings.rollup_settle
         )
-        self._recorder: Telling | None = None
+        self._recorder: EventRecorder | None = None
         self._interpreters = Interpreters()
         self._writes = Writes(settings.concurrent_writes, (Retry, Unreachable))
         self._leading = False
@@ -169,7 +169,7 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         self._status = TemplateStatus(
             self._client, context.projection.state, context.blobs, context.clock, self._interpreters.ask
         )
-        self._recorder = Telling(self._client, context.clock)
+        self._recorder = EventRecorder(self._client, context.clock.now)
         register(context.metrics.reads, context.projection.state, lambda: self._writes.pending)
 
     async def on_leading(self) -> None:
@@ -194,7 +194,7 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         self._leading = False
         await self._writes.close()
         if self._recorder is not None:
-            await self._recorder.close()
+            await self._recorder.drop()
         await self._interpreters.close()
         await self._client.close()
 
