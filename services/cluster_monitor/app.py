@@ -51,7 +51,6 @@ from services.cluster_monitor.heartbeats import HeartbeatRate, Malformed, heard
 from services.cluster_monitor.member_identity import fold_absence, is_another
 from services.cluster_monitor.metrics import register
 from services.cluster_monitor.push_probe import Prober
-from services.cluster_monitor.readiness import rfc3339
 from services.cluster_monitor.settings import MonitorSettings
 from services.cluster_monitor.state import ALL, SCOPE, MonitorState, Probe
 from services.cluster_monitor.taint_policy_watch import TaintPolicies
