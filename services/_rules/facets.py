@@ -21,6 +21,7 @@ from schemas.keys import ObjectKey
 from schemas.subjects import facet as subject_of
 from services._rules.effective import Effective, current_targets, effective, lowers, tasks_of
 from services._rules.history.retention import all_closed
+from services._rules.interpreter.configuration import Target, concerns
 
 FacetEvent = (
     TemplateEvent
@@ -184,6 +185,16 @@ class ObjectStates(ServiceState, Generic[F]):
     def forget(self, purged: Purged) -> None:
         """Drop what is gone from the log, unless newer facts of it exist."""
         self.drop(purged)
+
+    def of_kinds(self, kinds: frozenset[Target]) -> list[ObjectKey]:
+        """Objects whose template is of one of these kinds; none without any."""
+        return [
+            key
+            for key, facets in self.objects.items()
+            if kinds
+            and isinstance(template := facets.template, TemplateChanged)
+            and concerns(kinds, template.api_version, template.kind)
+        ]
 
     def drop(self, purged: Purged) -> list[tuple[ObjectKey, F]]:
         """Drop the objects that are gone from the log, unless newer facts of them exist; returns them."""

@@ -34,7 +34,7 @@ from services.status_aggregator.event_announcements import Early, announce, boun
 from services.status_aggregator.failure_events import left_out, refused, unsummed
 from services.status_aggregator.metrics import register
 from services.status_aggregator.settings import AggregatorSettings
-from services.status_aggregator.state import AggregatorState, fold, of_kinds
+from services.status_aggregator.state import AggregatorState, fold
 from services.status_aggregator.status_writer import Writes
 from services.status_aggregator.template_status import Away, TemplateStatus, offers_status, remember_present
 
@@ -93,7 +93,7 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         """Apply one event, and record a Kubernetes Event about it when it is new."""
         if isinstance(event, PolicyChanged | PolicyDeleted):
             # What is summed in another way from now on is summed again.
-            return of_kinds(state, self._interpreters.take(event))
+            return state.of_kinds(self._interpreters.take(event))
         touched = fold(state, message.seq, message.subject, event)
         if self._settings.events:
             self._announce(state, message, event)

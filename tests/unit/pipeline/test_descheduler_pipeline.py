@@ -25,6 +25,7 @@ from services.descheduler.settings import DeschedulerSettings
 from services.gateway import state as gateway
 from services.gateway.views import binding_views as bindings
 from services.override_renderer import state as renderer
+from services.override_renderer.decide import AtHand
 from services.override_renderer.decide import decide as render
 from services.scheduler.app import Scheduler
 from services.scheduler.settings import SchedulerSettings
@@ -158,7 +159,7 @@ class House:
         state = renderer.RendererState()
         for message in self.facts.since(0, [">"], 10_000):
             renderer.fold(state, message.seq, message.subject, decode(message.subject, message.data))
-        rendered = [event for event in render(state, KEY).events if isinstance(event, WorkRendered)]
+        rendered = [event for event in render(state, KEY, AtHand()).events if isinstance(event, WorkRendered)]
         return {event.cluster: msgspec.json.decode(event.manifest)["spec"]["replicas"] for event in rendered}
 
     def told(self) -> list[str]:
