@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
+from services.apiserver.kinds.builtin import NEWEST, BuiltinKind, PlainWithStatus
 from services.apiserver.kinds.groups import (
     admission,
     autoscaling,
@@ -15,7 +15,6 @@ from services.apiserver.kinds.groups import (
     endpoints,
     events,
     networking,
-    plain,
     policy,
     quota,
     rbac,
@@ -94,7 +93,7 @@ TOKEN = Subresource("token", CREATE, "TokenRequest", "authentication.k8s.io", "v
 
 ROWS = [
     Row("", "Binding", "bindings", reviews.Binding, V1, verbs=CREATE),
-    Row("", "ComponentStatus", "componentstatuses", plain.Plain, V1, ("cs",), False, verbs=("get", "list")),
+    Row("", "ComponentStatus", "componentstatuses", BuiltinKind, V1, ("cs",), False, verbs=("get", "list")),
     Row("", "ConfigMap", "configmaps", config.ConfigMap, V1, ("cm",)),
     Row("", "Endpoints", "endpoints", endpoints.Endpoints, V1, ("ep",)),
     Row("", "Event", "events", events.CoreEvent, V1, ("ev",)),
@@ -156,7 +155,7 @@ ROWS = [
     ),
     Row("", "ResourceQuota", "resourcequotas", quota.ResourceQuota, V1, ("quota",), True, (STATUS,)),
     Row("", "Secret", "secrets", config.Secret, V1),
-    Row("", "ServiceAccount", "serviceaccounts", config.ServiceAccount, V1, ("sa",), True, (TOKEN,)),
+    Row("", "ServiceAccount", "serviceaccounts", BuiltinKind, V1, ("sa",), True, (TOKEN,)),
     Row(
         "",
         "Service",
@@ -193,7 +192,7 @@ ROWS = [
         "apiextensions.k8s.io",
         "CustomResourceDefinition",
         "customresourcedefinitions",
-        plain.PlainWithStatus,
+        PlainWithStatus,
         BOTH,
         ("crd", "crds"),
         False,
@@ -297,7 +296,7 @@ ROWS = [
         "flowcontrol.apiserver.k8s.io",
         "FlowSchema",
         "flowschemas",
-        plain.PlainWithStatus,
+        PlainWithStatus,
         {"v1beta1": 0},
         (),
         False,
@@ -307,7 +306,7 @@ ROWS = [
         "flowcontrol.apiserver.k8s.io",
         "PriorityLevelConfiguration",
         "prioritylevelconfigurations",
-        plain.PlainWithStatus,
+        PlainWithStatus,
         {"v1beta1": 0},
         (),
         False,
@@ -327,7 +326,7 @@ ROWS = [
         True,
         (STATUS,),
     ),
-    Row("policy", "PodSecurityPolicy", "podsecuritypolicies", plain.Plain, {"v1beta1": 0}, ("psp",), False),
+    Row("policy", "PodSecurityPolicy", "podsecuritypolicies", BuiltinKind, {"v1beta1": 0}, ("psp",), False),
     Row("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings", rbac.RoleBinding, BOTH, (), False),
     Row("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", rbac.Role, BOTH, (), False),
     Row("rbac.authorization.k8s.io", "RoleBinding", "rolebindings", rbac.RoleBinding, BOTH),
@@ -335,7 +334,7 @@ ROWS = [
     Row("scheduling.k8s.io", "PriorityClass", "priorityclasses", cluster.PriorityClass, BOTH, ("pc",), False),
     Row("storage.k8s.io", "CSIDriver", "csidrivers", storage.Driver, BOTH, (), False),
     Row("storage.k8s.io", "CSINode", "csinodes", storage.DriverNode, BOTH, (), False),
-    Row("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", plain.Plain, {"v1": 24}),
+    Row("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", BuiltinKind, {"v1": 24}),
     Row("storage.k8s.io", "StorageClass", "storageclasses", storage.StorageClass, BOTH, ("sc",), False),
     Row(
         "storage.k8s.io",

@@ -12,12 +12,13 @@ import datetime
 import functools
 import gzip
 import importlib.resources
+import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from services.apiserver.kinds.checks import quantities as quantity
+from services._rules.kubernetes.quantity import Quantity, QuantityError, parse
 
 Schema = dict[str, Any]
 Object = dict[str, Any]
@@ -204,9 +205,25 @@ def _quantity(_: Field, value: Any, path: list[str]) -> str:
     if type(value) not in (str, int, float):
         raise ShapeError(path, "a quantity", value)
     try:
-        return quantity.canonical(value if type(value) is str else str(value))
+        return canonical_quantity(str(value))
     except ValueError as error:
         raise ShapeError(path, "a quantity", value, str(error)) from None
+
+
+_LOOSE_QUANTITY = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
+
+
+@functools.lru_cache(maxsize=4096)
+def canonical_quantity(text: str) -> str:
+    """Return the canonical spelling: no fraction digits, the largest suffix of its own family; raises ValueError."""
+    text = text.strip()
+    if not (_LOOSE_QUANTITY.match(text) and re.search("[0-9]", text)):
+        raise ValueError(f"quantities must match the regular expression '{_LOOSE_QUANTITY.pattern}'")
+    try:
+        found = parse(text)
+    except QuantityError:
+        raise ValueError("unable to parse quantity's suffix") from None
+    return str(Quantity(found.nano, found.format))
 
 
 def _int_or_string(_: Field, value: Any, path: list[str]) -> int | str:
