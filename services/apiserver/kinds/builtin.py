@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from schemas.manifest import Manifest
 from services.apiserver.kinds.decoding import field_tables as schemas
@@ -10,7 +11,7 @@ from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.field_errors import FieldError
 from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Schema
-from services.apiserver.kinds.rules import Rules, apply, changed, lookup
+from services.apiserver.kinds.rules import Rules, apply, changed, inside, lookup
 
 NEWEST = 1 << 30
 """The release of a server that stands for none in particular."""
@@ -21,26 +22,34 @@ class BuiltinKind(Kind):
 
     release: int = NEWEST
     """The minor release whose behaviour is wanted; larger than any for the newest."""
-    defaults: Defaults = Defaults({})
-    """What defaulting fills in."""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """The table of what defaulting fills in."""
     rules: Rules = ()
-    """What an object is checked by."""
-    status_rules: Rules = ()
-    """What a write to the status subresource is checked by."""
+    """What an object is checked by, before `spec_rules`."""
+    spec_rules: ClassVar[Rules] = ()
+    """What the spec is checked by."""
+    status_rules: ClassVar[Rules] = ()
+    """What the status is checked by in a write to the status subresource."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Paths of fields that an update may not change."""
-    selectable: ClassVar[dict[str, str]] = {}
+    selectable: ClassVar[Mapping[str, str]] = {}
     """Paths of fields that a field selector may name beside name and namespace, and what a missing one counts as."""
 
     def __init__(self, resource: Resource, schema_name: str) -> None:
         super().__init__(resource)
         self.schema_name = schema_name
+        self._default = Defaults(self.defaults_of(resource))
         self.rules = self.rules_of(resource)
 
     @classmethod
+    def defaults_of(cls, resource: Resource) -> Mapping[str, Any]:  # noqa: ARG003
+        """Return the table of defaults of the kind under its names; kinds whose versions differ override this."""
+        return cls.defaults
+
+    @classmethod
     def rules_of(cls, resource: Resource) -> Rules:  # noqa: ARG003
-        """Return the rules of the kind under its names; kinds whose rules depend on them override this."""
-        return cls.rules
+        """Return the rules of the kind under its names; kinds whose versions differ override this."""
+        return (*cls.rules, inside("spec", *cls.spec_rules, absent={})) if cls.spec_rules else cls.rules
 
     @property
     def schema(self) -> Schema | None:
@@ -92,7 +101,7 @@ class BuiltinKind(Kind):
 
     def default(self, obj: Manifest) -> None:
         """Fill in the table of defaults."""
-        self.defaults(obj)
+        self._default(obj)
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Return what the rules find wrong with an object by itself."""
@@ -104,7 +113,7 @@ class BuiltinKind(Kind):
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what the rules of the status find wrong."""
-        return apply(self.status_rules, new)
+        return apply(self.status_rules, new.get("status") or {}, "status")
 
     def field_selectors(self, obj: Manifest) -> dict[str, str]:
         """Return name, namespace and the fields of the table."""
@@ -119,7 +128,5 @@ class BuiltinKind(Kind):
 class PlainWithStatus(BuiltinKind):
     """A kind with a status subresource and a generation, replaced only by name of the resourceVersion."""
 
-    unconditional_update = False
-
     generation = True
-    has_status = True
+    unconditional_update = False

@@ -228,7 +228,8 @@ def builtin_registry(profile: str = "current") -> Registry:
     registry = Registry()
     release = NEWEST if profile == "current" else int(profile.partition(".")[2])
     priorities = GROUPS if release < NEWEST else {**GROUPS, **_TODAY}
-    for group, row, version in ((group, row, name) for group in KINDS for row in KINDS[group] for name in row.versions):
+    served = [(name, one, version) for name in KINDS for one in KINDS[name] for version in one.versions]
+    for group, row, version in served:
         if row.versions[version] > release:
             continue
         resource = Resource(
@@ -248,6 +249,7 @@ def builtin_registry(profile: str = "current") -> Registry:
         kind = row.rules(resource, definition_name(group, version, row.kind))
         kind.store_group, kind.store_version = row.store if row.store[1] else (group, next(iter(row.versions)))
         kind.release = release
+        kind.has_status = STATUS in row.subresources
         priority, versions = priorities[group]
         registry.add_kind(kind, group_priority=priority, version_priority=versions[version])
     return registry

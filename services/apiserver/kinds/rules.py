@@ -26,6 +26,7 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 
 Check = Callable[[Any, str], list[FieldError]]
 Form = Callable[[str], list[str]]
+Test = Callable[[Any], object]
 
 
 class Siblings(msgspec.Struct, frozen=True):
@@ -126,11 +127,57 @@ def one_of(members: Mapping[str, Rules], missing: str, several: str, besides: tu
 # Fields.
 
 
-def needed(*names: str, detail: str = "") -> Check:
-    """Fields that must be there and not empty."""
+def needed(*names: str, detail: str = "", when: Test | None = None) -> Check:
+    """Fields that must be there and not empty, of objects that pass a test."""
 
     def check(value: Any, path: str) -> list[FieldError]:
-        return [required(place(path, name), detail) for name in names if not value.get(name)]
+        missing = [required(place(path, name), detail) for name in names if not value.get(name)]
+        return missing if missing and (when is None or when(value)) else []
+
+    return check
+
+
+def given(name: str, detail: str) -> Check:
+    """A field that must be there, and may be empty."""
+
+    def check(value: Any, path: str) -> list[FieldError]:
+        return [required(place(path, name), detail)] if value.get(name) is None else []
+
+    return check
+
+
+def unwanted(name: str, detail: str, when: Test) -> Check:
+    """A field that may not be set in objects that pass a test."""
+
+    def check(value: Any, path: str) -> list[FieldError]:
+        return [forbidden(place(path, name), detail)] if value.get(name) and when(value) else []
+
+    return check
+
+
+def refused(name: str, detail: str, when: Test, shown: Any = None) -> Check:
+    """A field whose value is wrong in objects that pass a test; the message shows `shown` for a missing value."""
+
+    def check(value: Any, path: str) -> list[FieldError]:
+        return [invalid(place(path, name), value.get(name, shown), detail)] if when(value) else []
+
+    return check
+
+
+def valid(test: Test, detail: str) -> Check:
+    """A value that passes a test."""
+
+    def check(value: Any, path: str) -> list[FieldError]:
+        return [] if test(value) else [invalid(path, value, detail)]
+
+    return check
+
+
+def only_if(test: Test, *rules: Rule) -> Check:
+    """Rules of objects that pass a test."""
+
+    def check(value: Any, path: str) -> list[FieldError]:
+        return apply(rules, value, path) if test(value) else []
 
     return check
 

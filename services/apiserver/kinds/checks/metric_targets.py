@@ -7,24 +7,25 @@ from typing import Final
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, not_supported, required
-from services.apiserver.kinds.rules import Check, Rules, apply, choice, each, inside, needed, number, text
+from services.apiserver.kinds.field_errors import FieldError, forbidden, not_supported, required
+from services.apiserver.kinds.rules import (
+    Check,
+    Rules,
+    apply,
+    choice,
+    each,
+    inside,
+    needed,
+    number,
+    only_if,
+    refused,
+    text,
+    valid,
+)
 
 _POSITIVE: Final = "must be greater than zero"
+_positive = valid(lambda value: quantity.parse(value).nano > 0, "must be positive")
 REFERENCE = (text("kind", names.path_segment, need=""), text("name", names.path_segment, need=""))
-
-
-def _target_type(value: Manifest, field: str) -> list[FieldError]:
-    kind, place = value.get("type", ""), f"{field}.type"
-    if not kind:
-        return [required(place, "must specify a metric target type")]
-    if kind in ("Utilization", "Value", "AverageValue"):
-        return []
-    return [invalid(place, kind, "must be either Utilization, Value, or AverageValue")]
-
-
-def _positive(value: str, field: str) -> list[FieldError]:
-    return [] if quantity.parse(value).nano > 0 else [invalid(field, value, "must be positive")]
 
 
 def _one_of(other: str, other_text: str, usual: str, usual_text: str) -> Check:
@@ -41,23 +42,25 @@ def _one_of(other: str, other_text: str, usual: str, usual_text: str) -> Check:
     return check
 
 
-def _some_value(target: Manifest, field: str) -> list[FieldError]:
-    if target.get("value") is not None or target.get("averageValue") is not None:
-        return []
-    return [required(f"{field}.averageValue", "must set either a target value or averageValue")]
-
-
-def _positive_average(target: Manifest, field: str) -> list[FieldError]:
-    if quantity.parse(target.get("averageValue")).nano > 0:
-        return []
-    return [required(f"{field}.averageValue", "must specify a positive target averageValue")]
-
-
 _TARGET = (
-    _target_type,
+    needed("type", detail="must specify a metric target type"),
+    refused(
+        "type",
+        "must be either Utilization, Value, or AverageValue",
+        lambda target: target.get("type", "") not in ("", "Utilization", "Value", "AverageValue"),
+    ),
     inside("value", _positive),
     number("averageUtilization", 1, detail="must be greater than 0"),
     inside("averageValue", _positive),
+)
+_SOME_VALUE = needed(
+    "averageValue",
+    detail="must set either a target value or averageValue",
+    when=lambda target: "value" not in target,
+)
+_POSITIVE_AVERAGE = only_if(
+    lambda target: quantity.parse(target.get("averageValue")).nano <= 0,
+    lambda _, field: [required(f"{field}.averageValue", "must specify a positive target averageValue")],
 )
 _METRIC = inside("metric", text("name", names.path_segment, need="must specify a metric name"), absent={})
 _NAME = needed("name", detail="must specify a resource name")
@@ -70,9 +73,9 @@ def _target(rule: Check) -> Check:
 
 
 SOURCES: Final[dict[str, Rules]] = {
-    "object": (inside("describedObject", *REFERENCE, absent={}), _METRIC, _target(_some_value)),
+    "object": (inside("describedObject", *REFERENCE, absent={}), _METRIC, _target(_SOME_VALUE)),
     "external": (_METRIC, _target(_OUTSIDE)),
-    "pods": (_METRIC, _target(_positive_average)),
+    "pods": (_METRIC, _target(_POSITIVE_AVERAGE)),
     "resource": (_NAME, _target(_OF_PODS)),
     "containerResource": (_NAME, needed("container", detail="must specify a container"), _target(_OF_PODS)),
 }

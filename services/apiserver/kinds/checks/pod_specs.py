@@ -11,7 +11,20 @@ from services.apiserver.kinds.checks import security_contexts as security_checks
 from services.apiserver.kinds.checks import volumes as volume_checks
 from services.apiserver.kinds.checks.status_fields import parsed
 from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, not_supported, required
-from services.apiserver.kinds.rules import Check, apply, choice, each, every, formed, inside, needed, number, text
+from services.apiserver.kinds.rules import (
+    Check,
+    apply,
+    choice,
+    each,
+    every,
+    formed,
+    inside,
+    needed,
+    number,
+    refused,
+    text,
+    valid,
+)
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MAX_DEADLINE = 2**31 - 1
@@ -25,43 +38,31 @@ def _containers(value: Manifest, field: str) -> list[FieldError]:
     return found + container_checks.init_containers(first, items, known, f"{field}.initContainers")
 
 
-def _address(value: str, field: str) -> list[FieldError]:
-    return [] if parsed(value) else [invalid(field, value, "must be valid IP address")]
-
-
-def _dns_sizes(config: Manifest, field: str) -> list[FieldError]:
-    servers = config.get("nameservers") or []
-    if len(servers) <= _NAMESERVERS:
-        return []
-    return [invalid(f"{field}.nameservers", servers, f"must not have more than {_NAMESERVERS} nameservers")]
-
-
-def _search_sizes(config: Manifest, field: str) -> list[FieldError]:
-    searches, place = config.get("searches") or [], f"{field}.searches"
-    found: list[FieldError] = []
-    if len(searches) > _SEARCHES:
-        found.append(invalid(place, searches, f"must not have more than {_SEARCHES} search paths"))
-    if len(" ".join(searches)) > _SEARCH_LENGTH:
-        message = f"must not have more than {_SEARCH_LENGTH} characters (including spaces) in the search list"
-        found.append(invalid(place, searches, message))
-    return found
-
-
 def _search(value: str, field: str) -> list[FieldError]:
     return formed(names.subdomain)(value.removesuffix("."), field)
 
 
-def _option(option: Manifest, field: str) -> list[FieldError]:
-    return [] if option.get("name") else [required(field, "must not be empty")]
-
-
+_address = valid(parsed, "must be valid IP address")
 _DNS = inside(
     "dnsConfig",
-    _dns_sizes,
+    refused(
+        "nameservers",
+        f"must not have more than {_NAMESERVERS} nameservers",
+        lambda config: len(config.get("nameservers") or ()) > _NAMESERVERS,
+    ),
     each("nameservers", _address),
-    _search_sizes,
+    refused(
+        "searches",
+        f"must not have more than {_SEARCHES} search paths",
+        lambda config: len(config.get("searches") or ()) > _SEARCHES,
+    ),
+    refused(
+        "searches",
+        f"must not have more than {_SEARCH_LENGTH} characters (including spaces) in the search list",
+        lambda config: len(" ".join(config.get("searches") or ())) > _SEARCH_LENGTH,
+    ),
     each("searches", _search),
-    each("options", _option),
+    each("options", lambda option, field: [] if option.get("name") else [required(field, "must not be empty")]),
 )
 
 

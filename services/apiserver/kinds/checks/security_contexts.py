@@ -7,9 +7,10 @@ from typing import Final
 
 from schemas.manifest import Manifest
 from services.apiserver.kinds.field_errors import FieldError, invalid, required
-from services.apiserver.kinds.rules import apply, choice, each, inside, number, text
+from services.apiserver.kinds.rules import apply, choice, each, inside, number, only_if, text, valid
 
 _HIGHEST: Final = 2**31 - 1
+_IN_RANGE: Final = f"must be between 0 and {_HIGHEST}, inclusive"
 _SYSCTL_LENGTH: Final = 253
 _SYSCTL_PART: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL_TEXT: Final = f"({_SYSCTL_PART}\\.)*{_SYSCTL_PART}"
@@ -20,12 +21,6 @@ def _sysctl(name: str) -> list[str]:
     if len(name) <= _SYSCTL_LENGTH and _SYSCTL.fullmatch(name):
         return []
     return [f"must have at most {_SYSCTL_LENGTH} characters and match regex {_SYSCTL_TEXT}"]
-
-
-def _group(value: int, field: str) -> list[FieldError]:
-    if 0 <= value <= _HIGHEST:
-        return []
-    return [invalid(field, value, f"must be between 0 and {_HIGHEST}, inclusive")]
 
 
 def _local_profile(profile: Manifest, field: str) -> list[FieldError]:
@@ -47,28 +42,24 @@ _SECCOMP = inside(
 )
 
 
-def _escalation(value: Manifest, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
-    if value.get("allowPrivilegeEscalation") is False:
-        text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        if value.get("privileged"):
-            found.append(invalid(field, value, text))
-        if "SYS_ADMIN" in ((value.get("capabilities") or {}).get("add") or ()):
-            text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            found.append(invalid(field, value, text))
-    return found
-
-
+_CANNOT = "cannot set `allowPrivilegeEscalation` to false and"
+_NO_ESCALATION = (
+    valid(lambda value: not value.get("privileged"), f"{_CANNOT} `privileged` to true"),
+    valid(
+        lambda value: "SYS_ADMIN" not in ((value.get("capabilities") or {}).get("add") or ()),
+        f"{_CANNOT} `capabilities.Add` CAP_SYS_ADMIN",
+    ),
+)
 CONTAINER = (
     number("runAsUser", 0, _HIGHEST),
     number("runAsGroup", 0, _HIGHEST),
     choice("procMount", ("Default", "Unmasked")),
     _SECCOMP,
-    _escalation,
+    only_if(lambda value: value.get("allowPrivilegeEscalation") is False, *_NO_ESCALATION),
 )
 _IDENTITIES = (
     *(number(name, 0, _HIGHEST) for name in ("fsGroup", "runAsUser", "runAsGroup")),
-    each("supplementalGroups", _group),
+    each("supplementalGroups", valid(lambda group: 0 <= group <= _HIGHEST, _IN_RANGE)),
 )
 _POD = (
     each("sysctls", text("name", _sysctl, need="")),

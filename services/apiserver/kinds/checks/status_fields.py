@@ -8,7 +8,7 @@ from typing import Final
 from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.field_errors import FieldError, invalid
-from services.apiserver.kinds.rules import Rules, each, formed, inside, not_negative
+from services.apiserver.kinds.rules import Rules, each, formed, inside, not_negative, valid
 
 _SPECIAL: Final = (
     ("is_unspecified", "may not be unspecified (0.0.0.0 or ::)"),
@@ -16,7 +16,6 @@ _SPECIAL: Final = (
     ("is_link_local", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
 )
 _LINK_MULTICAST: Final = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
-ADDRESS_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 
 def counts(fields: tuple[str, ...], part_of_replicas: tuple[str, ...] = ()) -> Rules:
@@ -31,7 +30,7 @@ def counts(fields: tuple[str, ...], part_of_replicas: tuple[str, ...] = ()) -> R
             found.append(invalid(f"{path}.availableReplicas", numbers["availableReplicas"], text))
         return found
 
-    return (inside("status", not_negative(*fields), parts),)
+    return (not_negative(*fields), parts)
 
 
 def parsed(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -42,21 +41,14 @@ def parsed(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def address(value: str, field: str) -> list[FieldError]:
-    """Return an error when the value is no IP address."""
-    return [] if parsed(value) else [invalid(field, value, ADDRESS_TEXT)]
-
-
-def _ip(value: str, field: str) -> list[FieldError]:
-    return [invalid(field, value, "must be a valid IP address")] if value and not parsed(value) else []
-
-
-def _no_ip(value: str, field: str) -> list[FieldError]:
-    return [invalid(field, value, "must be a DNS name, not an IP address")] if parsed(value) else []
-
-
-_INGRESS = each("ingress", inside("ip", _ip), inside("hostname", formed(names.subdomain), _no_ip))
-LOAD_BALANCER = (inside("status", inside("loadBalancer", _INGRESS)),)
+address = valid(parsed, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
+_NO_IP = valid(lambda value: not parsed(value), "must be a DNS name, not an IP address")
+_INGRESS = each(
+    "ingress",
+    inside("ip", valid(lambda value: not value or parsed(value), "must be a valid IP address")),
+    inside("hostname", formed(names.subdomain), _NO_IP),
+)
+LOAD_BALANCER = (inside("loadBalancer", _INGRESS),)
 
 
 def non_special(value: str, field: str) -> list[FieldError]:

@@ -17,6 +17,7 @@ from services.apiserver.kinds.rules import (
     one_of,
     text,
     unique,
+    valid,
 )
 
 _HOST_PATH_TYPES = (
@@ -47,10 +48,6 @@ def _relative(path: str, field: str) -> list[FieldError]:
     return found
 
 
-def _absolute(path: str, field: str) -> list[FieldError]:
-    return [] if not path or path.startswith("/") else [invalid(field, path, "must be an absolute path")]
-
-
 def _field_path(path: str, field: str) -> list[FieldError]:
     if not path:
         return [required(field)]
@@ -59,6 +56,7 @@ def _field_path(path: str, field: str) -> list[FieldError]:
     return [invalid(field, path, f"error converting fieldPath: field label not supported: {path}")]
 
 
+_ABSOLUTE = valid(lambda path: path[:1] in ("", "/"), "must be an absolute path")
 _RESOURCE_REF = inside("resourceFieldRef", needed("resource", "containerName"))
 
 
@@ -111,7 +109,10 @@ SOURCES: dict[str, Rules] = {
     "gcePersistentDisk": (needed("pdName"),),
     "awsElasticBlockStore": (needed("volumeID"),),
     "secret": (needed("secretName"), _mode("defaultMode"), _KEYS),
-    "nfs": (needed("server", "path"), inside("path", _absolute)),
+    "nfs": (
+        needed("server", "path"),
+        inside("path", _ABSOLUTE),
+    ),
     "iscsi": (needed("targetPortal", "iqn"),),
     "glusterfs": (needed("endpoints", "path"),),
     "flocker": (),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.field_errors import FieldError, invalid, required
 from services.apiserver.kinds.kind_model import Resource
 from services.apiserver.kinds.rules import (
@@ -20,6 +22,7 @@ from services.apiserver.kinds.rules import (
     listed,
     needed,
     number,
+    refused,
     text,
     unique,
 )
@@ -99,24 +102,6 @@ def _review_versions(hook: Manifest, path: str) -> list[FieldError]:
     return found
 
 
-def _hook_defaults(version: str, kind: str) -> Defaults:
-    stable = version == "v1"
-    beta = {} if stable else {"sideEffects": "Unknown", "": _beta_review_version}
-    mutating = {"reinvocationPolicy": "Never"} if kind.startswith("Mutating") else {}
-    hook = {
-        "failurePolicy": "Fail" if stable else "Ignore",
-        "matchPolicy": "Equivalent" if stable else "Exact",
-        "namespaceSelector": {},
-        "objectSelector": {},
-        "timeoutSeconds": 10 if stable else 30,
-        **beta,
-        **mutating,
-        "rules[]": {"scope": "*"},
-        "clientConfig?": _SERVICE_PORT,
-    }
-    return Defaults({"webhooks[]": hook})
-
-
 def _beta_review_version(hook: Manifest) -> None:
     if not hook.get("admissionReviewVersions"):
         hook["admissionReviewVersions"] = ["v1beta1"]
@@ -128,9 +113,24 @@ class WebhookConfiguration(BuiltinKind):
     generation = True
     unconditional_update = False
 
-    def __init__(self, resource: Resource, schema_name: str) -> None:
-        super().__init__(resource, schema_name)
-        self.defaults = _hook_defaults(resource.version, resource.kind)
+    @classmethod
+    def defaults_of(cls, resource: Resource) -> Mapping[str, Any]:
+        """Return the defaults of a version; the beta fails open and needs less."""
+        stable = resource.version == "v1"
+        hook: dict[str, Any] = {
+            "failurePolicy": "Fail" if stable else "Ignore",
+            "matchPolicy": "Equivalent" if stable else "Exact",
+            "namespaceSelector": {},
+            "objectSelector": {},
+            "timeoutSeconds": 10 if stable else 30,
+            "rules[]": {"scope": "*"},
+            "clientConfig?": _SERVICE_PORT,
+        }
+        if not stable:
+            hook |= {"sideEffects": "Unknown", "": _beta_review_version}
+        if resource.kind.startswith("Mutating"):
+            hook["reinvocationPolicy"] = "Never"
+        return {"webhooks[]": hook}
 
     @classmethod
     def rules_of(cls, resource: Resource) -> Rules:
@@ -159,22 +159,15 @@ def _name_of_service(obj: Manifest, _: str) -> list[FieldError]:
     return [invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: {wanted!r}')]
 
 
-def _trust(spec: Manifest, path: str) -> list[FieldError]:
-    field, bundle = f"{path}.insecureSkipTLSVerify", spec.get("caBundle")
-    if spec.get("service") is None:
-        if spec.get("insecureSkipTLSVerify") or bundle:
-            return [invalid(field, True, "local APIServices may not have TLS settings")]
-    elif spec.get("insecureSkipTLSVerify") and bundle:
-        return [invalid(field, True, "may not be true if caBundle is present")]
-    return []
+def _local_with_trust(spec: Manifest) -> bool:
+    return "service" not in spec and bool(spec.get("insecureSkipTLSVerify") or spec.get("caBundle"))
 
 
 class APIService(BuiltinKind):
     """apiregistration.k8s.io APIService."""
 
-    has_status = True
     unconditional_update = False
-    defaults = Defaults({"spec": _SERVICE_PORT})
+    defaults = {"spec": _SERVICE_PORT}
     rules = (
         _name_of_service,
         inside(
@@ -184,7 +177,12 @@ class APIService(BuiltinKind):
             number("groupPriorityMinimum", 1, 20000, "must be positive and less than 20000", absent=0),
             number("versionPriority", 1, 1000, "must be positive and less than 1000", absent=0),
             inside("service", needed("namespace", "name")),
-            _trust,
+            refused("insecureSkipTLSVerify", "local APIServices may not have TLS settings", _local_with_trust, True),
+            refused(
+                "insecureSkipTLSVerify",
+                "may not be true if caBundle is present",
+                lambda spec: "service" in spec and spec.get("insecureSkipTLSVerify") and spec.get("caBundle"),
+            ),
         ),
     )
 

@@ -50,15 +50,11 @@ _MEASURED = (inside("spec", each("metrics", metric_checks.metric), inside("behav
 class Autoscaler(BuiltinKind):
     """autoscaling HorizontalPodAutoscaler in v1, v2, v2beta1 and v2beta2."""
 
-    has_status = True
-    rules = (
-        inside(
-            "spec",
-            number("minReplicas", 1, detail="must be greater than or equal to 1"),
-            number("maxReplicas", 1, detail="must be greater than 0", absent=0),
-            _limits,
-            inside("scaleTargetRef", *metric_checks.REFERENCE, absent={}),
-        ),
+    spec_rules = (
+        number("minReplicas", 1, detail="must be greater than or equal to 1"),
+        number("maxReplicas", 1, detail="must be greater than 0", absent=0),
+        _limits,
+        inside("scaleTargetRef", *metric_checks.REFERENCE, absent={}),
     )
     status_rules = counts(("currentReplicas", "desiredReplicas"))
 

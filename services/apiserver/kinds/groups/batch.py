@@ -8,7 +8,6 @@ from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks import schedules as cron
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.status_fields import counts
-from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.field_errors import FieldError, go_map, invalid, not_supported, required
 from services.apiserver.kinds.rules import apply, changed, choice, inside, lookup, not_negative, text
 from services.apiserver.kinds.workloads import pod_defaults
@@ -67,10 +66,7 @@ def _selector(spec: Manifest, path: str) -> list[FieldError]:
 class Job(BuiltinKind):
     """batch/v1 Job."""
 
-    has_status = True
-    defaults = Defaults(
-        {"spec": {"template": pod_defaults.template, "": _completions, "parallelism": 1, "backoffLimit": 6}}
-    )
+    defaults = {"spec": {"template": pod_defaults.template, "": _completions, "parallelism": 1, "backoffLimit": 6}}
     rules = (_generated, inside("spec", *_JOB_SPEC, _selector))
     status_rules = counts(("active", "succeeded", "failed"))
     fixed = ("spec.completions", "spec.selector", "spec.template")
@@ -129,18 +125,15 @@ def _short_name(obj: Manifest, _: str) -> list[FieldError]:
 class CronJob(BuiltinKind):
     """batch CronJob, v1 and v1beta1 alike."""
 
-    has_status = True
-    defaults = Defaults(
-        {
-            "spec": {
-                "concurrencyPolicy": "Allow",
-                "suspend": False,
-                "successfulJobsHistoryLimit": 3,
-                "failedJobsHistoryLimit": 1,
-                "jobTemplate": {"spec": {"template": pod_defaults.template}},
-            }
+    defaults = {
+        "spec": {
+            "concurrencyPolicy": "Allow",
+            "suspend": False,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 1,
+            "jobTemplate": {"spec": {"template": pod_defaults.template}},
         }
-    )
+    }
     rules = (
         inside(
             "spec",

@@ -12,13 +12,13 @@ from services.apiserver.kinds.rules import (
     Check,
     Rules,
     Siblings,
-    apply,
     choice,
     distinct,
     each,
     inside,
     listed,
     needed,
+    only_if,
     unique,
 )
 
@@ -91,24 +91,20 @@ def _one_decision() -> Check:
     return check
 
 
-_END_STATE = choice("status", ("True",), need="")
-_STATE = choice("status", ("True", "False", "Unknown"), need="")
+def _ended(condition: Manifest) -> bool:
+    return condition.get("type") in _ENDS
 
 
-def _state(item: Manifest, field: str) -> list[FieldError]:
-    return (_END_STATE if item.get("type") in _ENDS else _STATE)(item, field)
+_STATES = (
+    only_if(_ended, choice("status", ("True",), need="")),
+    only_if(lambda item: not _ended(item), choice("status", ("True", "False", "Unknown"), need="")),
+)
 
 
 class SigningRequest(BuiltinKind):
     """certificates.k8s.io CertificateSigningRequest."""
 
-    has_status = True
-    status_rules = (
-        inside(
-            "status",
-            each("conditions", needed("type"), Siblings(_one_decision), _state, unique("type", blank=True)),
-        ),
-    )
+    status_rules = (each("conditions", needed("type"), Siblings(_one_decision), *_STATES, unique("type", blank=True)),)
     selectable = {"spec.signerName": ""}
 
     @classmethod
@@ -122,7 +118,7 @@ class SigningRequest(BuiltinKind):
             inside("signerName", _stable_signer if resource.version == "v1" else _signer, absent=""),
             absent={},
         )
-        return (spec, *cls.status_rules)
+        return (spec, inside("status", *cls.status_rules))
 
     def default(self, obj: Manifest) -> None:
         """The beta fills in usages and the signer."""
@@ -158,7 +154,7 @@ class SigningRequest(BuiltinKind):
 
     def validate_approval(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Decisions may be added here, never taken back."""
-        return [*apply(self.status_rules, new), *_kept(new, old, ())]
+        return [*super().validate_status(new, old), *_kept(new, old, ())]
 
 
 def _kept(new: Manifest, old: Manifest, closed: tuple[str, ...]) -> list[FieldError]:

@@ -11,7 +11,6 @@ from services.apiserver.kinds.checks import object_metadata as meta
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.containers import amount, amounts
 from services.apiserver.kinds.checks.object_metadata import qualified_finalizer
-from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.field_errors import FieldError, duplicate, forbidden, invalid
 from services.apiserver.kinds.rules import changed, choice, distinct, each, inside, number, text
 
@@ -25,8 +24,7 @@ SYSTEM_PREFIX = "system-"
 class Namespace(BuiltinKind):
     """core/v1 Namespace; it is finalised through its own subresource."""
 
-    has_status = True
-    defaults = Defaults({"spec": {}, "status": {"phase": "Active"}})
+    defaults = {"spec": {}, "status": {"phase": "Active"}}
     selectable = {"status.phase": ""}
 
     def default(self, obj: Manifest) -> None:
@@ -108,7 +106,6 @@ def _capacity(values: Manifest, path: str) -> list[FieldError]:
 class Node(BuiltinKind):
     """core/v1 Node; a status given on create is kept."""
 
-    has_status = True
     rules = (
         inside("spec", _taints, each("podCIDRs", _range)),
         inside("status", inside("capacity", _capacity), inside("allocatable", _capacity)),
@@ -163,12 +160,9 @@ class Lease(BuiltinKind):
 
     create_on_update = True
     unconditional_update = False
-    rules = (
-        inside(
-            "spec",
-            number("leaseDurationSeconds", 1, detail="must be greater than 0"),
-            number("leaseTransitions", 0),
-        ),
+    spec_rules = (
+        number("leaseDurationSeconds", 1, detail="must be greater than 0"),
+        number("leaseTransitions", 0),
     )
 
 
@@ -191,7 +185,7 @@ class PriorityClass(BuiltinKind):
     """scheduling.k8s.io PriorityClass."""
 
     generation = True
-    defaults = Defaults({"preemptionPolicy": "PreemptLowerPriority"})
+    defaults = {"preemptionPolicy": "PreemptLowerPriority"}
     rules = (_priority, choice("preemptionPolicy", ("PreemptLowerPriority", "Never")))
     fixed = ("preemptionPolicy",)
 

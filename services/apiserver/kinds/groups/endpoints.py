@@ -7,7 +7,6 @@ from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.containers import PROTOCOLS
 from services.apiserver.kinds.checks.status_fields import address, non_special
-from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.field_errors import FieldError, required
 from services.apiserver.kinds.rules import choice, each, inside, number, text
 
@@ -37,7 +36,7 @@ class Endpoints(BuiltinKind):
     """core/v1 Endpoints."""
 
     create_on_update = True
-    defaults = Defaults({"subsets[]": {"ports[]": {"protocol": "TCP"}}})
+    defaults = {"subsets[]": {"ports[]": {"protocol": "TCP"}}}
     rules = (
         each("subsets", _some_address, each("addresses", *_ADDRESS), each("notReadyAddresses", *_ADDRESS), _ports),
     )

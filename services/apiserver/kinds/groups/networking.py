@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from typing import Any
 
 from schemas.manifest import Manifest
@@ -11,7 +12,6 @@ from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.containers import PROTOCOLS, port_or_name
 from services.apiserver.kinds.checks.status_fields import LOAD_BALANCER, parsed
-from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, required
 from services.apiserver.kinds.kind_model import Resource
 from services.apiserver.kinds.rules import Check, Rules, changed, choice, each, formed, inside, listed, needed
@@ -99,15 +99,17 @@ class Ingress(BuiltinKind):
     """Ingress; stored as networking.k8s.io/v1, the betas name their backends by serviceName and servicePort."""
 
     generation = True
-    has_status = True
     status_rules = LOAD_BALANCER
 
     def __init__(self, resource: Resource, schema_name: str) -> None:
         super().__init__(resource, schema_name)
         self.status_group = "extensions"
-        if resource.version != "v1":
-            path = {"paths[]": {"pathType": "ImplementationSpecific"}}
-            self.defaults = Defaults({"spec?": {"rules[]": {"http?": path}}})
+
+    @classmethod
+    def defaults_of(cls, resource: Resource) -> Mapping[str, Any]:
+        """Return the defaults of a version; the betas do not ask for path types."""
+        path = {"paths[]": {"pathType": "ImplementationSpecific"}}
+        return {} if resource.version == "v1" else {"spec?": {"rules[]": {"http?": path}}}
 
     @classmethod
     def rules_of(cls, resource: Resource) -> Rules:
@@ -198,13 +200,9 @@ class IngressClass(BuiltinKind):
     """networking.k8s.io IngressClass."""
 
     generation = True
-    rules = (
-        inside(
-            "spec",
-            inside("controller", _controller, absent=""),
-            inside("parameters", needed("kind", "name")),
-            absent={},
-        ),
+    spec_rules = (
+        inside("controller", _controller, absent=""),
+        inside("parameters", needed("kind", "name")),
     )
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
@@ -264,13 +262,10 @@ class NetworkPolicy(BuiltinKind):
     """networking.k8s.io/v1 NetworkPolicy."""
 
     generation = True
-    defaults = Defaults({"spec": {"": _policy_types, "ingress[]": _PORT, "egress[]": _PORT}})
-    rules = (
-        inside(
-            "spec",
-            inside("podSelector", label_selector),
-            each("ingress", _PORTS, each("from", *_PEER)),
-            each("egress", _PORTS, each("to", *_PEER)),
-            _two_types,
-        ),
+    defaults = {"spec": {"": _policy_types, "ingress[]": _PORT, "egress[]": _PORT}}
+    spec_rules = (
+        inside("podSelector", label_selector),
+        each("ingress", _PORTS, each("from", *_PEER)),
+        each("egress", _PORTS, each("to", *_PEER)),
+        _two_types,
     )

@@ -19,15 +19,10 @@ def _one_limit(spec: Manifest, path: str) -> list[FieldError]:
 class DisruptionBudget(PlainWithStatus):
     """policy PodDisruptionBudget."""
 
-    rules = (
-        inside(
-            "spec",
-            _one_limit,
-            inside("minAvailable", percent_or_count),
-            inside("maxUnavailable", percent_or_count),
-            inside("selector", label_selector),
-        ),
+    spec_rules = (
+        _one_limit,
+        inside("minAvailable", percent_or_count),
+        inside("maxUnavailable", percent_or_count),
+        inside("selector", label_selector),
     )
-    status_rules = (
-        inside("status", not_negative("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")),
-    )
+    status_rules = (not_negative("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),)

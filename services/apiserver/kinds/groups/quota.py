@@ -9,8 +9,8 @@ from services._rules.kubernetes import quantity
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.containers import amount, not_standard
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, required
-from services.apiserver.kinds.rules import each, immutable, inside, lookup, unique
+from services.apiserver.kinds.field_errors import FieldError, invalid
+from services.apiserver.kinds.rules import Rules, each, immutable, inside, lookup, needed, refused, unique, unwanted
 
 SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "CrossNamespacePodAffinity")
 COUNTED = (
@@ -75,9 +75,8 @@ def _amounts(values: Manifest, field: str) -> list[FieldError]:
 class ResourceQuota(BuiltinKind):
     """core/v1 ResourceQuota."""
 
-    has_status = True
-    rules = (inside("spec", inside("hard", _amounts), _scopes),)
-    status_rules = (inside("status", inside("hard", _amounts), inside("used", _amounts)),)
+    spec_rules = (inside("hard", _amounts), _scopes)
+    status_rules = (inside("hard", _amounts), inside("used", _amounts))
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Scopes may not change."""
@@ -85,13 +84,7 @@ class ResourceQuota(BuiltinKind):
         return self.check(new) + immutable("spec.scopes", scopes[0], scopes[1])
 
 
-def _type(item: Manifest, field: str) -> list[FieldError]:
-    kind = item.get("type", "")
-    if kind in ("Container", "Pod", "PersistentVolumeClaim") or "/" in kind:
-        return []
-    return [invalid(f"{field}.type", kind, "must be a standard limit type or fully qualified")]
-
-
+_LIMITED = ("Container", "Pod", "PersistentVolumeClaim")
 # Pairs of which the first may not be above the second, with what they are called.
 _ORDERED = (
     ("min", "min value", "max", "max value"),
@@ -104,16 +97,10 @@ _ORDERED = (
 
 
 def _limit(item: Manifest, field: str) -> list[FieldError]:
-    kind, found = item.get("type", ""), []
+    found: list[FieldError] = []
     parts: dict[str, Manifest] = {
         name: item.get(name) or {} for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
     }
-    if kind == "Pod":
-        text = "may not be specified when `type` is 'Pod'"
-        found += [forbidden(f"{field}.{name}", text) for name in ("default", "defaultRequest") if parts[name]]
-    if kind == "PersistentVolumeClaim" and "storage" not in parts["min"] and "storage" not in parts["max"]:
-        text = "either minimum or maximum storage value is required, but neither was provided"
-        found.append(required(f"{field}.limits", text))
     for name in sorted({key for part in parts.values() for key in part}):
         for low, low_text, high, high_text in _ORDERED:
             small, large = parts[low].get(name), parts[high].get(name)
@@ -127,11 +114,37 @@ def _limit(item: Manifest, field: str) -> list[FieldError]:
     return found
 
 
+def _storage_without_limit(item: Manifest) -> bool:
+    limits = (item.get(name) or {} for name in ("min", "max"))
+    return item.get("type") == "PersistentVolumeClaim" and not any("storage" in part for part in limits)
+
+
+_LIMIT: Rules = (
+    refused(
+        "type",
+        "must be a standard limit type or fully qualified",
+        lambda item: (kind := item.get("type", "")) not in _LIMITED and "/" not in kind,
+        shown="",
+    ),
+    unique("type", blank=True),
+    *(
+        unwanted(name, "may not be specified when `type` is 'Pod'", lambda item: item.get("type") == "Pod")
+        for name in ("default", "defaultRequest")
+    ),
+    needed(
+        "limits",
+        detail="either minimum or maximum storage value is required, but neither was provided",
+        when=_storage_without_limit,
+    ),
+    _limit,
+)
+
+
 class LimitRange(BuiltinKind):
     """core/v1 LimitRange; one without a name gets one."""
 
     create_on_update = True
-    rules = (inside("spec", each("limits", _type, unique("type", blank=True), _limit)),)
+    spec_rules = (each("limits", *_LIMIT),)
 
     def prepare_create(self, obj: Manifest) -> None:
         """Name a LimitRange that has no name."""

@@ -6,7 +6,6 @@ from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.field_errors import FieldError, invalid, not_supported
 from services.apiserver.kinds.kind_model import Resource
 from services.apiserver.kinds.rules import Check, Rules, apply, choice, each, inside, needed, text
@@ -83,7 +82,7 @@ def _subject_group(subject: Manifest) -> None:
 class RoleBinding(_Named):
     """RoleBinding and ClusterRoleBinding."""
 
-    defaults = Defaults({"roleRef": {"": _group, "kind": "", "name": ""}, "subjects[]": _subject_group})
+    defaults = {"roleRef": {"": _group, "kind": "", "name": ""}, "subjects[]": _subject_group}
 
     @classmethod
     def rules_of(cls, resource: Resource) -> Rules:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schemas.manifest import Manifest
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.field_errors import FieldError, invalid
-from services.apiserver.kinds.rules import Rules, inside, lookup
+from services.apiserver.kinds.rules import Rules, inside, lookup, refused
 
 
 class Binding(BuiltinKind):
@@ -24,21 +24,25 @@ class Review(BuiltinKind):
         obj.pop("status", None)
 
 
-def _one_kind_of_attributes(spec: Manifest, path: str) -> list[FieldError]:
-    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None and other is not None:
-        text = "cannot be specified in combination with resourceAttributes"
-        return [invalid(f"{path}.nonResourceAttributes", other, text)]
-    if resource is None and other is None:
-        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [invalid(f"{path}.resourceAttributes", "null", text)]
-    return []
-
-
-def _subject(spec: Manifest, path: str) -> list[FieldError]:
-    if spec.get("user") or spec.get("groups"):
-        return []
-    return [invalid(f"{path}.user", "", "at least one of user or group must be specified")]
+_ATTRIBUTES = (
+    refused(
+        "nonResourceAttributes",
+        "cannot be specified in combination with resourceAttributes",
+        lambda spec: "resourceAttributes" in spec and "nonResourceAttributes" in spec,
+    ),
+    refused(
+        "resourceAttributes",
+        "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        lambda spec: "resourceAttributes" not in spec and "nonResourceAttributes" not in spec,
+        shown="null",
+    ),
+)
+_SUBJECT = refused(
+    "user",
+    "at least one of user or group must be specified",
+    lambda spec: not (spec.get("user") or spec.get("groups")),
+    shown="",
+)
 
 
 def _no_metadata(meta: Manifest, path: str) -> list[FieldError]:
@@ -51,7 +55,7 @@ def _no_metadata(meta: Manifest, path: str) -> list[FieldError]:
 class AccessReview(Review):
     """authorization.k8s.io SubjectAccessReview."""
 
-    rules: Rules = (inside("spec", _one_kind_of_attributes, _subject, absent={}), inside("metadata", _no_metadata))
+    rules: Rules = (inside("spec", *_ATTRIBUTES, _SUBJECT, absent={}), inside("metadata", _no_metadata))
 
     @property
     def group_kind(self) -> str:
@@ -62,7 +66,7 @@ class AccessReview(Review):
 class SelfAccessReview(AccessReview):
     """authorization.k8s.io SelfSubjectAccessReview."""
 
-    rules = (inside("spec", _one_kind_of_attributes, absent={}), inside("metadata", _no_metadata))
+    rules = (inside("spec", *_ATTRIBUTES, absent={}), inside("metadata", _no_metadata))
 
 
 def _only_namespace(meta: Manifest, path: str) -> list[FieldError]:

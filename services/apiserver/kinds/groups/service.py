@@ -21,6 +21,7 @@ from services.apiserver.kinds.field_errors import (
     required,
 )
 from services.apiserver.kinds.rules import (
+    Test,
     choice,
     distinct,
     each,
@@ -28,8 +29,11 @@ from services.apiserver.kinds.rules import (
     inside,
     needed,
     number,
+    only_if,
+    refused,
     text,
     unique,
+    unwanted,
 )
 
 UNSET = "primary clusterIP can not be unset"
@@ -38,32 +42,32 @@ UNSET = "primary clusterIP can not be unset"
 _STICKY = Defaults({"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}})
 
 
-def _some_port(spec: Manifest, path: str) -> list[FieldError]:
-    if spec.get("ports") or spec.get("clusterIP") == "None" or spec.get("type") == "ExternalName":
+_EXTERNAL_NAME = text("externalName", names.subdomain, need="")
+
+
+def _external_name(spec: Manifest, path: str) -> list[FieldError]:
+    return _EXTERNAL_NAME({"externalName": spec.get("externalName", "").removesuffix(".")}, path)
+
+
+def _headless(spec: Manifest, path: str) -> list[FieldError]:
+    kind = spec.get("type")
+    if kind not in _EXTERNAL or spec.get("clusterIP") != "None":
         return []
-    return [required(f"{path}.ports")]
+    return [invalid(f"{path}.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")]
+
+
+def _is(*types: str) -> Test:
+    return lambda spec: spec.get("type") in types
+
+
+_EXTERNAL = ("NodePort", "LoadBalancer")
+_TRAFFIC_POLICIES = (None, "", "Cluster", "Local")
 
 
 def _no_kubelet_port(port: Manifest, field: str) -> list[FieldError]:
     if port.get("port") != 10250:
         return []
     return [invalid(field, 10250, "may not expose port 10250 externally since it is used by kubelet")]
-
-
-_EXTERNAL_NAME = text("externalName", names.subdomain, need="")
-
-
-def _by_type(spec: Manifest, path: str) -> list[FieldError]:
-    kind, found, name = spec.get("type", ""), [], spec.get("externalName", "").removesuffix(".")
-    if kind == "LoadBalancer":
-        found = each("ports", _no_kubelet_port)(spec, path)
-    if kind in ("LoadBalancer", "NodePort") and spec.get("clusterIP") == "None":
-        found.append(invalid(f"{path}.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
-    if kind == "ExternalName":
-        if spec.get("clusterIPs"):
-            found.append(forbidden(f"{path}.clusterIPs", "may not be set when `type` is 'ExternalName'"))
-        found += _EXTERNAL_NAME({"externalName": name}, path)
-    return found
 
 
 _PORT = (
@@ -83,10 +87,6 @@ def _ports(spec: Manifest, path: str) -> list[FieldError]:
 
 _SECONDS = number("timeoutSeconds", 1, 86400, "must be greater than 0 and less than 86400", absent=0)
 _AFFINITY_CONFIG = inside("sessionAffinityConfig", inside("clientIP", _SECONDS, absent={}), absent={})
-
-
-def _sticky(spec: Manifest, path: str) -> list[FieldError]:
-    return _AFFINITY_CONFIG(spec, path) if spec.get("sessionAffinity") == "ClientIP" else []
 
 
 def _cluster_ips(spec: Manifest, path: str) -> list[FieldError]:
@@ -140,16 +140,6 @@ def _source_ranges(spec: Manifest, path: str) -> list[FieldError]:
     return found
 
 
-def _traffic_policy(spec: Manifest, path: str) -> list[FieldError]:
-    policy, field = spec.get("externalTrafficPolicy"), f"{path}.externalTrafficPolicy"
-    if policy and spec.get("type") not in ("NodePort", "LoadBalancer"):
-        text = "ExternalTrafficPolicy can only be set on NodePort and LoadBalancer service"
-        return [invalid(field, policy, text)]
-    if policy and policy not in ("Cluster", "Local"):
-        return [invalid(field, policy, "ExternalTrafficPolicy must be empty, Cluster or Local")]
-    return []
-
-
 def _go_port(protocol: str, port: int) -> Raw:
     return Raw(
         f'core.ServicePort{{Name:"", Protocol:"{protocol}", AppProtocol:(*string)(nil), Port:{port}, '
@@ -157,29 +147,39 @@ def _go_port(protocol: str, port: int) -> Raw:
     )
 
 
-_SPEC = inside(
-    "spec",
-    _some_port,
-    _by_type,
+_SPEC = (
+    needed("ports", when=lambda spec: spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName"),
+    only_if(_is("LoadBalancer"), each("ports", _no_kubelet_port)),
+    _headless,
+    unwanted("clusterIPs", "may not be set when `type` is 'ExternalName'", _is("ExternalName")),
+    only_if(_is("ExternalName"), _external_name),
     _ports,
     inside("selector", meta.labels),
     choice("sessionAffinity", ("ClientIP", "None"), need=""),
-    _sticky,
+    only_if(lambda spec: spec.get("sessionAffinity") == "ClientIP", _AFFINITY_CONFIG),
     _cluster_ips,
     each("externalIPs", non_special),
     choice("type", ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"), need=""),
     _node_ports,
     each("ports", distinct(_port_key, lambda port, field: duplicate(field, _go_port(*_port_key(port))))),
     _source_ranges,
-    _traffic_policy,
+    refused(
+        "externalTrafficPolicy",
+        "ExternalTrafficPolicy can only be set on NodePort and LoadBalancer service",
+        lambda spec: spec.get("externalTrafficPolicy") and spec.get("type") not in _EXTERNAL,
+    ),
+    refused(
+        "externalTrafficPolicy",
+        "ExternalTrafficPolicy must be empty, Cluster or Local",
+        lambda spec: spec.get("type") in _EXTERNAL and spec.get("externalTrafficPolicy") not in _TRAFFIC_POLICIES,
+    ),
 )
 
 
 class Service(BuiltinKind):
     """core/v1 Service. Cluster IPs and node ports are allocated by the server between defaulting and checking."""
 
-    has_status = True
-    rules = (_SPEC,)
+    spec_rules = _SPEC
     status_rules = LOAD_BALANCER
 
     def default(self, obj: Manifest) -> None:
@@ -251,8 +251,7 @@ def _drop_unused(spec: Manifest, before: Manifest) -> None:
     if previous != "ExternalName" and kind == "ExternalName" and spec.get("clusterIP") == before.get("clusterIP"):
         spec.pop("clusterIP", None)
         spec.pop("clusterIPs", None)
-    external = ("NodePort", "LoadBalancer")
-    if previous not in external or kind in external:
+    if previous not in _EXTERNAL or kind in _EXTERNAL:
         return
     ports = {port.get("nodePort") for port in before.get("ports") or ()}
     if all(not port.get("nodePort") or port["nodePort"] in ports for port in spec.get("ports") or ()):
@@ -281,7 +280,7 @@ class EndpointSlice(BuiltinKind):
     """discovery.k8s.io EndpointSlice; stored as v1, whose node name and zone are in v1beta1's topology map."""
 
     generation = True
-    defaults = Defaults({"ports[]": {"name": "", "protocol": "TCP"}})
+    defaults = {"ports[]": {"name": "", "protocol": "TCP"}}
     rules = (
         choice("addressType", ("FQDN", "IPv4", "IPv6"), need=""),
         _endpoint_addresses,

@@ -11,7 +11,6 @@ from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
 from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
 from services.apiserver.kinds.checks.containers import resource_name
 from services.apiserver.kinds.checks.volumes import SOURCE, SOURCES
-from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from services.apiserver.kinds.rules import (
     Check,
@@ -21,12 +20,18 @@ from services.apiserver.kinds.rules import (
     choice,
     each,
     every,
+    given,
     immutable,
     inside,
     listed,
+    lookup,
     needed,
     number,
+    only_if,
+    refused,
     text,
+    unwanted,
+    valid,
 )
 from services.apiserver.kinds.workloads import pod_defaults
 
@@ -34,11 +39,7 @@ ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce")
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
 
-
-def _positive(value: str, field: str) -> list[FieldError]:
-    return [] if quantity.parse(value).nano > 0 else [invalid(field, str(value), "must be greater than zero")]
-
-
+_positive = valid(lambda value: quantity.parse(value).nano > 0, "must be greater than zero")
 _MODES = (
     needed("accessModes", detail="at least 1 access mode is required"),
     every("accessModes", listed((*ACCESS_MODES, "ReadWriteOncePod"), shown=ACCESS_MODES)),
@@ -68,9 +69,8 @@ def _sized(spec: Manifest, path: str) -> list[FieldError]:
 class Claim(BuiltinKind):
     """core/v1 PersistentVolumeClaim."""
 
-    has_status = True
-    defaults = Defaults({"status": {"phase": "Pending"}, "spec": {"volumeMode": "Filesystem"}})
-    rules = (inside("spec", inside("selector", label_selector), *_MODES, _sized, *_CLASS),)
+    defaults = {"status": {"phase": "Pending"}, "spec": {"volumeMode": "Filesystem"}}
+    spec_rules = (inside("selector", label_selector), *_MODES, _sized, *_CLASS)
 
     def prepare_create(self, obj: Manifest) -> None:
         """Start as Pending; by the older releases protected while in use."""
@@ -110,51 +110,34 @@ def _capacity(spec: Manifest, path: str) -> list[FieldError]:
     return found
 
 
-def _no_recycled_root(spec: Manifest, path: str) -> list[FieldError]:
-    if (spec.get("hostPath") or {}).get("path") != "/" or spec.get("persistentVolumeReclaimPolicy") != "Recycle":
-        return []
-    return [forbidden(f"{path}.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")]
-
-
-def _node_affinity(spec: Manifest, path: str) -> list[FieldError]:
-    if "local" in spec and spec.get("nodeAffinity") is None:
-        return [required(f"{path}.nodeAffinity", "Local volume requires node affinity")]
-    return []
-
-
-def _required_nodes(affinity: Manifest, path: str) -> list[FieldError]:
-    if affinity.get("required") is not None:
-        return []
-    return [required(f"{path}.required", "must specify required node constraints")]
+_NO_NODES = "must specify required node constraints"
 
 
 class Volume(BuiltinKind):
     """core/v1 PersistentVolume."""
 
-    has_status = True
-    defaults = Defaults(
-        {
-            "status": {"phase": "Pending"},
-            "spec": {
-                "persistentVolumeReclaimPolicy": "Retain",
-                "volumeMode": "Filesystem",
-                "": pod_defaults.volume_source,
-            },
-        }
-    )
-    rules = (
-        inside(
-            "spec",
-            needed("accessModes"),
-            _MODES[1],
-            _capacity,
-            choice("persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain")),
-            SOURCE,
-            _no_recycled_root,
-            inside("nodeAffinity", inside("required", *NODE_SELECTOR), _required_nodes),
-            _node_affinity,
-            *_CLASS,
+    defaults = {
+        "status": {"phase": "Pending"},
+        "spec": {
+            "persistentVolumeReclaimPolicy": "Retain",
+            "volumeMode": "Filesystem",
+            "": pod_defaults.volume_source,
+        },
+    }
+    spec_rules = (
+        needed("accessModes"),
+        _MODES[1],
+        _capacity,
+        choice("persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain")),
+        SOURCE,
+        unwanted(
+            "persistentVolumeReclaimPolicy",
+            "may not be 'recycle' for a hostPath mount of '/'",
+            lambda spec: lookup(spec, "hostPath.path") == "/" and spec["persistentVolumeReclaimPolicy"] == "Recycle",
         ),
+        inside("nodeAffinity", inside("required", *NODE_SELECTOR), given("required", _NO_NODES)),
+        only_if(lambda spec: "local" in spec, given("nodeAffinity", "Local volume requires node affinity")),
+        *_CLASS,
     )
 
     def prepare_create(self, obj: Manifest) -> None:
@@ -178,10 +161,6 @@ def _lowercase(form: Form) -> Form:
     return lambda value: form(value.lower())
 
 
-def _no_empty_parameter(obj: Manifest, _: str) -> list[FieldError]:
-    return [invalid("parameters", "", "field can not be empty.")] if "" in (obj.get("parameters") or {}) else []
-
-
 def _repeated(rule: Manifest, path: str) -> list[FieldError]:
     values = rule.get("values") or []
     twice = sorted({value for value in values if values.count(value) > 1})
@@ -194,10 +173,10 @@ _TOPOLOGY = each("matchLabelExpressions", needed("values"), _repeated, text("key
 class StorageClass(BuiltinKind):
     """storage.k8s.io StorageClass."""
 
-    defaults = Defaults({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
+    defaults = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
     rules = (
         text("provisioner", _lowercase(names.qualified), need=""),
-        _no_empty_parameter,
+        refused("parameters", "field can not be empty.", lambda obj: "" in (obj.get("parameters") or {})),
         choice("reclaimPolicy", ("", "Delete", "Retain"), shown=("Delete", "Retain")),
         choice("volumeBindingMode", ("Immediate", "WaitForFirstConsumer"), need=""),
         each("allowedTopologies", _TOPOLOGY),
@@ -217,30 +196,20 @@ class Driver(BuiltinKind):
     """storage.k8s.io CSIDriver."""
 
     unconditional_update = False
-    defaults = Defaults(
-        {
-            "spec": {
-                "attachRequired": True,
-                "podInfoOnMount": False,
-                "volumeLifecycleModes": ["Persistent"],
-                "fsGroupPolicy": "ReadWriteOnceWithFSType",
-            }
+    defaults = {
+        "spec": {
+            "attachRequired": True,
+            "podInfoOnMount": False,
+            "volumeLifecycleModes": ["Persistent"],
+            "fsGroupPolicy": "ReadWriteOnceWithFSType",
         }
-    )
-    rules = (
-        inside(
-            "spec",
-            every("volumeLifecycleModes", listed(("Persistent", "Ephemeral"))),
-            choice("fsGroupPolicy", ("ReadWriteOnceWithFSType", "File", "None")),
-        ),
+    }
+    spec_rules = (
+        every("volumeLifecycleModes", listed(("Persistent", "Ephemeral"))),
+        choice("fsGroupPolicy", ("ReadWriteOnceWithFSType", "File", "None")),
     )
     # What kubelets rely on.
     fixed = ("spec.attachRequired", "spec.podInfoOnMount", "spec.volumeLifecycleModes")
-
-
-def _twice_named(obj: Manifest, _: str) -> list[FieldError]:
-    # Checked twice by the recorded server, and answered twice.
-    return [] if obj["metadata"].get("name") else [required("metadata.name", "name or generateName is required")]
 
 
 def _once(form: Form) -> Siblings:
@@ -276,7 +245,8 @@ class DriverNode(BuiltinKind):
 
     unconditional_update = False
     rules = (
-        _twice_named,
+        # Checked twice by the recorded server, and answered twice.
+        inside("metadata", needed("name", detail="name or generateName is required")),
         inside(
             "spec",
             each(
@@ -309,15 +279,10 @@ def _one_source(source: Manifest, path: str) -> list[FieldError]:
 class Attachment(BuiltinKind):
     """storage.k8s.io VolumeAttachment."""
 
-    has_status = True
     unconditional_update = False
-    rules = (
-        inside(
-            "spec",
-            text("attacher", _lowercase(names.qualified), need=""),
-            inside("source", _one_source, absent={}),
-            text("nodeName", names.subdomain, blank=True),
-            absent={},
-        ),
+    spec_rules = (
+        text("attacher", _lowercase(names.qualified), need=""),
+        inside("source", _one_source, absent={}),
+        text("nodeName", names.subdomain, blank=True),
     )
     fixed = ("spec",)

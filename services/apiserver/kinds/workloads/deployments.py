@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from schemas.manifest import Manifest
@@ -12,14 +13,7 @@ from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.status_fields import counts
 from services.apiserver.kinds.defaults import Defaults, Fill
 from services.apiserver.kinds.field_errors import FieldError, forbidden, go_map, invalid, not_supported, required
-from services.apiserver.kinds.rules import (
-    NOT_NEGATIVE,
-    Check,
-    inside,
-    needed,
-    not_negative,
-    number,
-)
+from services.apiserver.kinds.rules import NOT_NEGATIVE, Check, given, inside, needed, not_negative, number, refused
 from services.apiserver.kinds.workloads import pod_defaults
 
 MISMATCH = "`selector` does not match template `labels`"
@@ -110,18 +104,10 @@ class Workload(BuiltinKind):
     """What all workloads share: numbers of replicas in a status."""
 
     generation = True
-    has_status = True
     status_rules = counts(
         ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
         ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
     )
-
-
-def _deadline(spec: Manifest, path: str) -> list[FieldError]:
-    deadline = spec.get("progressDeadlineSeconds")
-    if deadline is None or deadline > spec.get("minReadySeconds", 0):
-        return []
-    return [invalid(f"{path}.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")]
 
 
 def _strategy(strategy: Manifest, path: str) -> list[FieldError]:
@@ -150,26 +136,25 @@ class Deployment(Workload):
         ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"),
         ("updatedReplicas", "readyReplicas", "availableReplicas"),
     )
-    defaults = Defaults(
-        {
-            "spec": {
-                "template": pod_defaults.template,
-                "replicas": 1,
-                "strategy": rolling(maxUnavailable="25%", maxSurge="25%"),
-                "revisionHistoryLimit": 10,
-                "progressDeadlineSeconds": 600,
-            }
+    defaults = {
+        "spec": {
+            "template": pod_defaults.template,
+            "replicas": 1,
+            "strategy": rolling(maxUnavailable="25%", maxSurge="25%"),
+            "revisionHistoryLimit": 10,
+            "progressDeadlineSeconds": 600,
         }
-    )
-    rules = (
-        inside(
-            "spec",
-            not_negative("replicas"),
-            selector(),
-            template_of("Deployment"),
-            inside("strategy", _strategy, absent={}),
-            not_negative("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
-            _deadline,
+    }
+    spec_rules = (
+        not_negative("replicas"),
+        selector(),
+        template_of("Deployment"),
+        inside("strategy", _strategy, absent={}),
+        not_negative("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
+        refused(
+            "progressDeadlineSeconds",
+            "must be greater than minReadySeconds",
+            lambda spec: spec.get("progressDeadlineSeconds", math.inf) <= spec.get("minReadySeconds", 0),
         ),
     )
     fixed = ("spec.selector",)
@@ -190,8 +175,8 @@ class Deployment(Workload):
 class ReplicaSet(Workload):
     """apps/v1 ReplicaSet."""
 
-    defaults = Defaults({"spec": {"template": pod_defaults.template, "replicas": 1}})
-    rules = (inside("spec", not_negative("replicas", "minReadySeconds"), selector(), template_of("ReplicaSet")),)
+    defaults = {"spec": {"template": pod_defaults.template, "replicas": 1}}
+    spec_rules = (not_negative("replicas", "minReadySeconds"), selector(), template_of("ReplicaSet"))
     fixed = ("spec.selector",)
     selectable = {"status.replicas": "0"}
 
@@ -211,15 +196,12 @@ def _template_of_controller(spec: Manifest, path: str) -> list[FieldError]:
 class ReplicationController(Workload):
     """core/v1 ReplicationController, whose selector is a plain map."""
 
-    defaults = Defaults({"spec": {"replicas": 1, "template?": pod_defaults.template}})
-    rules = (
-        inside(
-            "spec",
-            not_negative("minReadySeconds"),
-            needed("selector"),
-            not_negative("replicas"),
-            _template_of_controller,
-        ),
+    defaults = {"spec": {"replicas": 1, "template?": pod_defaults.template}}
+    spec_rules = (
+        not_negative("minReadySeconds"),
+        needed("selector"),
+        not_negative("replicas"),
+        _template_of_controller,
     )
     selectable = {"status.replicas": "0"}
 
@@ -235,12 +217,8 @@ class ReplicationController(Workload):
         super().default(obj)
 
 
-def _data(obj: Manifest, _: str) -> list[FieldError]:
-    return [required("data", "data is mandatory")] if obj.get("data") is None else []
-
-
 class ControllerRevision(BuiltinKind):
     """apps/v1 ControllerRevision."""
 
-    rules = (_data, number("revision", 0))
+    rules = (given("data", "data is mandatory"), number("revision", 0))
     fixed = ("data",)

@@ -7,7 +7,6 @@ from typing import Any
 from schemas.manifest import Manifest
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.status_fields import counts
-from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, not_supported, required
 from services.apiserver.kinds.rules import inside, not_negative
 from services.apiserver.kinds.workloads import pod_defaults
@@ -55,33 +54,28 @@ class StatefulSet(Workload):
     """apps/v1 StatefulSet."""
 
     status_rules = counts(("replicas", *_PARTS), _PARTS)
-    defaults = Defaults(
-        {
-            "spec": {
-                "template": pod_defaults.template,
-                "podManagementPolicy": "OrderedReady",
-                "updateStrategy": rolling(partition=0),
-                "replicas": 1,
-                "revisionHistoryLimit": 10,
-                "volumeClaimTemplates[]": {
-                    "apiVersion": "v1",
-                    "kind": "PersistentVolumeClaim",
-                    "spec": {"volumeMode": "Filesystem"},
-                    "status": {"phase": "Pending"},
-                },
-            }
+    defaults = {
+        "spec": {
+            "template": pod_defaults.template,
+            "podManagementPolicy": "OrderedReady",
+            "updateStrategy": rolling(partition=0),
+            "replicas": 1,
+            "revisionHistoryLimit": 10,
+            "volumeClaimTemplates[]": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "spec": {"volumeMode": "Filesystem"},
+                "status": {"phase": "Pending"},
+            },
         }
-    )
+    }
     # Of the template, what a pod cannot be made with at all: its containers are checked once it is, with its claims.
-    rules = (
-        inside(
-            "spec",
-            _management,
-            inside("updateStrategy", _set_strategy, absent={}),
-            not_negative("replicas"),
-            selector("empty selector is invalid for statefulset"),
-            inside("template", pod_checks.template_metadata, restarted("StatefulSet"), absent={}),
-        ),
+    spec_rules = (
+        _management,
+        inside("updateStrategy", _set_strategy, absent={}),
+        not_negative("replicas"),
+        selector("empty selector is invalid for statefulset"),
+        inside("template", pod_checks.template_metadata, restarted("StatefulSet"), absent={}),
     )
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
@@ -134,24 +128,19 @@ class DaemonSet(Workload):
             "numberUnavailable",
         )
     )
-    defaults = Defaults(
-        {
-            "spec": {
-                "template": pod_defaults.template,
-                "updateStrategy": rolling(maxUnavailable=1),
-                "revisionHistoryLimit": 10,
-            }
+    defaults = {
+        "spec": {
+            "template": pod_defaults.template,
+            "updateStrategy": rolling(maxUnavailable=1),
+            "revisionHistoryLimit": 10,
         }
-    )
-    rules = (
-        inside(
-            "spec",
-            selector("empty selector is invalid for daemonset"),
-            template_of("DaemonSet"),
-            not_negative("minReadySeconds"),
-            inside("updateStrategy", _daemon_strategy, absent={}),
-            not_negative("revisionHistoryLimit"),
-        ),
+    }
+    spec_rules = (
+        selector("empty selector is invalid for daemonset"),
+        template_of("DaemonSet"),
+        not_negative("minReadySeconds"),
+        inside("updateStrategy", _daemon_strategy, absent={}),
+        not_negative("revisionHistoryLimit"),
     )
     fixed = ("spec.selector",)
 

@@ -6,7 +6,6 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.field_errors import FieldError
 from services.apiserver.kinds.rules import inside
 from services.apiserver.kinds.workloads import pod_defaults, pod_update
@@ -18,7 +17,6 @@ TOLERATION_SECONDS = 300
 class Pod(BuiltinKind):
     """core/v1 Pod."""
 
-    has_status = True
     graceful_delete = True
     rules = pod_checks.POD
 
@@ -78,7 +76,7 @@ class Pod(BuiltinKind):
 class PodTemplate(BuiltinKind):
     """core/v1 PodTemplate."""
 
-    defaults = Defaults({"template?": pod_defaults.template})
+    defaults = {"template?": pod_defaults.template}
     rules = (inside("template", *pod_checks.TEMPLATE, absent={}),)
 
 
