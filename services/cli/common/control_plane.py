@@ -8,22 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
-
 from services._kit.kube.client import KubeClient
 from services.cli.common.installation_search import find_kubeconfig
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.running import Failed
 
 Manifest = dict[str, Any]
 
 DEFAULT_NAMESPACE: Final = "default"
-
-
-class ControlPlaneOptions(Struct, frozen=True):
-    """What the options say about the control plane; empty texts mean the usual place."""
-
-    kubeconfig: str = ""
-    context: str = ""
 
 
 class Control:
