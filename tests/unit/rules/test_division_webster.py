@@ -32,6 +32,12 @@ def one_by_one(seats: int, votes: dict[str, int], held: dict[str, int], descendi
     return result
 
 
+def test_seats_go_to_the_highest_quotients() -> None:
+    votes = {"A": 100000, "B": 80000, "C": 30000, "D": 20000}
+    assert webster(6, votes) == {"A": 2, "B": 2, "C": 1, "D": 1}
+    assert webster(8, votes) == {"A": 3, "B": 3, "C": 1, "D": 1}
+
+
 @given(st.integers(0, 120), weights, st.booleans())
 def test_shortcuts_deal_out_the_same_seats(seats: int, votes: dict[str, int], descending: bool) -> None:
     assert webster(seats, votes, None, descending) == one_by_one(seats, votes, {}, descending)
