@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services._rules.scheduling.decision_explanation import explain
-from services._rules.scheduling.decoding import binding_view, cluster_view
+from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.plugin_set import STANDARD, PluginSet
 from services._rules.scheduling.plugins.interface import FilterContext, Plugin, Result
@@ -18,30 +18,20 @@ from services._rules.scheduling.scheduling_views import (
     SchedulingOptions,
     Status,
 )
+from tests.support.scheduling import AGGREGATED, DEPLOYMENT, DUPLICATED, index_of, member, replicas_of, spread
 
-Manifest = dict[str, Any]
-AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
-ONE = [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]
+ONE = spread(cluster=(1, 1))
 
 
 def fleet(count: int = 4) -> ClusterIndex:
-    return ClusterIndex(
-        cluster_view(
-            {
-                "metadata": {"name": f"m{number}", "labels": {"cost": str(number)}},
-                "status": {
-                    "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
-                    "resourceSummary": {"allocatable": {"pods": 10}},
-                },
-            }
-        )
-        for number in range(1, count + 1)
+    return index_of(
+        *(member(f"m{number}", metadata={"labels": {"cost": str(number)}}) for number in range(1, count + 1))
     )
 
 
 def binding(**parts: Any) -> BindingView:
     placement = {"replicaScheduling": AGGREGATED, "spreadConstraints": ONE, **parts.pop("placement", {})}
-    spec = {"resource": {"apiVersion": "apps/v1", "kind": "Deployment"}, "replicas": 3, "placement": placement}
+    spec = {"resource": DEPLOYMENT, "replicas": 3, "placement": placement}
     return binding_view({**spec, **parts})
 
 
@@ -50,8 +40,7 @@ def options(**plugins: Plugin) -> SchedulingOptions:
 
 
 def names(decision: Decision) -> list[str]:
-    assert decision.error is None, decision.message
-    return [item.name for item in decision.clusters]
+    return list(replicas_of(decision))
 
 
 class Cheap:
@@ -84,9 +73,7 @@ class Inverted(Favours):
 
 
 def test_a_filter_leaves_clusters_out() -> None:
-    everywhere = binding(
-        placement={"spreadConstraints": [], "replicaScheduling": {"replicaSchedulingType": "Duplicated"}}
-    )
+    everywhere = binding(placement={"spreadConstraints": [], "replicaScheduling": DUPLICATED})
     assert names(schedule(fleet(), everywhere, options=options(Cheap=Cheap()))) == ["m1", "m2"]
 
 
