@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
+from schemas.manifest import Manifest
 from services.apiserver.admission.admission_webhooks import Webhooks
 from services.apiserver.admission.certificate_requests import CertificateRequests
 from services.apiserver.admission.chain import Plugin
@@ -18,7 +19,6 @@ from services.apiserver.core.service_addresses import Resolver
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.reads.responses import TableOf
-from services.apiserver.store.store_port import Manifest
 
 if TYPE_CHECKING:
     from services.apiserver.http.discovery_paths import OpenApi

@@ -13,6 +13,7 @@ from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased, ControlPlaneIdentified
 from schemas.events.observed import WorkObserved
+from schemas.manifest import Manifest
 from schemas.subjects import EVERY_ACTIVITY, SubjectError, cluster_of, escape, unescape
 from services._kit.concurrency.keyed_work import Background
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
@@ -55,8 +56,6 @@ from services.cluster_monitor.state import ALL, SCOPE, MonitorState, Probe
 from services.cluster_monitor.taint_policy_watch import TaintPolicies
 
 log = structlog.get_logger("cluster_monitor")
-
-Manifest = dict[str, Any]
 
 
 class Retry(Exception):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from schemas.agent import Expiry
+from schemas.manifest import Manifest
 from services.cluster_monitor.readiness import Observed, condition, find_condition
-
-Manifest = dict[str, Any]
 
 EXPIRING: Final = "CredentialsExpiring"
 WARNING_SECONDS: Final = 7 * 86_400.0

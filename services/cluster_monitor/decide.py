@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
 from schemas.events.control_plane import AbsenceEvent, AbsenceReleased
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.absence import absence_guard as absence
 from services._rules.failover.cluster_taint_policies import apply_policies
@@ -38,8 +39,6 @@ from services.cluster_monitor.readiness import (
     taints_for,
 )
 from services.cluster_monitor.state import KIND, ClusterState, MonitorState, ReadyMemory
-
-Manifest = dict[str, Any]
 
 FINALIZER: Final = const.CLUSTER_FINALIZER
 _CAPACITY_STEP = 0.05

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from msgspec.structs import replace
 
+from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
 from services._kit.concurrency.debounce import Debouncer
 from services._kit.concurrency.supervision import spawn, supervise
@@ -19,7 +20,6 @@ from services.cluster_monitor.state import Probe
 
 log = structlog.get_logger("cluster_monitor.probing")
 
-Manifest = dict[str, Any]
 
 PROBE_SECONDS: Final = 60.0
 """How long one probe may take, all its requests together."""

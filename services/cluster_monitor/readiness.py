@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services.cluster_monitor.state import Probe, ReadyMemory
-
-Manifest = dict[str, Any]
 
 NOT_READY_TAINT: Final = const.TAINT_CLUSTER_NOT_READY
 UNREACHABLE_TAINT: Final = const.TAINT_CLUSTER_UNREACHABLE

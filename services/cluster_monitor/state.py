@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct, field
 
 from schemas.agent import Sample
 from schemas.events.cluster import ClusterChanged
 from schemas.events.control_plane import AbsenceHeld
+from schemas.manifest import Manifest
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
-
-Manifest = dict[str, Any]
 
 SCOPE: Final = "clusters"
 KIND: Final = "clusters.cluster.karmada.io"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.interpreter import (
     INTERPRET_COMPONENT,
     INTERPRET_REPLICA,
@@ -17,7 +18,6 @@ from services._rules.interpreter import (
 )
 from services._rules.interpreter.native.replicas import wrong_count
 
-Manifest = dict[str, Any]
 PriorityOf = Callable[[str], int | None]
 """Value of a PriorityClass by its name; None where there is none."""
 

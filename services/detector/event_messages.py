@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
 from services._rules.constants import POLICY_API
 from services._rules.interpreter import INTERPRET_COMPONENT
 from services._rules.kubernetes.event_objects import Note
@@ -12,7 +13,7 @@ from services._rules.names import namespaced_key
 from services._rules.policies.unsupported import unsupported_fields
 from services.detector.binding_request import priority_class
 from services.detector.policy_view import PolicyView
-from services.detector.state import PRIORITY_CLASSES, DetectorState, Manifest
+from services.detector.state import PRIORITY_CLASSES, DetectorState
 
 LONGEST: Final = 1024
 

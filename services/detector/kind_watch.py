@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
 from services._kit.base.outage import Outage
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
 from services._kit.concurrency.tasks import end
@@ -22,7 +23,6 @@ from services.detector.state import (
     SCOPE,
     DetectorState,
     Key,
-    Manifest,
     take_absence,
     take_list,
     take_policy,

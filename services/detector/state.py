@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -15,6 +15,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
 from schemas.subjects import binding as binding_subject
 from schemas.subjects import policy as policy_subject
 from schemas.subjects import template as template_subject
@@ -33,8 +34,6 @@ from services.detector.manifest_content import stripped, unchanged
 from services.detector.policy_view import PolicyView
 from services.detector.recorded_objects import on_its_way_out, recorded, recorded_policies
 from services.detector.template_bytes import Templates
-
-Manifest = dict[str, Any]
 
 
 class ScopeKey(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -10,6 +10,7 @@ from msgspec import Struct
 from schemas.envelope import Provenance
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules.capacity.replica_estimate import NO_OPINION, Requirements, requirements_of
 from services._rules.effective import spec_with_targets, tasks_of
 from services._rules.kubernetes.quantity import QuantityError
@@ -18,7 +19,6 @@ from services._rules.scheduling.estimate_requests import candidates
 from services.estimator.remote import FRESH_SECONDS
 from services.estimator.state import Asked, EstimatorState
 
-Manifest = dict[str, Any]
 NODES: Final = "nodes"
 AGENT: Final = "agent"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -18,6 +17,7 @@ from schemas.events.placement import PlacementDecided, PlacementFailed, Placemen
 from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from schemas.subjects import estimate as estimate_subject
 from services._rules.capacity.replica_estimate import Answers
 from services._rules.capacity.reservations import ReservationLedger
@@ -29,8 +29,6 @@ from services._rules.scheduling.decoding import cluster_view
 from services._rules.scheduling.estimate_requests import answers, asked_at, divides_by_room
 from services._rules.scheduling.index import ClusterIndex
 from services.estimator.remote import Remote
-
-Manifest = dict[str, Any]
 
 
 class Asked(Struct):

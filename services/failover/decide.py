@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct, UnsetType
@@ -14,6 +14,7 @@ from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionReq
 from schemas.events.placement import PlacementDecided
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.effective import effective
 from services._rules.failover import application_failover as application
@@ -27,7 +28,6 @@ from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.reschedule_triggers import placement_changed
 from services.failover.state import FailoverState, Moving
 
-Manifest = dict[str, Any]
 Tasks = tuple[EvictionTask, ...]
 
 _SOON: Final = 0.001  # a deadline is over once it lies in the past, not at the moment itself

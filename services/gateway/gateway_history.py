@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from msgspec import to_builtins
 
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.log.fact_history import story
 from services._kit.log.stream_port import Log
 from services._rules.history.timeline import Entry, line
 from services.gateway.protocol.status_answers import Failure, bad_request
-from services.gateway.views.view_shapes import Manifest, encode, time_text
+from services.gateway.views.view_shapes import encode, time_text
 
 
 class Histories:

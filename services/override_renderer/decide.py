@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -14,6 +13,7 @@ from schemas.events.placement import PlacementDecided, PlacementEvent, TargetClu
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.cluster_rendering import RenderError, Target, suspends_dispatching
 from services._rules.delivery.cluster_works import is_cut
@@ -28,8 +28,6 @@ from services._rules.scheduling.division.weights import TargetCluster as Share
 from services._rules.secrets.secret_objects import WITHHELD, is_secret
 from services.override_renderer.render import Rendered, base_of, render
 from services.override_renderer.state import Bound, RendererState, concerns
-
-Manifest = dict[str, Any]
 
 
 class Works(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 from schemas.events.binding import BindingRequested
 from schemas.events.placement import TargetCluster
 from schemas.events.work import AppliedOverride
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.cluster_rendering import (
     RenderError,
@@ -31,8 +32,6 @@ from services._rules.overrides import apply as apply_overrides
 from services._rules.overrides.soundness import check_sound
 from services._rules.policies.cluster_affinity import ClusterFacts
 from services._rules.secrets.secret_objects import DigestKey
-
-Manifest = dict[str, Any]
 
 INLINE_BYTES: Final = 4096
 """Larger manifests are blobs, stored once for all clusters with the same content."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -19,6 +18,7 @@ from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEv
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
 from schemas.subjects import work
 from services._rules.delivery.cluster_works import remembered
 from services._rules.effective import tasks_of
@@ -31,8 +31,6 @@ from services._rules.overrides import OverridePolicy, compile_policy
 from services._rules.policies.cluster_affinity import ClusterFacts, facts_of
 from services._rules.secrets.secret_objects import DigestKey
 from services.override_renderer.render import NATIVE
-
-Manifest = dict[str, Any]
 
 OVERRIDE_KINDS = frozenset({"OverridePolicy", "ClusterOverridePolicy"})
 

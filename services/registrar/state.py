@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -15,11 +14,10 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
 from schemas.subjects import escape, observed
 from services._rules.delivery.plausibility import Asked
 from services._rules.interpreter.configuration import KINDS
-
-Manifest = dict[str, Any]
 
 
 class Member(Struct, frozen=True):

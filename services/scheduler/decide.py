@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -19,6 +19,7 @@ from schemas.events.placement import (
     TargetCluster,
 )
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules.capacity.general_estimate import Component
 from services._rules.capacity.reserved import displaced
 from services._rules.effective import spec_with_targets
@@ -32,7 +33,6 @@ from services._rules.scheduling.scheduling_views import BindingView, Decision, E
 from services.scheduler.decision_trace import Considered
 from services.scheduler.state import Scheduled, SchedulerState, scheduler_of
 
-Manifest = dict[str, Any]
 HANDOVER_SECONDS: Final = 2.0
 """How long a scheduler waits that takes over an object from another: what that one has under way arrives meanwhile."""
 

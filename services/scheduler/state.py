@@ -19,6 +19,7 @@ from schemas.events.placement import PlacementDecided, PlacementEvent, Placement
 from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from schemas.subjects import placement as placement_subject
 from services._rules.capacity.reservations import ReservationLedger
 from services._rules.capacity.reserved import Needs, needs_of
@@ -34,7 +35,6 @@ from services.scheduler.peers import PeerIndex
 from services.scheduler.queue.queueing_hints import interest_of
 from services.scheduler.queue.unschedulable_queue import UnschedulableIndex
 
-Manifest = dict[str, Any]
 SETTLE_SECONDS: Final = 15.0
 """How long a summary may lag behind a status: one probe interval of ten seconds, and its append to the log."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct, UnsetType
@@ -17,6 +17,7 @@ from schemas.events.binding import BindingRequested
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
 from services._kit.content.blobs import Blobs
 from services._kit.interpretation.lua.interpreting import Interpreting
@@ -28,8 +29,6 @@ from services._rules.kubernetes.patch.json_patch import same_json
 from services._rules.secrets.secret_objects import is_secret
 from services.status_aggregator.culprits import Fault, NoCulprit, culprits, without
 from services.status_aggregator.state import AggregatorState
-
-Manifest = dict[str, Any]
 
 REFUSED: Final = frozenset({400, 413, 422})
 """Answers of a control plane to a status that it never will take."""

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._kit.log.connection import Connection
 from services.cli.common.layout import CONTROL, agent_process
 from services.cli.nats.server_identities import connect_agent
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import installation, namespace
-from tests.e2e.space import Manifest, Space, clusters
+from tests.e2e.space import Space, clusters
 from tests.support.commands import run_command
 
 PULL = "member3"

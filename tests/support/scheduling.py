@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decoding import cluster_view
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.scheduling_views import Decision
-
-Manifest = dict[str, Any]
 
 DUPLICATED = {"replicaSchedulingType": "Duplicated"}
 AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from msgspec import Struct
 
 from schemas.events.observed import Drift
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.delivery.concurrency_limiter import LimitedClient
 from services._kit.delivery.interpretation_levels import Interpretation, Offered
 from services._kit.delivery.kind_caches import Kind
@@ -27,7 +28,6 @@ from services._rules.delivery.apply import (
 )
 from services._rules.delivery.drift import removed, repaired
 
-Manifest = dict[str, Any]
 _CONFLICT_TRIES: Final = 5
 
 

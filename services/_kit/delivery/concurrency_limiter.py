@@ -11,12 +11,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+from schemas.manifest import Manifest
 from services._kit.kube.answers.shapes import check_deletion, check_manifest
 from services._kit.kube.api import ApiError, BadAnswer, NotLeading, Unreachable
 
-Manifest = dict[str, Any]
 T = TypeVar("T")
 
 TOO_MUCH: Final = frozenset({429, 503, 504})

@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.events.policy import PolicyEvent
+from schemas.manifest import Manifest
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._kit.kube.client import KubeClient
@@ -26,7 +27,6 @@ from services._rules.interpreter import (
     RETAIN,
     InterpretError,
     InterpretLater,
-    Manifest,
 )
 from services._rules.interpreter.configuration import Target, concerns
 from services._rules.secrets.redaction import failure_of_secret

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from msgspec import Raw
 
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.concurrency.supervision import supervise
 from services._kit.delivery.cache_budget import Cache
 from services._kit.kube.answers.exchange import bare
@@ -20,7 +21,6 @@ from services._rules.constants import LABEL_TRUE, MANAGED_LABEL
 
 log = structlog.get_logger("delivery.kinds")
 
-Manifest = dict[str, Any]
 UNCLAIMED: Final = 1000
 """Names of objects without works that are remembered of a kind; beyond, any object may be in the cluster."""
 SYNC_SECONDS: Final = 2.0

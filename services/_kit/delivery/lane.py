@@ -20,6 +20,7 @@ from msgspec import UNSET, Raw, UnsetType
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.base.log_errors import LogError
 from services._kit.base.metrics import ReadCollector
 from services._kit.concurrency.supervision import Supervised, supervise
@@ -50,7 +51,6 @@ from services._rules.secrets.secret_objects import is_secret
 
 log = structlog.get_logger("delivery.lane")
 
-Manifest = dict[str, Any]
 FAILED: Final = "AppliedFailed"
 FIRST_PAUSE: Final = 0.1
 STEADY_SECONDS: Final = 5.0

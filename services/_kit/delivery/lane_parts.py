@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.json import Encoder
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.base.log_errors import LogError
 from services._kit.delivery.kind_caches import UnknownKind
 from services._kit.kube.client import ApiError, Unreachable
@@ -21,9 +22,6 @@ from services._rules.delivery.refusal_hints import hint_for
 from services._rules.delivery.work_status import FAILED_SUMMARY
 from services._rules.secrets.redaction import failure_of_secret, refusal_of_secret
 from services._rules.secrets.secret_objects import is_secret
-
-Manifest = dict[str, Any]
-
 
 CREATED: Final = "created"
 """What was done to an object that was not there."""

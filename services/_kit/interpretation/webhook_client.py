@@ -18,12 +18,13 @@ import structlog
 from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec.structs import replace
 
+from schemas.manifest import Manifest
 from services._kit.base.answer_limits import in_force
 from services._kit.kube.answers.bodies import whole
 from services._kit.kube.answers.exchange import IDENTITY, READ_BUFFER
 from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable, resource_path
 from services._kit.log.ids import random_id
-from services._rules.interpreter.common.interpretation import InterpretError, Manifest
+from services._rules.interpreter.common.interpretation import InterpretError
 from services._rules.interpreter.webhooks.webhook_calls import refused, request_body, result_of
 from services._rules.interpreter.webhooks.webhook_index import ClientConfig, ServiceAddress, Webhook, Webhooks
 

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 
+from schemas.manifest import Manifest
 from services._kit.base import answer_limits, fault_points
 from services._kit.base.answer_limits import Limits
 from services._kit.base.log_errors import FenceLost
@@ -39,7 +40,6 @@ from services._kit.kube.api import (
     ApiError,
     ApiResource,
     BadAnswer,
-    Manifest,
     NotLeading,
     Unreachable,
     WatchEvent,

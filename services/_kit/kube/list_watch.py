@@ -10,6 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from schemas.manifest import Manifest
 from services._kit.base import answer_limits as limits
 from services._kit.base.late_logger import LateLogger
 from services._kit.base.outage import Outage
@@ -17,7 +18,7 @@ from services._kit.kube.answers.exchange import bare
 from services._kit.kube.answers.listing import each_item
 from services._kit.kube.answers.shapes import check_manifest, check_metadata, manifest_of, readable
 from services._kit.kube.api import PASSING
-from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Manifest, Unreachable, WatchEvent, decode
+from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable, WatchEvent, decode
 
 log = LateLogger("kube_watch")
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import structlog
 
+from schemas.manifest import Manifest
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import first_of, until_first_ends
 from services._kit.kube.answers.share import Share
@@ -21,7 +22,6 @@ from services._rules.capacity.unschedulable_pods import MemberWaiting
 
 log = structlog.get_logger("member_view")
 
-Manifest = dict[str, Any]
 LONGEST_PAUSE_SECONDS: Final = 5.0
 
 

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.admission import cluster_rules as clusters
 from services._rules.admission import delivery, interpreters
 from services._rules.admission.common import field_types as shapes
@@ -26,7 +27,6 @@ from services._rules.constants import (
     MULTI_CLUSTER_SERVICE_ID_LABEL,
     RESOURCE_BINDING_ID_LABEL,
 )
-from services._rules.interpreter.common.interpretation import Manifest
 from services._rules.kubernetes.quantity import QuantityError
 
 __all__ = ["KINDS", "Admitted", "Cause", "Context", "Denied", "Operation", "admit", "check_deletion"]

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.admission import resource_models
 from services._rules.admission.common import metadata_rules as metadata
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.answer import Context
 from services._rules.admission.common.rule_causes import Cause, duplicate, each, invalid, not_supported, required
-from services._rules.interpreter.common.interpretation import Manifest
 from services._rules.kubernetes import quantity
 
 Part = Mapping[str, Any]

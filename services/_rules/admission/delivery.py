@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services._rules.admission.common.answer import Context, Refusal
 from services._rules.admission.common.rule_causes import Cause, invalid
 from services._rules.constants import (
@@ -15,7 +16,7 @@ from services._rules.constants import (
     MANAGED_LABELS_ANNOTATION,
     WORK_ID_LABEL,
 )
-from services._rules.interpreter.common.interpretation import InterpretError, Manifest
+from services._rules.interpreter.common.interpretation import InterpretError
 from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.interpreter.native.prune import prune
 from services._rules.kubernetes.manifest_checks import is_readable

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.answer import Refusal
 from services._rules.admission.common.rule_causes import (
@@ -14,7 +15,6 @@ from services._rules.admission.common.rule_causes import (
     not_supported,
     required,
 )
-from services._rules.interpreter.common.interpretation import Manifest
 from services._rules.interpreter.scripts import lua_syntax
 
 Part = Mapping[str, Any]

@@ -6,13 +6,13 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.capacity.general_estimate import Assumed, Component, Demand, node_units
 from services._rules.capacity.packing import Room, count_sets, is_node_resource, place_set
 from services._rules.kubernetes import quantity, selectors
 from services._rules.kubernetes.selectors import LabelSelectorError, Selector
 from services._rules.kubernetes.taints import Taint, Toleration, first_untolerated, tolerates
 
-Manifest: TypeAlias = dict[str, Any]
 Amounts: TypeAlias = dict[str, int]
 
 UNLIMITED: Final = 2**31 - 1

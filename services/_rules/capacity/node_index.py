@@ -7,16 +7,16 @@ list after it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.capacity.node_estimate import Amounts, Node, finished, pod_request, units_of
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.kubernetes.taints import Taint
 
-Manifest = dict[str, Any]
 PodKey = tuple[str, str]
 
 _NOWHERE: Final[dict[str, int]] = {}

@@ -1,16 +1,15 @@
 """The estimate from the ResourceQuotas of a namespace (reference 02 §5.5)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.capacity.general_estimate import Assumed, Component, Demand, node_units, per_set
 from services._rules.capacity.node_estimate import UNLIMITED, Estimate
 from services._rules.capacity.packing import is_extended_resource
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.quantity import Quantity
 from services._rules.kubernetes.selectors import LabelSelectorError, Selector, requirement
-
-Manifest: TypeAlias = dict[str, Any]
 
 _REQUESTS: Final = "requests."
 _PRIORITY_CLASS: Final = "PriorityClass"

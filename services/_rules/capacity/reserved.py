@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.capacity.general_estimate import (
     NO_DEMAND,
     Assumed,
@@ -26,8 +26,6 @@ from services._rules.capacity.general_estimate import (
 )
 from services._rules.capacity.packing import Room
 from services._rules.kubernetes.quantity import Quantity
-
-Manifest = dict[str, Any]
 
 
 class PodClass(Struct, frozen=True):

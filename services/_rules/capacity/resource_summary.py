@@ -1,15 +1,14 @@
 """Sums over the nodes and pods of a member, and its nodes sorted into resource models (reference 02 §5.7, §7.3)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.capacity.node_estimate import Amounts, add_units, finished, raise_to, units_of
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.quantity import Quantity
-
-Manifest: TypeAlias = dict[str, Any]
 
 
 class NodeSummary(Struct, frozen=True):

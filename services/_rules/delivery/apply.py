@@ -7,13 +7,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.metadata_retention import retain_annotations, retain_labels
 from services._rules.delivery.semantic_equal import needs_update
 from services._rules.interpreter import INTERPRET_HEALTH, RETAIN, InterpretError, NativeInterpreter
 from services._rules.interpreter.common.interpretation import describe, set_at
-
-Manifest = dict[str, Any]
 
 _INTERPRETER = NativeInterpreter()
 _LONGEST = 4096

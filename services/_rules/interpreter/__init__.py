@@ -11,7 +11,6 @@ from services._rules.interpreter.common.interpretation import (
     REVISE_REPLICA,
     InterpretError,
     InterpretLater,
-    Manifest,
 )
 from services._rules.interpreter.interpreter_chain import Interpreter, InterpreterChain, interpret_chain
 from services._rules.interpreter.native.native_kinds import NativeInterpreter
@@ -29,7 +28,6 @@ __all__ = [
     "InterpretLater",
     "Interpreter",
     "InterpreterChain",
-    "Manifest",
     "NativeInterpreter",
     "interpret_chain",
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import (
     AGGREGATE_STATUS,
     INTERPRET_COMPONENT,
@@ -13,7 +14,6 @@ from services._rules.interpreter.common.interpretation import (
     RETAIN,
     REVISE_REPLICA,
     InterpretError,
-    Manifest,
 )
 from services._rules.interpreter.native.dependencies import Reference, validate_references
 from services._rules.interpreter.native.prune import REMOVE_JOB_TTL, prune

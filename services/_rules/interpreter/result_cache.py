@@ -13,12 +13,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import (
     INTERPRET_COMPONENT,
     INTERPRET_REPLICA,
     REVISE_REPLICA,
     InterpretError,
-    Manifest,
 )
 from services._rules.interpreter.configuration import EVERY, Target
 from services._rules.interpreter.interpreter_chain import InterpreterChain

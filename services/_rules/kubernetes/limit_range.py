@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.quantity import Quantity, QuantityError, parse
 
-Manifest = dict[str, Any]
 Amounts = dict[str, Quantity]
 
 ANNOTATION: Final = "kubernetes.io/limit-ranger"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.limit_range import together
 from services._rules.kubernetes.quantity import ZERO, Quantity, QuantityError, from_value, parse
 
-Manifest = dict[str, Any]
 Amounts = dict[str, Quantity]
 
 _COUNTED: Final = frozenset(

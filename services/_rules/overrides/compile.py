@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from services._rules.interpreter.common.interpretation import Manifest
+from schemas.manifest import Manifest
 from services._rules.overrides.container_overriders import command_step, image_step
 from services._rules.overrides.fields import field_step, plaintext_step
 from services._rules.overrides.metadata_overriders import metadata_step

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from services._rules.interpreter.common.interpretation import Manifest
+from schemas.manifest import Manifest
 from services._rules.kubernetes.manifest_checks import is_readable
 from services._rules.kubernetes.patch.json_patch import PatchError, json_patch
 from services._rules.overrides import embedded_json, embedded_yaml, pointer

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services._rules.interpreter.common.interpretation import Manifest
+from schemas.manifest import Manifest
 from services._rules.overrides.override_errors import StepError
 
 Step = Callable[[Manifest], Manifest]

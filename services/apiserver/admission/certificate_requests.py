@@ -3,10 +3,10 @@
 import base64
 import binascii
 
+from schemas.manifest import Manifest
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request_context import SYSTEM_MASTERS, now, timestamp
-from services.apiserver.store.store_port import Manifest
 
 _CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 _REQUESTER = ("username", "uid", "groups", "extra")

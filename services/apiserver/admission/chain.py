@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from schemas.manifest import Manifest
 from services.apiserver.core.request_context import Call
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.store.store_port import Manifest
 
 
 class Attributes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.limit_range import apply_defaults, claim_violations, pod_violations
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.core import status_errors as status
-from services.apiserver.store.store_port import Manifest, Store
+from services.apiserver.store.store_port import Store
 
 
 class LimitRanger:

@@ -11,9 +11,9 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
+from schemas.manifest import Manifest
 from services._kit.kube.answers.exchange import HOP_BY_HOP
 from services.apiserver.core.request_context import Identity
-from services.apiserver.store.store_port import Manifest
 
 if TYPE_CHECKING:
     from services.apiserver.http.handler import Request

@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from schemas.manifest import Manifest
 from services._kit.base.answer_limits import in_force
 from services._kit.kube.answers.bodies import whole
 from services._kit.kube.answers.discovery_answers import check_kind
@@ -23,7 +24,7 @@ from services.apiserver.controllers.work_queue import WorkQueue
 from services.apiserver.core.request_context import LOOPBACK, Call, now, timestamp
 from services.apiserver.core.service_addresses import Resolver, Unresolved
 from services.apiserver.core.status_errors import unavailable
-from services.apiserver.store.store_port import Conflict, Entry, Event, Key, Manifest
+from services.apiserver.store.store_port import Conflict, Entry, Event, Key
 from services.apiserver.writes.object_writes import Objects
 
 if TYPE_CHECKING:

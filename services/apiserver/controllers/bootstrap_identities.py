@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from schemas.manifest import Manifest
 from services._rules.identity import bootstrap_tokens as tokens
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.auth.authentication import AUTHENTICATED
@@ -21,7 +22,7 @@ from services.apiserver.controllers.work_queue import WorkQueue
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request_context import LOOPBACK, Identity
 from services.apiserver.core.status_errors import ApiError
-from services.apiserver.store.store_port import Event, Key, Manifest
+from services.apiserver.store.store_port import Event, Key
 from services.apiserver.writes.object_writes import Objects
 
 log = structlog.get_logger(__name__)

@@ -1,5 +1,6 @@
 """Serves what CustomResourceDefinitions define: accepts names, registers kinds, and cleans up after deletions."""
 
+from schemas.manifest import Manifest
 from services.apiserver.controllers.work_queue import WorkQueue
 from services.apiserver.core.request_context import LOOPBACK, Call, now, timestamp
 from services.apiserver.core.status_errors import ApiError
@@ -9,7 +10,7 @@ from services.apiserver.crds.definition import FINALIZER
 from services.apiserver.crds.kind import CustomResourceDefinition
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.store.store_port import Conflict, Entry, Event, Key, Manifest
+from services.apiserver.store.store_port import Conflict, Entry, Event, Key
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects
 

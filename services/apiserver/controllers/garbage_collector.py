@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.apiserver.controllers.work_queue import WorkQueue
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request_context import LOOPBACK, Call
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.store.store_port import Entry, Event, Key, Manifest
+from services.apiserver.store.store_port import Entry, Event, Key
 from services.apiserver.writes.deletion import FOREGROUND, ORPHAN, DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects
 

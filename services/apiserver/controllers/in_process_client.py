@@ -6,6 +6,7 @@ Manifests it returns are shared with the server and must not be changed; those i
 from collections.abc import AsyncIterator
 from typing import Any
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request_context import LOOPBACK, Call, Identity
@@ -14,7 +15,7 @@ from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.reads.list_requests import select
 from services.apiserver.reads.request_selectors import Selection
-from services.apiserver.store.store_port import Entry, Manifest
+from services.apiserver.store.store_port import Entry
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects, Outcome
 

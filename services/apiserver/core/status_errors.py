@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds.field_errors import FieldError, aggregate
 from services.apiserver.kinds.kind_model import Kind, Resource
-from services.apiserver.store.store_port import Manifest
 
 
 class ApiError(Exception):

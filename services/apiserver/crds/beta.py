@@ -1,8 +1,8 @@
 """Converts CustomResourceDefinitions between apiextensions.k8s.io/v1 and v1beta1."""
 
-from typing import Any, Final
+from typing import Final
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 _PER_VERSION: Final = (("schema", "validation"), ("subresources", "subresources"))
 

@@ -7,6 +7,7 @@ of the spec (`spec.validation`, `spec.subresources`, …), as an API server does
 from collections.abc import Iterator
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.patch.go_text import go_syntax
 from services.apiserver.crds.approval import check_approval
 from services.apiserver.crds.schema_rules import check_schema
@@ -21,8 +22,6 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
-
-Manifest = dict[str, Any]
 
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
+
 Schema = dict[str, Any]
 
 OPTIONAL: Final = frozenset({"Cluster", "ClusterResourceBinding", "ResourceBinding", "ResourceRegistry", "Work"})

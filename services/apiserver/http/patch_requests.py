@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
 from services._rules.kubernetes.patch.conversion import check_conversion
 from services._rules.kubernetes.patch.strategic_merge import strategic_merge
@@ -14,7 +15,6 @@ from services.apiserver.http import codec
 from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.reads.responses import is_custom
-from services.apiserver.store.store_port import Manifest
 from services.apiserver.writes.object_writes import Objects
 
 JSON_PATCH = "application/json-patch+json"

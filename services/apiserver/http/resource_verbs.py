@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from schemas.manifest import Manifest
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request import ListOptions, RequestInfo, revision_of, write_options
 from services.apiserver.core.request_context import Call
@@ -24,7 +25,7 @@ from services.apiserver.kinds.registry import Registry
 from services.apiserver.reads.list_requests import WatchRequest, list_page
 from services.apiserver.reads.request_selectors import Selection
 from services.apiserver.reads.responses import TableOf, View, is_custom
-from services.apiserver.store.store_port import Entry, Manifest
+from services.apiserver.store.store_port import Entry
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects, Outcome
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
@@ -20,7 +21,7 @@ from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind, Subresource
 from services.apiserver.reads.responses import View, is_custom
-from services.apiserver.store.store_port import Entry, Manifest
+from services.apiserver.store.store_port import Entry
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.eviction import Evictions
 from services.apiserver.writes.object_writes import Objects, Outcome

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
-from services.apiserver.kinds.kind_model import DecodeError, Kind, Manifest, Resource, Schema
+from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Schema
 
 NEWEST = 1 << 30
 """The release of a server that stands for none in particular."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from services.apiserver.kinds.kind_model import Kind, Manifest, Subresource
+from schemas.manifest import Manifest
+from services.apiserver.kinds.kind_model import Kind, Subresource
 
 if TYPE_CHECKING:
     from services.apiserver.kinds.registry import Registry

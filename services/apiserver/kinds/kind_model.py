@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.field_errors import (
     DecodeError,
@@ -16,7 +17,6 @@ from services.apiserver.kinds.field_errors import (
 
 __all__ = ["CRUD", "DecodeError", "ErrorType", "FieldError", "Kind", "Manifest", "Resource", "Subresource", "aggregate"]
 
-Manifest = dict[str, Any]
 Schema = dict[str, Any]
 
 CRUD = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

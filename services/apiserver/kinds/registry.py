@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import discovery
-from services.apiserver.kinds.kind_model import Kind, Manifest
+from services.apiserver.kinds.kind_model import Kind
 
 GROUP_PRIORITY_OF_CRDS = 1000
 VERSION_PRIORITY_OF_CRDS = 100

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request import ListOptions, revision_of
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.reads.request_selectors import Selection
 from services.apiserver.reads.responses import View, error_frame
-from services.apiserver.store.store_port import Compacted, Entry, Event, Key, Manifest, Store
+from services.apiserver.store.store_port import Compacted, Entry, Event, Key, Store
 
 BOOKMARK_SECONDS = 60.0
 TICK_SECONDS = 5.0

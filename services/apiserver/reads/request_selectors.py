@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable
 
+from schemas.manifest import Manifest
 from services.apiserver.core.status_errors import ApiError, bad_request
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.reads.responses import is_custom
-from services.apiserver.store.store_port import Manifest
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!(),<>]|[^=!(),<>\s]+|$)")
 _VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")

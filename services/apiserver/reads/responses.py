@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services.apiserver.core.status_errors import bad_request
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.reads.negotiation import Form
-from services.apiserver.store.store_port import Entry, Event, Manifest
+from services.apiserver.store.store_port import Entry, Event
 
 _encode = msgspec.json.Encoder().encode
 _TYPES = ("ADDED", "MODIFIED", "DELETED")

@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from schemas.manifest import Manifest
 from services._kit.base.log_errors import LogError
 from services._kit.base.settings import SettingsError
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
@@ -26,7 +27,6 @@ from services.apiserver.store.store_port import (
     Conflict,
     Entry,
     Key,
-    Manifest,
     StoreTooLarge,
     StoreUnavailable,
     encode_value,

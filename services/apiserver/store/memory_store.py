@@ -2,8 +2,9 @@
 
 import asyncio
 
+from schemas.manifest import Manifest
 from services.apiserver.store.memory_reads import Reading
-from services.apiserver.store.store_port import Conflict, Entry, Key, Manifest, encode_value
+from services.apiserver.store.store_port import Conflict, Entry, Key, encode_value
 
 
 class MemoryStore(Reading):

@@ -6,11 +6,11 @@ store belong to it from then on; everything it returns is shared and must not be
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 CANNOT_START: Final = "cannot start"
 """The log event of a server whose store cannot be loaded; `up` shows its reason."""

@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services._kit.base.log_errors import LogError
 from services._kit.base.settings import SettingsError
 from services.apiserver.store.secret_encryption import Sealing
-from services.apiserver.store.store_port import Conflict, Entry, Key, Manifest, StoreUnavailable
+from services.apiserver.store.store_port import Conflict, Entry, Key, StoreUnavailable
 
 
 class SealedStore(Protocol):

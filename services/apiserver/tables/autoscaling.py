@@ -3,8 +3,9 @@
 import datetime as dt
 from typing import Final
 
+from schemas.manifest import Manifest
 from services.apiserver.tables.human import NONE, UNKNOWN, UNSET, age
-from services.apiserver.tables.printer import Cells, Manifest, name_of, part
+from services.apiserver.tables.printer import Cells, name_of, part
 
 _MOST: Final = 2
 _BY_SOURCE: Final = {

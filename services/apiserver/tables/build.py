@@ -3,12 +3,13 @@
 import datetime as dt
 from typing import Any, Final, Protocol
 
+from schemas.manifest import Manifest
 from services.apiserver.tables.cluster import CLUSTER
 from services.apiserver.tables.config import CONFIG
 from services.apiserver.tables.custom import custom_printer
 from services.apiserver.tables.network import NETWORK
 from services.apiserver.tables.pods import PODS
-from services.apiserver.tables.printer import CREATED_TEXT, NAME, Cells, Column, Manifest, Printer, name_of
+from services.apiserver.tables.printer import CREATED_TEXT, NAME, Cells, Column, Printer, name_of
 from services.apiserver.tables.workloads import WORKLOADS
 
 

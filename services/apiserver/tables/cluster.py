@@ -3,8 +3,9 @@
 import datetime as dt
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services.apiserver.tables.human import NONE, UNKNOWN, UNSET, age
-from services.apiserver.tables.printer import AGE, NAME, Cells, Column, Manifest, Printer, name_of, part
+from services.apiserver.tables.printer import AGE, NAME, Cells, Column, Printer, name_of, part
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 _ACCESS: Final = {

@@ -3,6 +3,7 @@
 import datetime as dt
 from typing import Final
 
+from schemas.manifest import Manifest
 from services.apiserver.tables.autoscaling import autoscaler
 from services.apiserver.tables.human import age
 from services.apiserver.tables.printer import (
@@ -11,7 +12,6 @@ from services.apiserver.tables.printer import (
     NAME,
     Cells,
     Column,
-    Manifest,
     Printer,
     name_of,
     part,

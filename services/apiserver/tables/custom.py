@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.jsonpath import Find, JSONPathError, compile_path
 from services._rules.kubernetes.patch.go_text import go_format
 from services.apiserver.tables.human import age, parse_time
-from services.apiserver.tables.printer import AGE_TEXT, NAME, Cells, Column, Manifest, Printer, name_of
+from services.apiserver.tables.printer import AGE_TEXT, NAME, Cells, Column, Printer, name_of
 
 _AGE: Final[Manifest] = {
     "name": "Age",

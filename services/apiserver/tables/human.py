@@ -2,9 +2,8 @@
 
 import datetime as dt
 from collections.abc import Iterable
-from typing import Any
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"

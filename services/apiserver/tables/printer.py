@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
+
 Cells = list[Any]
 
 NAME_TEXT = "Name must be unique within a namespace."

@@ -3,6 +3,7 @@
 import datetime as dt
 from typing import Final
 
+from schemas.manifest import Manifest
 from services.apiserver.tables.human import NONE, age, duration, labels, parse_time, selector
 from services.apiserver.tables.printer import (
     AGE,
@@ -12,7 +13,6 @@ from services.apiserver.tables.printer import (
     SELECTOR,
     Cells,
     Column,
-    Manifest,
     Printer,
     name_of,
     part,

@@ -1,11 +1,12 @@
 """Evictions of pods, refused where a disruption budget does not allow one more."""
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.selectors import LabelSelectorError, compile_selector
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request_context import Call, now, timestamp
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.store.store_port import Entry, Manifest
+from services.apiserver.store.store_port import Entry
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects
 

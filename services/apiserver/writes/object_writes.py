@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.apiserver.admission.chain import Admission, Attributes
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.audit import Audit
@@ -24,7 +25,6 @@ from services.apiserver.store.store_port import (
     Conflict,
     Entry,
     Key,
-    Manifest,
     Store,
     StoreTooLarge,
     StoreUnavailable,

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.apiserver.core import status_errors as status
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.reads.responses import is_custom
-from services.apiserver.store.store_port import Manifest
 
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 

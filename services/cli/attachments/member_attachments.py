@@ -6,11 +6,12 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
 from services._kit.credentials.access import open_member
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
@@ -19,8 +20,6 @@ from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.running import JoinRefused, NotReady
 from services.cli.common.waiting import answers, wait_until
 from services.cli.members.join import Traits, access_of_kubeconfig, cluster_id, join, kubeconfig_of, member_identity
-
-Manifest = dict[str, Any]
 
 READY_SECONDS: Final = 60.0
 ATTACHED_READY_SECONDS: Final = 20.0

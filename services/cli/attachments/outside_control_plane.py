@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.layout import CONTROL, Installation, Layout
 from services.cli.members.join import access_of_kubeconfig
-
-Manifest = dict[str, Any]
 
 _CERTIFICATE: Final = frozenset(
     {"client-certificate", "client-certificate-data", "client-key", "client-key-data"},

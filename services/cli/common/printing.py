@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 GAP: Final = 3
 NONE: Final = "<none>"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services.cli.common.waiting import wait_until
 
-Manifest = dict[str, Any]
 _PATH = resource_path("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 
 

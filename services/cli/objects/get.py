@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import JSON, ApiError, ApiResource, Unreachable, resource_path
 from services.cli.common.control_plane import ControlPlaneOptions, open_control
 from services.cli.common.printing import as_json, as_yaml, ending_of
@@ -17,8 +18,6 @@ from services.cli.common.running import Failed, complain, patience
 from services.cli.members.clusters import CONTROL_LABEL, Endpoint, clusters, open_members
 from services.cli.objects.kind_lookup import discover, find, split_target
 from services.cli.objects.merged_tables import TABLE, Look, Part, merged
-
-Manifest = dict[str, Any]
 
 SCOPES: Final = ("karmada", "members", "all")
 OUTPUTS: Final = ("", "wide", "json", "yaml", "name")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from schemas.manifest import Manifest
 from services._kit.interpretation.lua.machine import LuaMachine
 from services._kit.interpretation.lua.pool import LuaPool
 from services._kit.interpretation.lua.process import WorkerUnavailable
@@ -20,7 +21,6 @@ from services._rules.interpreter import (
     RETAIN,
     REVISE_REPLICA,
     InterpretError,
-    Manifest,
 )
 from services._rules.interpreter.configuration import customization_problem
 from services._rules.interpreter.scripts.customizations import MEMBERS, Customizations

@@ -16,6 +16,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from schemas.manifest import Manifest
 from services.gateway.front.merging import discovery_accept, with_group, with_paths
 from services.gateway.front.upstream import Upstream, impersonation
 from services.gateway.protocol import openapi_documents as openapi
@@ -23,7 +24,7 @@ from services.gateway.protocol.front_auth import Identity
 from services.gateway.protocol.served_resources import GROUP, Resource
 from services.gateway.protocol.status_answers import Failure
 from services.gateway.settings import GatewaySettings
-from services.gateway.views.view_shapes import Manifest, encode
+from services.gateway.views.view_shapes import encode
 
 REMEMBERED_SECONDS: Final = 10.0
 _MOST_REMEMBERED: Final = 4096

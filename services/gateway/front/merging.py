@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.content_negotiation import clauses
 from services.gateway.protocol import served_resources as resources
 from services.gateway.protocol.served_resources import GROUP
-from services.gateway.views.view_shapes import Manifest
 
 _DISCOVERY: Final = "APIGroupDiscoveryList"
 

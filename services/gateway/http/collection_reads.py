@@ -11,13 +11,14 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
 from services.gateway.protocol import rendered_views as views
 from services.gateway.protocol.query_selectors import QueryOptions
 from services.gateway.protocol.served_resources import Resource
 from services.gateway.protocol.status_answers import Form, bad_request, expired, not_found, too_large
 from services.gateway.views.catalog import Catalog, Collection, Entry, Name
-from services.gateway.views.view_shapes import Manifest, encode
+from services.gateway.views.view_shapes import encode
 
 PATIENCE: Final = 3.0
 """Seconds that a request waits for a revision the log has not reached here."""

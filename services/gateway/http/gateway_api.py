@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.base.health import Health
 from services.gateway.front.front import Asked, Front, is_own
 from services.gateway.gateway_history import Histories
@@ -27,7 +28,7 @@ from services.gateway.protocol.query_selectors import options_of
 from services.gateway.protocol.served_resources import GROUP, Resource
 from services.gateway.protocol.status_answers import Failure, form_of, no_such_path
 from services.gateway.settings import GatewaySettings
-from services.gateway.views.view_shapes import Manifest, encode
+from services.gateway.views.view_shapes import encode
 
 GOODBYE_SECONDS: Final = 2.0
 """How long a stop waits for answers under way."""

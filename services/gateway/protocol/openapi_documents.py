@@ -6,8 +6,9 @@ from functools import cache
 from hashlib import sha256
 from typing import Final
 
+from schemas.manifest import Manifest
 from services.gateway.protocol.served_resources import GROUP, RESOURCES, VERSIONS, Resource
-from services.gateway.views.view_shapes import Manifest, encode
+from services.gateway.views.view_shapes import encode
 
 _INFO: Final = {"title": "Fleetlog gateway", "version": "v1"}
 _OPEN: Final[Manifest] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

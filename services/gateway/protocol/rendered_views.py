@@ -12,13 +12,14 @@ from typing import Any, Final, Protocol
 
 from msgspec import Raw
 
+from schemas.manifest import Manifest
 from services.gateway.protocol.served_resources import Resource
 from services.gateway.protocol.status_answers import Form
 from services.gateway.state import Bound, Copy
 from services.gateway.views import binding_views as bindings
 from services.gateway.views import work_views as works
 from services.gateway.views.catalog import Entry
-from services.gateway.views.view_shapes import Manifest, age, encode
+from services.gateway.views.view_shapes import age, encode
 
 CACHE_BYTES: Final = 32 << 20
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services.gateway.views.catalog import Kind
-from services.gateway.views.view_shapes import Manifest
 
 GROUP: Final = "work.karmada.io"
 VERSIONS: Final = ("v1alpha2", "v1alpha1")

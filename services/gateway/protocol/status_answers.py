@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.content_negotiation import JSON, clauses, view_of
 from services.gateway.protocol.served_resources import GROUP, Resource
-from services.gateway.views.view_shapes import Manifest, encode
+from services.gateway.views.view_shapes import encode
 
 
 class Failure(Exception):

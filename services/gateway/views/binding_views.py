@@ -15,6 +15,7 @@ from schemas.events.eviction import EvictionTask
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.work_status import FAILED_SUMMARY, FULLY_APPLIED, NOT_COUNTED, NOT_FULLY_APPLIED, NOT_YET
 from services._rules.effective import effective, tasks_of
@@ -25,7 +26,7 @@ from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.reschedule_triggers import answered
 from services._rules.scheduling.scheduling_views import Status
 from services.gateway.state import Bound
-from services.gateway.views.view_shapes import Manifest, condition, fields_of, time_text
+from services.gateway.views.view_shapes import condition, fields_of, time_text
 
 SCHEDULED_MESSAGE: Final = "Binding has been scheduled successfully."
 _LISTED: Final = 3

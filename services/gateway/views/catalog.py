@@ -14,10 +14,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Final, Literal
 
+from schemas.manifest import Manifest
 from services.gateway.state import Bound, Copy, GatewayState, Place
 from services.gateway.views import binding_views as bindings
 from services.gateway.views import work_views as works
-from services.gateway.views.view_shapes import Manifest
 
 TAG_BITS: Final = 8
 RING: Final = 4096

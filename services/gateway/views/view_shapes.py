@@ -9,9 +9,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from schemas.manifest import Manifest
 from services.gateway.state import Since
-
-Manifest = dict[str, Any]
 
 encode: Final = msgspec.json.Encoder().encode
 _fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from schemas.events.work import AppliedOverride, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.work_labels import with_work_labels
 from services._rules.identities import binding_id, work_id, work_uid
@@ -16,7 +17,7 @@ from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.secrets.secret_objects import is_secret as secrecy
 from services.gateway.state import Copy, Since, manifest_of
 from services.gateway.views.binding_views import owner
-from services.gateway.views.view_shapes import Manifest, condition, encode, time_text
+from services.gateway.views.view_shapes import condition, encode, time_text
 
 REDACTED_ANNOTATION: Final = "gateway.fleetlog.io/redacted"
 """On a Work: why its manifest is shown without content."""

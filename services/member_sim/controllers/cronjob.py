@@ -1,5 +1,6 @@
 """CronJobs: a Job at each scheduled time, within deadline and concurrency policy, and old Jobs cleared away."""
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.cron_schedule import CronError, next_after
 from services.member_sim.controllers.job import finished_at
 from services.member_sim.world.world_model import (
@@ -8,7 +9,6 @@ from services.member_sim.world.world_model import (
     NOTHING,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     is_true,

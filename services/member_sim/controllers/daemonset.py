@@ -1,5 +1,6 @@
 """DaemonSets: one pod on every node that accepts it, replaced node by node when the template changes."""
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.deployment_replicasets import share
 from services.member_sim.controllers.pod_scheduling import Placer, placed_pod, selected, tolerated
 from services.member_sim.controllers.replicaset import removals
@@ -19,7 +20,6 @@ from services.member_sim.world.world_model import (
     PODS,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     earliest,

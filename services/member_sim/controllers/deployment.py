@@ -1,5 +1,6 @@
 """Deployments: which ReplicaSet carries the present template, how far each may grow or shrink, and the status."""
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.deployment_conditions import status_of
 from services.member_sim.controllers.deployment_replicasets import (
     HASH,
@@ -21,7 +22,6 @@ from services.member_sim.world.world_model import (
     REPLICASETS,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     earliest,

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.deployment_replicasets import Limits, Part
-from services.member_sim.world.world_model import Manifest, condition, seconds, stamp
+from services.member_sim.world.world_model import condition, seconds, stamp
 
 _NO_DEADLINE = 2**31 - 1
 

@@ -1,5 +1,6 @@
 """StatefulSets: numbered pods with their claims, started in order, updated from the highest number down."""
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.pod_scheduling import Placer, placed_pod
 from services.member_sim.controllers.replicaset import removals
 from services.member_sim.world.pod_reading import (
@@ -18,7 +19,6 @@ from services.member_sim.world.world_model import (
     STATEFULSETS,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     earliest,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from services.member_sim.world.world_model import Manifest
+from schemas.manifest import Manifest
 
 Pair = tuple[str, str]
 

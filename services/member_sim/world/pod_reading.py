@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.member_sim.world.world_model import Config, Manifest, condition, is_true, owner_reference, seconds
+from schemas.manifest import Manifest
+from services.member_sim.world.world_model import Config, condition, is_true, owner_reference, seconds
 from services.member_sim.world.world_state import State
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

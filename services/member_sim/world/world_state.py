@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from schemas.manifest import Manifest
 from services.member_sim.world.label_index import LabelIndex
 from services.member_sim.world.pod_requests import node_capacity, pod_requests
 from services.member_sim.world.world_model import (
@@ -24,7 +25,6 @@ from services.member_sim.world.world_model import (
     STATEFULSETS,
     VOLUMES,
     Key,
-    Manifest,
     controller_of,
     key_of,
     with_metadata,

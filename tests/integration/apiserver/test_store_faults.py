@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from schemas.manifest import Manifest
 from services.apiserver.store.jetstream_store import JetStreamStore
-from services.apiserver.store.store_port import Conflict, Entry, Key, Manifest, StoreUnavailable
+from services.apiserver.store.store_port import Conflict, Entry, Key, StoreUnavailable
 from tests.natsserver import ProcessServer, Server
 from tests.support.byte_flips import damage
 from tests.support.waiting import eventually

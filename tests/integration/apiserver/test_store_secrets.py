@@ -11,10 +11,11 @@ import msgspec
 import nats
 import pytest
 
+from schemas.manifest import Manifest
 from services._kit.content.master_keys import load_master_keys, new_master_keys
 from services.apiserver.store.jetstream_store import JetStreamStore
 from services.apiserver.store.secret_encryption import OWN_FILE, sealing_of
-from services.apiserver.store.store_port import Compacted, Key, Manifest, StoreUnavailable
+from services.apiserver.store.store_port import Compacted, Key, StoreUnavailable
 from services.apiserver.store.subject_names import forget_subject
 from tests.natsserver import Server
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services.apiserver.store.jetstream_store import JetStreamStore
-from services.apiserver.store.store_port import Compacted, Conflict, Key, Manifest, StoreTooLarge, StoreUnavailable
+from services.apiserver.store.store_port import Compacted, Conflict, Key, StoreTooLarge, StoreUnavailable
 from services.apiserver.store.subject_names import barrier_subject
 from tests.natsserver import ProcessServer, Server
 

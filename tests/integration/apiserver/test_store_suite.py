@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services.apiserver.store.jetstream_store import JetStreamStore
 from services.apiserver.store.memory_store import MemoryStore
-from services.apiserver.store.store_port import Compacted, Conflict, Entry, Key, Manifest
+from services.apiserver.store.store_port import Compacted, Conflict, Entry, Key
 from services.apiserver.store.subject_names import escape, unescape
 from tests.natsserver import free_port
 

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from schemas.codec import decode, encode, subject_of
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.log import streams as topology
 from services._kit.log.fact_history import origin, until_held
 from services._kit.log.stream_port import NewMessage
 from services.apiserver.store.jetstream_store import JetStreamStore
-from services.apiserver.store.store_port import Key, Manifest, StoreUnavailable
+from services.apiserver.store.store_port import Key, StoreUnavailable
 from services.cli.common.layout import Installation, Layout
 from services.cli.common.logbook import LogAccess, streams
 from services.cli.log import repair as log_repair

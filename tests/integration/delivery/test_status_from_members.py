@@ -20,6 +20,7 @@ from schemas.codec import subject_of
 from schemas.events.observed import WorkObserved
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
+from schemas.manifest import Manifest
 from services._rules.interpreter import NativeInterpreter
 from services.status_aggregator.decide import decide
 from services.status_aggregator.state import AggregatorState, fold
@@ -27,7 +28,6 @@ from tests.support import facts
 from tests.support.manifests import manifest, pod_spec, workload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-Manifest = dict[str, Any]
 NOW = "2030-01-01T00:00:00Z"
 
 

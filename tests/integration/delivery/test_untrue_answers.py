@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._kit.delivery import lane as lanes
 from services._kit.delivery import relist_trigger as suspicion
 from services._kit.kube.client import ApiError
@@ -15,7 +16,6 @@ from tests.integration.delivery.test_hostile_members import Front, config_map, f
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-Manifest = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ from schemas.events.cluster import ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld
 from schemas.events.template import TemplateDeleted
 from schemas.events.work import WorkWithdrawn
+from schemas.manifest import Manifest
 from schemas.subjects import absence
 from schemas.topology import FACTS, STREAMS
 from services._kit.base.clock import SystemClock
@@ -53,7 +54,6 @@ from tests.support.memory_bus import MemoryBus
 from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
 
-Manifest = dict[str, Any]
 QUICK = LoopOptions(heartbeat=0.02, takeover_after=0.2)
 TOKEN = "admin"
 POLICY: Manifest = {

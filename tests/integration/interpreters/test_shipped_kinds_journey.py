@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
+from schemas.manifest import Manifest
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._rules.interpreter import (
     AGGREGATE_STATUS,
@@ -23,7 +24,6 @@ from services._rules.interpreter import (
     RETAIN,
     REVISE_REPLICA,
 )
-from services._rules.interpreter.common.interpretation import Manifest
 from services._rules.scheduling.division.weights import divide
 
 NOW = "2026-01-01T10:00:00Z"

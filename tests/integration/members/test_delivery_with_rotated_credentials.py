@@ -6,7 +6,6 @@ import base64
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -30,7 +29,6 @@ from tests.support.facts import cluster
 from tests.support.serving import api_server, run
 from tests.support.waiting import comes_to, eventually
 
-Manifest = dict[str, Any]
 SECRETS = resource_path("", "v1", "secrets", "karmada-cluster")
 CONFIG_MAPS = resource_path("", "v1", "configmaps", "default")
 ADMIN = Identity("admin", "admin", ("system:masters",))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._kit.base.clock import SystemClock
 from services._kit.concurrency.supervision import supervise
 from services._kit.credentials import kubeconfig
@@ -28,8 +29,6 @@ from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.state import Probe
 from tests.support.serving import api_server
 from tests.support.waiting import comes_to, eventually
-
-Manifest = dict[str, Any]
 
 NAMESPACE = "karmada-cluster"
 SECRETS = resource_path("", "v1", "secrets", NAMESPACE)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.node import initial_nodes
 from services.member_sim.decide import decide
 from services.member_sim.world.world_model import (
@@ -21,8 +22,6 @@ from services.member_sim.world.world_model import (
     key_of,
 )
 from services.member_sim.world.world_state import State
-
-Manifest = dict[str, Any]
 
 
 class Names:

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.member_sim.loop import Loop
 from services.member_sim.member_port import Change, Expired, Refused, WriteOutcome
-from services.member_sim.world.world_model import APPS, PODS, REPLICASETS, Config, Key, Manifest, Write
+from services.member_sim.world.world_model import APPS, PODS, REPLICASETS, Config, Key, Write
 
 
 class FakeApi:

@@ -11,6 +11,7 @@ from schemas.envelope import Provenance
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
+from schemas.manifest import Manifest
 from services._rules.capacity.replica_estimate import NO_OPINION, Answers, Picture, read_requirements, requirements_of
 from services._rules.capacity.reserved import needs_of
 from services.estimator.decide import Later, ask, decide
@@ -19,7 +20,6 @@ from services.estimator.state import EstimatorState, fold
 from tests.support.facts import KEY, binding, cluster
 
 NOW = 1_793_232_000.0
-Manifest = dict[str, Any]
 AGGREGATED: Manifest = {
     "clusterAffinity": {"clusterNames": ["m1", "m3"]},
     "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},

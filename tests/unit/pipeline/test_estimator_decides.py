@@ -16,6 +16,7 @@ from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.hints import Gone, Purged
+from schemas.manifest import Manifest
 from services._rules.capacity.node_index import MemberRooms
 from services._rules.capacity.replica_estimate import Answers, Picture
 from services.estimator import decide as estimator
@@ -28,7 +29,6 @@ from tests.support.placements import decide as place
 
 NOW = 1_793_232_000.0
 TIMEOUT = 3.0
-Manifest = dict[str, Any]
 AGGREGATED: Manifest = {
     "clusterAffinity": {"clusterNames": ["m1", "m2"]},
     "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},

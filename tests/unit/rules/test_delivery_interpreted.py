@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.apply import (
     LARGEST_STATUS,
@@ -24,7 +25,6 @@ from services._rules.delivery.apply import (
 )
 from services._rules.interpreter import INTERPRET_STATUS, RETAIN, InterpretError
 
-Manifest = dict[str, Any]
 MANAGED = {const.MANAGED_LABEL: const.LABEL_TRUE}
 
 

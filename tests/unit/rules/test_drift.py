@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from schemas.events.observed import Drift
+from schemas.manifest import Manifest
 from services._rules.delivery.drift import MOST, bounded, drift_words, removed, repaired
 
-Manifest = dict[str, Any]
 OURS = "fleetlog"
 AT = "2026-01-02T03:04:05Z"
 SECONDS = 1767323045.0

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.manifest import Manifest
 from services._rules.delivery.drift import MOST, repaired
 from services._rules.delivery.semantic_equal import needs_update
 
-Manifest = dict[str, Any]
 NAMES = st.sampled_from(
     ["name", "labels", "selector", "containers", "ports", "port", "limits", "env", "paused", "data", "x"]
 )

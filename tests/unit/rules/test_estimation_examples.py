@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._rules.capacity import general_estimate as estimation
 from services._rules.capacity import node_estimate as estimation_nodes
 from services._rules.capacity import quota_estimate as estimation_quota
 from services._rules.capacity import resource_summary as estimation_summary
 from services._rules.capacity.general_estimate import Assumed, component_of, demand_of
 from services._rules.capacity.node_index import MemberRooms
-
-Manifest = dict[str, Any]
 
 
 def nodes_of(nodes: list[Manifest], pods: list[Manifest]) -> list[estimation_nodes.Node]:

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.manifest import Manifest
 from services._rules.capacity.node_estimate import finished
 from services._rules.capacity.node_index import MemberRooms
 
-Manifest = dict[str, Any]
 NAMES = st.sampled_from(["a", "b", "c"])
 PHASES = st.sampled_from(["Pending", "Running", "Succeeded", "Failed"])
 

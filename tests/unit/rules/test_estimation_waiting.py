@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._kit.members.unschedulable import NotCounted, unschedulable_replicas
 from services._rules.capacity.unschedulable_pods import MemberWaiting, newest_replica_set
 
-Manifest = dict[str, Any]
 SINCE = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 

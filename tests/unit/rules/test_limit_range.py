@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.limit_range import ANNOTATION, apply_defaults, claim_violations, pod_violations
-
-Manifest = dict[str, Any]
 
 
 def pod(*resources: Manifest, first: tuple[Manifest, ...] = ()) -> Manifest:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.resource_quota import concerns, refusal, usage
-
-Manifest = dict[str, Any]
 
 
 def pod(cpu: str = "", memory: str = "", phase: str = "Running", **spec: Any) -> Manifest:

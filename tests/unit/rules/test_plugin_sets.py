@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.plugin_set import (
     GATED,
@@ -16,7 +17,7 @@ from services._rules.scheduling.plugin_set import (
 )
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Decision, Peers, SchedulingOptions
-from tests.support.scheduling import DEPLOYMENT, Manifest, index_of, member, spread
+from tests.support.scheduling import DEPLOYMENT, index_of, member, spread
 
 KNOWN = frozenset(("Foo", "Bar", "Baz"))
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Decision, SchedulingOptions, Status
@@ -13,7 +14,6 @@ from tests.support.scheduling import (
     DUPLICATED,
     DYNAMIC,
     WEIGHTED,
-    Manifest,
     index_of,
     member,
     spread,

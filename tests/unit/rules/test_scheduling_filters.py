@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Decision, Peers, Status
-from tests.support.scheduling import DEPLOYMENT, DUPLICATED, Manifest, index_of, member, replicas_of
+from tests.support.scheduling import DEPLOYMENT, DUPLICATED, index_of, member, replicas_of
 
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 M1, M2, M3 = member("m1"), member("m2"), member("m3")

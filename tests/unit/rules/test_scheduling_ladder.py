@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.compiled_placement import compile_placement
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.division.weights import TargetCluster
@@ -12,7 +13,7 @@ from services._rules.scheduling.outcome import outcome, success_event
 from services._rules.scheduling.reschedule_triggers import placement_changed, trigger
 from services._rules.scheduling.schedule import schedule, schedule_groups
 from services._rules.scheduling.scheduling_views import Decision, SchedulingOptions, Status
-from tests.support.scheduling import AGGREGATED, DEPLOYMENT, DUPLICATED, Manifest, index_of, member, spread
+from tests.support.scheduling import AGGREGATED, DEPLOYMENT, DUPLICATED, index_of, member, spread
 
 DIVIDED = {"replicaScheduling": AGGREGATED}
 COPIED = {"replicaScheduling": DUPLICATED}

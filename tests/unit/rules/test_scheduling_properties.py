@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decision_explanation import explain
 from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
@@ -16,7 +17,6 @@ from tests.support.scheduling import (
     DUPLICATED,
     DYNAMIC,
     WEIGHTED,
-    Manifest,
     index_of,
     member,
     spread,

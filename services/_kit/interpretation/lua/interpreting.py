@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any, Final, Protocol
 
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import (
     AGGREGATE_STATUS,
     INTERPRET_COMPONENT,
@@ -19,7 +20,6 @@ from services._rules.interpreter.common.interpretation import (
     RETAIN,
     REVISE_REPLICA,
     InterpretError,
-    Manifest,
 )
 from services._rules.interpreter.interpreter_chain import InterpreterChain
 from services._rules.interpreter.native.dependencies import Reference

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.admission.common.rule_causes import Cause, summary
-from services._rules.interpreter.common.interpretation import Manifest
 
 Stage = Literal["decode", "mutating", "validating"]
 

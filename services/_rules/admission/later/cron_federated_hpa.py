@@ -5,13 +5,13 @@ import zoneinfo
 from collections.abc import Mapping
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.admission.common import metadata_rules as metadata
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.rule_causes import Cause, duplicate, invalid
 from services._rules.admission.later import cron_expression as cron
 from services._rules.admission.later.federated_hpa import target_reference
 from services._rules.constants import AUTOSCALING_API
-from services._rules.interpreter.common.interpretation import Manifest
 
 _ZONE_NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.rule_causes import Cause, duplicate, each, forbidden, invalid
-from services._rules.interpreter.common.interpretation import Manifest
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.quantity import NANO, Quantity
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.admission.common import metadata_rules as metadata
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.rule_causes import Cause, each, invalid, not_supported, required
 from services._rules.admission.later.multi_cluster_service import load_balancer
-from services._rules.interpreter.common.interpretation import Manifest
 
 Part = Mapping[str, Any]
 

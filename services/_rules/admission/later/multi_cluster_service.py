@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.admission.common import metadata_rules as metadata
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.rule_causes import Cause, duplicate, each, invalid, not_supported
-from services._rules.interpreter.common.interpretation import Manifest
 
 _TYPES: Final = ("CrossCluster", "LoadBalancer")
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from schemas.manifest import Manifest
 from services._rules.admission.common import metadata_rules as metadata
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.rule_causes import Cause, each, invalid
 from services._rules.admission.policy.placement_rules import field_selector
-from services._rules.interpreter.common.interpretation import Manifest
 
 _SCHEMES: Final = ("http", "https")
 

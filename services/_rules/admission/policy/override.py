@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.rule_causes import Cause, each, invalid, required
 from services._rules.admission.policy.placement_rules import field_selector
 from services._rules.admission.policy.selector_namespaces import selector_namespaces, with_selector_namespaces
-from services._rules.interpreter.common.interpretation import Manifest
 
 Part = Mapping[str, Any]
 

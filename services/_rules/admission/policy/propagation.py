@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.admission.common.answer import Context, Refusal
 from services._rules.admission.common.rule_causes import Cause, invalid
 from services._rules.admission.policy import placement_rules as placement
@@ -16,7 +17,6 @@ from services._rules.constants import (
     PROPAGATION_POLICY_FINALIZER,
     PROPAGATION_POLICY_ID_LABEL,
 )
-from services._rules.interpreter.common.interpretation import Manifest
 
 _GRACE_SECONDS: Final = 600
 _GRACEFUL: Final = ("Gracefully", "Graciously")

@@ -4,9 +4,9 @@ Writers return a new manifest that shares everything but the touched path with t
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-Manifest: TypeAlias = dict[str, Any]
+from schemas.manifest import Manifest
 
 INTERPRET_REPLICA: Final = "InterpretReplica"
 INTERPRET_COMPONENT: Final = "InterpretComponent"

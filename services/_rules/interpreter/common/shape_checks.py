@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from services._rules.interpreter.common.interpretation import InterpretError, Manifest
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import InterpretError
 from services._rules.interpreter.common.shape_table import SHAPES
 from services._rules.kubernetes.typed_structs import QUANTITY, Shapes, WrongShape
 

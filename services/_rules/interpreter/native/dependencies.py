@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
-from services._rules.interpreter.common.interpretation import InterpretError, Manifest, describe, object_at
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import InterpretError, describe, object_at
 from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.kubernetes.selectors import LabelSelectorError, compile_selector
 

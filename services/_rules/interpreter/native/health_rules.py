@@ -1,6 +1,7 @@
 """Decides whether a member's object is healthy: the native health rules (reference 03 §4.4)."""
 
-from services._rules.interpreter.common.interpretation import Manifest, list_at, object_at, whole_number
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import list_at, object_at, whole_number
 from services._rules.interpreter.common.shape_checks import check_object
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import (
     AGGREGATE_STATUS,
     INTERPRET_DEPENDENCY,
@@ -17,7 +18,6 @@ from services._rules.interpreter.common.interpretation import (
     RETAIN,
     REVISE_REPLICA,
     InterpretError,
-    Manifest,
     describe,
 )
 from services._rules.interpreter.native import batch_statuses as aggregate_batch

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from services._rules.interpreter.common.interpretation import Manifest, object_at
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import object_at
 from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.interpreter.native.time_format import canonical_time
 from services._rules.interpreter.native.workload_statuses import Items, reports, with_status

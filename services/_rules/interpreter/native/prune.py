@@ -6,7 +6,8 @@ The rules of a kind go by the kind alone, whatever its API group.
 from collections.abc import Callable, Collection
 from typing import Final
 
-from services._rules.interpreter.common.interpretation import Manifest, without
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import without
 
 REMOVE_JOB_TTL: Final = "RemoveJobTTLSeconds"
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import (
     InterpretError,
-    Manifest,
     describe,
     object_at,
     whole_number,

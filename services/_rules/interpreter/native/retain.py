@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.constants import RETAIN_REPLICAS_LABEL
 from services._rules.interpreter.common.interpretation import (
     InterpretError,
-    Manifest,
     describe,
     list_at,
     object_at,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from services._rules.interpreter.common.interpretation import Manifest
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.interpreter.native.workload_statuses import Items, reports, with_status
 

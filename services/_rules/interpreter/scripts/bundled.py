@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from services._rules.interpreter.common.interpretation import Manifest
+from schemas.manifest import Manifest
 from services._rules.interpreter.scripts.customizations import Customizations
 
 Target: TypeAlias = tuple[str, str]

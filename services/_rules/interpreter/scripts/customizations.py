@@ -7,6 +7,7 @@ dependencies all do (reference 03 §5.3).
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import (
     AGGREGATE_STATUS,
     INTERPRET_COMPONENT,
@@ -16,7 +17,6 @@ from services._rules.interpreter.common.interpretation import (
     INTERPRET_STATUS,
     RETAIN,
     REVISE_REPLICA,
-    Manifest,
 )
 
 Key: TypeAlias = tuple[str, str, str]

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from services._rules.interpreter.common.interpretation import InterpretError, Manifest, describe, object_at
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import InterpretError, describe, object_at
 from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.interpreter.native.dependencies import Reference, pod_dependencies
 from services._rules.interpreter.native.replicas import Requirements, pod_replicas

@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.json import decode
 
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import (
     AGGREGATE_STATUS,
     INTERPRET_COMPONENT,
@@ -20,7 +21,6 @@ from services._rules.interpreter.common.interpretation import (
     RETAIN,
     REVISE_REPLICA,
     InterpretError,
-    Manifest,
 )
 from services._rules.interpreter.scripts.empty_tables import settle_empties
 from services._rules.interpreter.scripts.result_types import components_of, dependencies_of, requirements_of

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import (
     AGGREGATE_STATUS,
     INTERPRET_COMPONENT,
@@ -22,7 +23,6 @@ from services._rules.interpreter.common.interpretation import (
     REVISE_REPLICA,
     InterpretError,
     InterpretLater,
-    Manifest,
     describe,
 )
 from services._rules.interpreter.scripts.result_types import components_of, dependencies_of, requirements_of

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, ValidationError, convert
 
-from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater, Manifest
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater
 
 CONTEXT_VERSION: Final = "v1alpha1"
 PATIENCE: Final = 10.0

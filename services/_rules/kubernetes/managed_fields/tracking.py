@@ -8,6 +8,7 @@ first apply, whose predecessors then count as one manager, `before-first-apply`.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.managed_fields.field_sets import (
     Fields,
     Path,
@@ -22,7 +23,6 @@ from services._rules.kubernetes.managed_fields.type_check import configuration_e
 from services._rules.kubernetes.managed_fields.typed_values import IsAtomic, Schema, ShapeError, Types
 from services._rules.kubernetes.patch.json_patch import PatchError
 
-Manifest = dict[str, Any]
 Entries = list[Manifest]
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"

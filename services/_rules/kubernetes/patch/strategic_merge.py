@@ -8,11 +8,11 @@ patch does not touch is shared between the original and the result. Directives: 
 from collections.abc import Callable
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.patch.go_text import go_format
 from services._rules.kubernetes.patch.json_patch import PatchError
 from services._rules.kubernetes.patch.list_order import element_order, go_kind, matches_order, position
 
-Manifest = dict[str, Any]
 Schema = dict[str, Any]
 Resolve = Callable[[Schema], Schema]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.checks import quantities as quantity
 from services.apiserver.kinds.checks import security_contexts as security_checks
@@ -16,7 +17,6 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
-from services.apiserver.kinds.kind_model import Manifest
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")

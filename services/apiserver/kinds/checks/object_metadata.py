@@ -3,11 +3,12 @@
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, required, too_long
 
 if TYPE_CHECKING:
-    from services.apiserver.kinds.kind_model import Kind, Manifest
+    from services.apiserver.kinds.kind_model import Kind
 
 ANNOTATIONS_LIMIT = 256 * 1024
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.checks import affinities as affinity_checks
 from services.apiserver.kinds.checks import containers as container_checks
@@ -9,7 +10,6 @@ from services.apiserver.kinds.checks import object_metadata as meta
 from services.apiserver.kinds.checks import security_contexts as security_checks
 from services.apiserver.kinds.checks import volumes as volume_checks
 from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, not_supported, required
-from services.apiserver.kinds.kind_model import Manifest
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")

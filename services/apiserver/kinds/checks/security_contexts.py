@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, not_supported, required
-from services.apiserver.kinds.kind_model import Manifest
 
 _HIGHEST: Final = 2**31 - 1
 _SYSCTL_LENGTH: Final = 253

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.field_errors import FieldError, invalid
-from services.apiserver.kinds.kind_model import Manifest
 
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _BEYOND: Final = "cannot be greater than status.replicas"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
-from services.apiserver.kinds.kind_model import Manifest
 
 HOST_PATH_TYPES = (
     "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import object_metadata as meta
@@ -18,7 +19,6 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
-from services.apiserver.kinds.kind_model import Manifest
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 _LAST_UNLABELLED = 20

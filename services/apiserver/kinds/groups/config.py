@@ -6,11 +6,11 @@ import base64
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.object_metadata import immutable
 from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, required, too_long
-from services.apiserver.kinds.kind_model import Manifest
 
 SIZE_LIMIT = 1024 * 1024
 REDACTED = "<secret contents redacted>"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.object_metadata import immutable
 from services.apiserver.kinds.field_errors import FieldError, invalid, required
-from services.apiserver.kinds.kind_model import Manifest
 
 # events.k8s.io name -> core name
 _NAMES = {

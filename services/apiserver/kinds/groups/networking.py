@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import affinities as affinity_checks
@@ -12,7 +13,7 @@ from services.apiserver.kinds.checks import status_fields as status_checks
 from services.apiserver.kinds.checks import volumes as volume_checks
 from services.apiserver.kinds.checks.object_metadata import immutable
 from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, not_supported, required
-from services.apiserver.kinds.kind_model import Manifest, Resource
+from services.apiserver.kinds.kind_model import Resource
 
 PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import affinities as affinity_checks
 from services.apiserver.kinds.field_errors import FieldError, invalid, not_supported, required
-from services.apiserver.kinds.kind_model import Manifest
 
 GROUP = "rbac.authorization.k8s.io"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.field_errors import FieldError, invalid
-from services.apiserver.kinds.kind_model import Manifest, Resource
+from services.apiserver.kinds.kind_model import Resource
 
 
 class Binding(BuiltinKind):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import containers as container_checks
@@ -20,7 +21,6 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
-from services.apiserver.kinds.kind_model import Manifest
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 PROTOCOLS = container_checks.PROTOCOLS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds import name_formats as names
 from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
 from services.apiserver.kinds.checks import affinities as affinity_checks
@@ -17,7 +18,6 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
-from services.apiserver.kinds.kind_model import Manifest
 from services.apiserver.kinds.workloads import pod_defaults
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce")

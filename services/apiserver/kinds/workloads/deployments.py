@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import affinities as affinity_checks
 from services.apiserver.kinds.checks import pod_specs as pod_checks
@@ -18,7 +19,6 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
-from services.apiserver.kinds.kind_model import Manifest
 from services.apiserver.kinds.workloads import pod_defaults
 
 MISMATCH = "`selector` does not match template `labels`"

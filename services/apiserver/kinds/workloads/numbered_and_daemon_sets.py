@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds.checks import object_metadata as meta
 from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, not_supported, required
-from services.apiserver.kinds.kind_model import Manifest
 from services.apiserver.kinds.workloads.deployments import (
     Workload,
     not_negative,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.apiserver.kinds.kind_model import Manifest
+from schemas.manifest import Manifest
 
 FILE_MODE = 0o644
 TOKEN_SECONDS = 3600

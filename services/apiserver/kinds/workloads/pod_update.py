@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, required
-from services.apiserver.kinds.kind_model import Manifest
 from services.apiserver.kinds.name_formats import subdomain
 
 SPEC_TEXT = (

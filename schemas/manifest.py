@@ -1,0 +1,5 @@
+"""A Kubernetes object as decoded JSON."""
+
+from typing import Any
+
+Manifest = dict[str, Any]
