@@ -6,16 +6,8 @@ import msgspec
 import pytest
 
 from services.apiserver.kinds.checks import quantities as quantity
-from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.kinds.kind_model import DecodeError, Kind
-
-REGISTRY = builtin_registry()
-
-
-def kind_of(api_version: str, name: str) -> Kind:
-    found = REGISTRY.by_api_version(api_version, name)
-    assert found is not None
-    return found
+from tests.support.builtin_kinds import kind_of
 
 
 def decoded(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
