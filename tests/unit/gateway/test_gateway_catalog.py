@@ -93,8 +93,7 @@ def test_changes_below_the_ring_are_gone():
 
 def test_two_kinds_that_want_one_name_take_turns_by_age():
     young, old = key_of(1, group="apps.kruise.io"), key_of(1)
-    shown = Shown()
-    shown.tell(requested(young, "y", created_at=CREATED + 5), requested(old, "o", created_at=CREATED))
+    shown = Shown(requested(young, "y", created_at=CREATED + 5), requested(old, "o", created_at=CREATED))
     (entry,) = shown.catalog.bindings.entries.values()
     assert entry.place.key == old
     shown.tell(requested(young, "y", created_at=CREATED + 5, generation=2))
@@ -116,8 +115,7 @@ def test_a_selection_by_namespace_is_in_order_and_can_go_on_behind_a_name():
 
 
 def test_an_entry_under_way_keeps_showing_its_own_state():
-    shown = Shown()
-    shown.tell(requested(generation=1))
+    shown = Shown(requested(generation=1))
     (before,) = shown.catalog.bindings.entries.values()
     shown.tell(requested(generation=2), placed(member1=1))
     assert before.metadata()["generation"] == 1

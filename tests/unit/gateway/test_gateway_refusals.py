@@ -16,8 +16,7 @@ BASE = "Failed to apply all works, see status.aggregatedStatus for details"
 
 
 def message(*items: ClusterStatusItem) -> str:
-    shown = Shown()
-    shown.tell(cluster("member1"), requested(), placed(member1=1))
+    shown = Shown(cluster("member1"), requested(), placed(member1=1))
     shown.tell(StatusRolledUp(key=NGINX, uid="u1", items=items))
     (entry,) = shown.catalog.bindings.entries.values()
     body: Any = msgspec.json.decode(msgspec.json.encode(bindings.build(entry.source, entry.version)))
