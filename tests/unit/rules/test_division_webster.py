@@ -125,7 +125,7 @@ def test_change_of_replicas(kind: str | None, clusters: Sequence[int], changed: 
     assert replicas_changed(3, kind, clusters) is changed
 
 
-def test_a_reschedule_must_be_strictly_later_than_the_last_success() -> None:
+def test_reschedule_must_be_later_than_the_last_success() -> None:
     assert reschedule_requested("2026-03-01T00:00:01Z", "2026-03-01T01:00:00+01:00")
     assert not reschedule_requested("2026-03-01T00:00:00Z", "2026-03-01T01:00:00+01:00")
     assert not reschedule_requested(None, "2026-03-01T00:00:00Z")

@@ -40,7 +40,7 @@ def interpreter(answers: Answers) -> CachedInterpreter:
     return CachedInterpreter(customized, answers)
 
 
-def test_what_nobody_answered_is_asked_for_and_then_found(interpreter: CachedInterpreter, answers: Answers) -> None:
+def test_missing_result_is_queried_and_then_found(interpreter: CachedInterpreter, answers: Answers) -> None:
     question = asked(lambda: interpreter.get_replicas(WIDGET))
     assert (question.operation, question.arguments) == (INTERPRET_REPLICA, (WIDGET,))
     assert question not in answers
@@ -73,7 +73,7 @@ def test_an_error_is_an_answer(interpreter: CachedInterpreter, answers: Answers)
 @pytest.mark.parametrize(
     ("touched", "again"), [(("example.io/v1", "Widget"), True), (("apps/v1", "Deployment"), False), (EVERY, True)]
 )
-def test_an_answer_counts_until_its_kind_is_interpreted_in_another_way(
+def test_result_is_cached_until_its_kind_is_reconfigured(
     interpreter: CachedInterpreter, answers: Answers, touched: tuple[str, str], again: bool
 ) -> None:
     answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (3, None))
@@ -84,7 +84,7 @@ def test_an_answer_counts_until_its_kind_is_interpreted_in_another_way(
         assert interpreter.get_replicas(WIDGET) == (3, None)
 
 
-def test_kinds_that_nobody_customized_are_answered_at_once(interpreter: CachedInterpreter) -> None:
+def test_native_kinds_are_answered_at_once(interpreter: CachedInterpreter) -> None:
     spec = {"replicas": 2, "template": {"spec": {"containers": []}}}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
     assert interpreter.get_replicas(deployment)[0] == 2
@@ -95,7 +95,7 @@ def test_kinds_that_nobody_customized_are_answered_at_once(interpreter: CachedIn
         interpreter.get_components(deployment)
 
 
-def test_only_what_decisions_ask_is_offered_for_customized_kinds(interpreter: CachedInterpreter) -> None:
+def test_customized_kinds_offer_operations_of_decisions(interpreter: CachedInterpreter) -> None:
     assert interpreter.hook_enabled("example.io/v1", "Widget", REVISE_REPLICA)
     assert not interpreter.hook_enabled("example.io/v1", "Widget", RETAIN)
 
@@ -133,7 +133,7 @@ def test_a_revised_object_is_the_one_that_was_asked_about(
         ((1, {"resourceRequest": {"memory": "much"}}), r"resourceRequest\.memory: "),
     ],
 )
-def test_a_size_that_no_workload_has_is_refused(
+def test_implausible_replicas_are_refused(
     interpreter: CachedInterpreter, answers: Answers, answer: tuple[Any, Any], why: str
 ) -> None:
     answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), answer)
@@ -152,7 +152,7 @@ def test_a_size_that_no_workload_has_is_refused(
         ),
     ],
 )
-def test_a_component_that_no_workload_has_is_refused(
+def test_implausible_component_is_refused(
     interpreter: CachedInterpreter, answers: Answers, component: dict[str, Any], why: str
 ) -> None:
     answers.put(asked(lambda: interpreter.get_components(WIDGET)), [{"name": "b", "replicas": 1}, component])
@@ -160,7 +160,7 @@ def test_a_component_that_no_workload_has_is_refused(
         interpreter.get_components(WIDGET)
 
 
-def test_what_was_used_longest_ago_goes_first() -> None:
+def test_least_recently_used_result_is_dropped() -> None:
     answers = Answers(capacity=3_000)
     questions = [answers.question(INTERPRET_REPLICA, {**WIDGET, "n": n}) for n in range(3)]
     for question in questions[:2]:
@@ -171,7 +171,7 @@ def test_what_was_used_longest_ago_goes_first() -> None:
     assert [question in answers for question in questions] == [True, False, True]
 
 
-def test_answers_that_no_decision_has_used_are_kept_even_if_they_are_many() -> None:
+def test_unused_results_are_kept_within_a_bound() -> None:
     answers = Answers(capacity=2_000)
     questions = [answers.question(INTERPRET_REPLICA, {**WIDGET, "n": n}) for n in range(40)]
     for question in questions[:5]:
@@ -185,13 +185,13 @@ def test_answers_that_no_decision_has_used_are_kept_even_if_they_are_many() -> N
     assert not any(question in answers for question in questions)
 
 
-def test_what_is_found_may_be_changed_by_its_finder(interpreter: CachedInterpreter, answers: Answers) -> None:
+def test_cached_result_is_copied_for_each_caller(interpreter: CachedInterpreter, answers: Answers) -> None:
     answers.put(asked(lambda: interpreter.revise_replica(WIDGET, 1)), WIDGET)
     interpreter.revise_replica(WIDGET, 1)["spec"]["size"] = 99
     assert interpreter.revise_replica(WIDGET, 1) == WIDGET
 
 
-def test_nobody_is_asked_about_secrets(answers: Answers) -> None:
+def test_secrets_are_never_interpreted_by_customizations(answers: Answers) -> None:
     interpreter = CachedInterpreter(lambda *_: True, answers)
     assert interpreter.hook_enabled("v1", "ConfigMap", REVISE_REPLICA)
     assert not interpreter.hook_enabled("v1", "Secret", REVISE_REPLICA)

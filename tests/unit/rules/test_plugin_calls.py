@@ -96,7 +96,7 @@ def test_a_filter_without_a_reason_is_named_in_its_place() -> None:
     assert found.message == '0/1 clusters are available: 1 plugin "Mute" left it out without a reason.'
 
 
-def test_a_filter_with_context_is_told_the_peers_and_goes_before_filter() -> None:
+def test_filter_with_context_gets_peers_and_replaces_filter() -> None:
     seen: list[FilterContext] = []
 
     class Curious:
@@ -188,14 +188,14 @@ PRIORITIZE = "failed to prioritize clusters: "
         ),
     ],
 )
-def test_whatever_a_plugin_does_wrong_is_an_error_of_the_attempt_that_names_it(plugin: Any, message: str) -> None:
+def test_failing_plugin_is_named_in_the_error_of_the_attempt(plugin: Any, message: str) -> None:
     found = schedule(fleet(), binding(), options=options(X=plugin))
     assert (found.error, found.message, found.clusters) == ("Error", message, ())
     told = explain(fleet(), binding(), options=options(X=plugin))
     assert told.decision == found
 
 
-def test_a_plugin_that_fails_for_one_group_leaves_the_next_group_its_chance() -> None:
+def test_plugin_failure_moves_to_the_next_affinity_group() -> None:
     class Picky:
         def filter(self, binding: BindingView, status: Status, cluster: ClusterView) -> Result | None:
             if status.observed_affinity == "first":
@@ -223,7 +223,7 @@ def test_an_explanation_names_plugins_of_others() -> None:
     assert by_name["m1"].plugins == {"Favours": 0}
 
 
-def test_an_order_of_clusters_that_a_plugin_sees_is_that_of_their_names() -> None:
+def test_plugins_see_clusters_in_order_of_names() -> None:
     seen: list[str] = []
 
     class Notes:

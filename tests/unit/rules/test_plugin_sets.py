@@ -87,7 +87,7 @@ ODD = [
         ("ClusterEviction", ["leaving"]),
     ],
 )
-def test_a_filter_that_is_off_refuses_nobody(without: str, also: list[str]) -> None:
+def test_disabled_filter_refuses_no_cluster(without: str, also: list[str]) -> None:
     assert sorted(item.name for item in decide(ODD, without).clusters) == sorted(["good", *also])
 
 
@@ -97,7 +97,7 @@ def test_the_spread_filter_can_be_off() -> None:
     assert decide([member("m1", metadata=PROD)], "SpreadConstraint", spreadConstraints=constraints).error is None
 
 
-def test_without_locality_a_cluster_that_runs_the_binding_is_not_preferred() -> None:
+def test_current_target_is_not_preferred_without_locality() -> None:
     clusters = [member(name, metadata=PROD) for name in ("m1", "m2", "m3")]
     one = spread(cluster=(1, 1))
     running = {"m3": 0}

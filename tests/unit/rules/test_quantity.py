@@ -35,7 +35,7 @@ def test_canonical_text_is_the_one_kubernetes_writes(text: str, canonical: str) 
 
 
 @pytest.mark.parametrize("bad", ["", "1Q", "1i", "Ki1", "1..2", "1 Gi", "0x1", "1e", "1e9999", "abc", True, [], "١"])
-def test_what_is_no_quantity_is_refused_by_name(bad: object) -> None:
+def test_malformed_quantity_is_refused(bad: object) -> None:
     with pytest.raises(QuantityError, match="quantity"):
         parse(bad)  # type: ignore[arg-type]
 
@@ -54,7 +54,7 @@ def test_numbers_of_a_manifest_are_read_like_their_text() -> None:
     assert parse(None).is_zero()
 
 
-def test_a_zero_takes_over_the_format_of_what_is_added() -> None:
+def test_zero_takes_the_format_of_the_other_quantity() -> None:
     assert str(parse(0).add(parse("2Gi"))) == "2Gi"
     assert str(parse("1Gi").add(parse("1024M"))) == "2048576Ki"
     assert str(parse("1Gi").sub(parse("512Mi"))) == "512Mi"

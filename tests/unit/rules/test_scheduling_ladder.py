@@ -83,7 +83,7 @@ def test_only_a_change_of_the_observed_term_counts() -> None:
     assert not placement_changed(compile_placement(terms(b=["m2"])), old, "b")
 
 
-def test_components_without_targets_count_as_a_change_of_replicas() -> None:
+def test_components_without_targets_are_a_change_of_replicas() -> None:
     several = {**spec(DIVIDED, 0), "clusters": [], "components": [{"name": "a", "replicas": 1}]}
     found = trigger(
         index_of(member("m1")),
@@ -105,7 +105,7 @@ GROUPS = {
 }
 
 
-def test_the_first_group_with_room_wins_and_is_kept_in_force() -> None:
+def test_first_affinity_group_with_capacity_is_selected() -> None:
     clusters = index_of(member("m1", 1), member("m2", 9))
     binding = binding_view({**spec(GROUPS), "clusters": []})
     attempt = schedule_groups(clusters, binding)
@@ -152,7 +152,7 @@ def test_event_texts() -> None:
     assert success_event(targets, True) == "Binding has been scheduled successfully. Result {m1:1, m2:2}"
 
 
-def test_accurate_estimates_only_lower_the_room() -> None:
+def test_accurate_estimates_only_lower_capacity() -> None:
     clusters = index_of(member("m1", 9), member("m2", 9))
     binding = binding_view({**spec(DIVIDED, 9), "clusters": []})
     assert schedule(clusters, binding).clusters == (TargetCluster("m1", 9),)
@@ -162,7 +162,7 @@ def test_accurate_estimates_only_lower_the_room() -> None:
     assert schedule(index_of(member("m1", 8)), binding, estimates=[{"m1": 9}]).error == "Unschedulable"
 
 
-def test_component_sets_need_room_for_one_whole_set_on_one_cluster() -> None:
+def test_component_set_needs_capacity_for_a_whole_set() -> None:
     placement = {
         "replicaScheduling": AGGREGATED,
         "spreadConstraints": spread(cluster=(1, 1)),

@@ -49,7 +49,7 @@ def test_text_selectors(text: str, labels: dict[str, str], matches: bool) -> Non
     "text",
     ["a,", ",a", "a b", "a=b=c", "a in b", "a in (b", "=b", "a>x", "-a", "a=b/c", "!a in (b)", "a in (b))", "()"],
 )
-def test_broken_text_selectors_say_what_was_expected(text: str) -> None:
+def test_malformed_text_selector_is_refused(text: str) -> None:
     with pytest.raises(LabelSelectorError):
         parse_selector(text)
 
