@@ -56,7 +56,7 @@ def spec_of(**properties: dict) -> dict:
     return {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
 
 
-def test_a_good_definition_gets_names_conversion_and_stored_version() -> None:
+def test_valid_definition_gets_defaults() -> None:
     obj = crd()
     assert found(obj) == []
     assert obj["spec"]["names"] == {"plural": "gears", "singular": "gear", "kind": "Gear", "listKind": "GearList"}
@@ -84,7 +84,7 @@ def test_a_good_definition_gets_names_conversion_and_stored_version() -> None:
          [f"spec.additionalPrinterColumns[0].{name}" for name in ("name", "type", "JSONPath")]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_found_where_it_is(obj: dict, where: list[str]) -> None:
+def test_errors_of_a_definition_name_their_fields(obj: dict, where: list[str]) -> None:
     assert fields(obj) == where
 
 
@@ -208,7 +208,7 @@ def test_v1beta1_converts_there_and_back() -> None:
     assert to_v1(beta) == one
 
 
-def test_v1beta1_without_a_schema_preserves_everything_and_says_so() -> None:
+def test_v1beta1_without_a_schema_preserves_unknown_fields() -> None:
     obj = {
         "apiVersion": "apiextensions.k8s.io/v1beta1",
         "kind": "CustomResourceDefinition",
@@ -223,7 +223,7 @@ def test_v1beta1_without_a_schema_preserves_everything_and_says_so() -> None:
     assert conditions[2]["message"] == "spec.preserveUnknownFields: Invalid value: true: must be false"
 
 
-def test_committed_definitions_are_what_the_generator_writes() -> None:
+def test_committed_definitions_match_the_generator() -> None:
     folder = Path(__file__).parents[3] / "k8s" / "crds"
     texts = rendered()
     assert {str(path.relative_to(folder)) for path in folder.glob("**/*.yaml")} >= texts.keys()

@@ -55,11 +55,11 @@ TWO_INITS = {"initContainers": [{"name": "a"}, {"name": "b"}]}
          ["0/1", "Unknown", 0]),
     ],
 )  # fmt: skip
-def test_a_pod_is_told_in_one_word(obj: dict, shown: list) -> None:
+def test_status_column_of_a_pod(obj: dict, shown: list) -> None:
     assert cells("pods", obj)[1:4] == shown
 
 
-def test_a_finished_pod_has_a_row_condition_and_a_live_one_has_none() -> None:
+def test_row_of_a_finished_pod_has_a_condition() -> None:
     done, live = pod({"phase": "Succeeded"}), pod({"phase": "Running"})
     rows = table(kind("pods"), [done, live], "", "v1", True, NOW)["rows"]
     assert rows[0]["conditions"][0]["reason"] == "Succeeded"
@@ -173,7 +173,7 @@ def test_kinds_without_columns_have_name_and_time() -> None:
         ("Metadata", {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1beta1", "metadata": META}),
     ],
 )
-def test_include_object_says_what_comes_with_a_row(include: str, shown: object) -> None:
+def test_include_object_selects_the_object_of_a_row(include: str, shown: object) -> None:
     obj = {"metadata": META, "data": {"k": "v"}}
     built = table(kind("configmaps"), [obj], include, "v1beta1", False, NOW)
     assert built["columnDefinitions"] is None
