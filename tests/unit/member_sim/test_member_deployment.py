@@ -28,7 +28,7 @@ def sizes(cluster: Any) -> dict[str, int]:
     }
 
 
-def test_deployment_becomes_available_with_the_status_of_a_real_controller(cluster: Any, deployment: Any) -> None:
+def test_deployment_becomes_available_with_a_full_status(cluster: Any, deployment: Any) -> None:
     cluster.created("Deployment", "web", spec=deployment(3))
     found = cluster.get("Deployment", "web")
     counts = {k: v for k, v in found["status"].items() if k != "conditions"}
@@ -70,7 +70,7 @@ def test_before_pods_run_the_status_says_unavailable(cluster: Any, deployment: A
     assert reasons(found)["Progressing"] == ("True", "ReplicaSetUpdated")
 
 
-def test_pods_that_start_together_cost_one_status_write_each_level(cluster: Any, deployment: Any) -> None:
+def test_pods_starting_together_cost_few_status_writes(cluster: Any, deployment: Any) -> None:
     cluster.writes.clear()
     cluster.created("Deployment", "web", spec=deployment(10))
     by_kind = [(w.key.resource, w.op) for w in cluster.writes]
@@ -159,9 +159,7 @@ def test_paused_deployment_scales_but_does_not_roll(cluster: Any, deployment: An
     assert sizes(cluster) == {"web:1": 0, "web:2": 4}
 
 
-def test_resize_in_the_middle_of_a_rollout_is_shared_in_proportion(
-    cluster: Any, deployment: Any, template: Any
-) -> None:
+def test_resize_during_a_rollout_is_proportional(cluster: Any, deployment: Any, template: Any) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
     cluster.created("Deployment", "web", spec=deployment(10, strategy))
     # No room for the new template: 8 old and 5 new pods stand still.
@@ -200,7 +198,7 @@ def test_pod_deleted_by_hand_is_replaced(cluster: Any, deployment: Any) -> None:
     assert len(ready(cluster)) == 2
 
 
-def test_replicaset_of_a_foreign_hash_is_recognised_by_its_template(cluster: Any, deployment: Any) -> None:
+def test_replicaset_of_a_foreign_hash_is_adopted(cluster: Any, deployment: Any) -> None:
     cluster.created("Deployment", "web", spec=deployment(2))
     (ours,) = cluster.all("ReplicaSet")
     labels = {"app": "web", "pod-template-hash": "77b4fdf86c"}

@@ -32,7 +32,7 @@ def test_pod_runs_with_addresses_and_container_statuses(cluster: Any) -> None:
     assert scheduled(cluster, "one")["status"] == "True"
 
 
-def test_pods_spread_over_nodes_and_stop_when_the_cluster_is_full(cluster: Any) -> None:
+def test_pods_spread_over_nodes_until_the_cluster_is_full(cluster: Any) -> None:
     for number in range(5):
         cluster.create("Pod", f"p{number}", spec=pod("4"))
     cluster.settle()
@@ -45,7 +45,7 @@ def test_pods_spread_over_nodes_and_stop_when_the_cluster_is_full(cluster: Any) 
     assert condition["message"] == "0/2 nodes are available: 2 Insufficient cpu."
 
 
-def test_waiting_pod_takes_the_room_that_another_leaves(cluster: Any) -> None:
+def test_pending_pod_takes_freed_capacity(cluster: Any) -> None:
     for number in range(3):
         cluster.create("Pod", f"p{number}", spec=pod("8"))
     cluster.settle()
@@ -64,7 +64,7 @@ def test_number_of_pods_is_limited(make_cluster: Any) -> None:
     assert scheduled(cluster, "p2")["message"] == "0/1 nodes are available: 1 Too many pods."
 
 
-def test_replicas_created_in_one_go_share_the_room(make_cluster: Any, deployment: Any) -> None:
+def test_replicas_created_together_share_capacity(make_cluster: Any, deployment: Any) -> None:
     cluster = make_cluster(nodes=2, cpu="2")
     cluster.created("Deployment", "web", spec=deployment(6, cpu="1"))
     placed = sorted(p["spec"].get("nodeName", "") for p in cluster.all("Pod"))
@@ -139,7 +139,7 @@ def test_selectors_and_required_affinity(cluster: Any, spec: dict[str, Any], nod
     assert cluster.get("Pod", "p")["spec"].get("nodeName") == node
 
 
-def test_node_that_stops_keeps_pods_until_their_toleration_runs_out(cluster: Any, deployment: Any) -> None:
+def test_stopped_node_keeps_pods_for_their_toleration(cluster: Any, deployment: Any) -> None:
     patience = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
     spec = deployment(2)
     spec["template"]["spec"]["tolerations"] = [{**patience, "tolerationSeconds": 60}]
@@ -169,7 +169,7 @@ def test_pods_do_not_outlive_their_node(cluster: Any, deployment: Any) -> None:
     assert "there" not in {p["metadata"]["name"] for p in cluster.all("Pod")}
 
 
-def test_own_node_deleted_by_hand_comes_back_and_heartbeats_write_nothing(cluster: Any) -> None:
+def test_deleted_node_comes_back_without_heartbeat_writes(cluster: Any) -> None:
     cluster.deleted("Node", "m-node-1", "")
     node = cluster.get("Node", "m-node-1", "")
     assert node["status"]["allocatable"] == {

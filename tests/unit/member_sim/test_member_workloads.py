@@ -46,7 +46,7 @@ def test_statefulset_in_parallel_starts_all_at_once(cluster: Any, template: Any)
     assert names(cluster) == ["db-0", "db-1", "db-2"]
 
 
-def test_statefulset_shrinks_from_the_end_and_recreates_the_same_name(cluster: Any, template: Any) -> None:
+def test_statefulset_scales_down_from_the_last_ordinal(cluster: Any, template: Any) -> None:
     cluster.created("StatefulSet", "db", spec=stateful(template, 3))
     cluster.deleted("Pod", "db-1")
     assert names(cluster) == ["db-0", "db-1", "db-2"]
@@ -169,7 +169,7 @@ def test_job_whose_pods_crash_fails_after_its_retries(cluster: Any, template: An
 
 
 @pytest.mark.parametrize("named", [("Deployment", "web"), ("Pod", None)])
-def test_crashing_pods_make_the_deployment_unavailable_until_lifted(
+def test_crashing_pods_make_the_deployment_unavailable(
     cluster: Any, deployment: Any, named: tuple[str, str | None]
 ) -> None:
     cluster.created("Deployment", "web", spec=deployment(1))
