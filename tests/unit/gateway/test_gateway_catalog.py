@@ -39,7 +39,7 @@ def replay(changes, held):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_watch_from_any_revision_ends_with_what_a_list_shows(seed):
+def test_watch_from_any_revision_ends_with_the_list(seed):
     chance = random.Random(seed)
     shown = Shown()
     seen = []
@@ -73,7 +73,7 @@ def test_every_change_moves_the_revision_of_a_work_forward():
     assert versions == sorted(set(versions))
 
 
-def test_revisions_of_works_belong_to_the_instance_that_gave_them_out():
+def test_revisions_of_works_belong_to_their_instance():
     shown = Shown(tag=7)
     shown.tell(rendered("member1"))
     revision, ours = shown.catalog.works.parse(int(shown.catalog.works.version()))
@@ -104,7 +104,7 @@ def test_two_kinds_that_want_one_name_take_turns_by_age():
     assert not shown.catalog.bindings.entries
 
 
-def test_a_selection_by_namespace_is_in_order_and_can_go_on_behind_a_name():
+def test_selection_by_namespace_is_ordered_and_continues():
     shown = Shown()
     for namespace in ("shop", "default"):
         shown.tell(*(requested(key_of(i, namespace), f"{namespace}{i}") for i in range(3)))

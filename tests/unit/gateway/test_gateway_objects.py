@@ -91,7 +91,7 @@ def test_before_a_decision_there_is_no_condition():
     assert "clusters" not in body["spec"]
 
 
-def test_a_decision_shows_clusters_generation_and_applied_placement():
+def test_binding_shows_the_placement_decision():
     shown = Shown(requested(generation=2), placed(generation=2, member1=2, member2=0))
     body = the_binding(shown)
     assert body["spec"]["clusters"] == [{"name": "member1", "replicas": 2}, {"name": "member2"}]
@@ -109,7 +109,7 @@ def failed(reason="NoClusterFit", **more):
 
 
 @pytest.mark.parametrize("reason", ["NoClusterFit", "Unschedulable", "SchedulerError", "QuotaExceeded"])
-def test_a_failure_names_its_reason_and_keeps_the_last_good_decision(reason):
+def test_binding_shows_a_failure_and_the_last_placement(reason):
     shown = Shown()
     kept = (TargetCluster("member1", 2),)
     shown.tell(
@@ -165,7 +165,7 @@ def test_an_eviction_takes_the_cluster_out_and_lists_its_task():
     assert "gracefulEvictionTasks" not in the_binding(shown)["spec"]
 
 
-def test_the_older_version_has_replicas_in_the_resource_and_no_health():
+def test_v1alpha1_binding_has_replicas_in_the_resource():
     shown = Shown(requested(replicas=3), placed(member1=3), rolled_up("member1"))
     body = the_binding(shown, "work.karmada.io/v1alpha1")
     assert body["spec"]["resource"]["replicas"] == 3
@@ -188,7 +188,7 @@ def test_a_namespace_has_works_and_no_binding():
     assert metadata["ownerReferences"][0]["kind"] == "Namespace"
 
 
-def test_a_work_tells_what_is_dispatched_applied_and_seen():
+def test_work_shows_dispatching_and_applied_conditions():
     shown = Shown(rendered("member1", preserve_on_deletion=True))
     body = the_work(shown)
     assert (body["metadata"]["namespace"], body["metadata"]["name"]) == ("karmada-es-member1", "nginx-687f7fb96f")
@@ -215,7 +215,7 @@ def test_a_work_tells_what_is_dispatched_applied_and_seen():
     ]
 
 
-def test_what_was_seen_of_a_work_counts_whichever_is_read_first():
+def test_observation_counts_in_either_order_of_streams():
     in_order, other_way = Shown(), Shown()
     in_order.tell(rendered("member1"), observed("member1"))
     other_way.tell(observed("member1"), rendered("member1"))
@@ -246,7 +246,7 @@ def test_a_refused_work_says_why_and_shows_no_status():
     assert "manifestStatuses" not in body["status"]
 
 
-def test_a_work_that_could_not_be_rendered_anew_says_so():
+def test_work_with_a_render_failure_is_degraded():
     shown = Shown(rendered("member1", problem="replicas: no such path"))
     assert conditions(the_work(shown))["Degraded"] == ("True", "RenderFailed")
 
@@ -269,7 +269,7 @@ def test_a_missing_blob_leaves_an_outline_and_a_reason():
     assert "BLOBS" in body["metadata"]["annotations"][works.REDACTED_ANNOTATION]
 
 
-def test_a_withdrawn_work_nobody_ever_saw_is_gone_at_once():
+def test_withdrawn_work_without_observation_is_removed():
     shown = Shown(rendered("member1"), withdrawn("member1"))
     assert not shown.catalog.works.entries
 

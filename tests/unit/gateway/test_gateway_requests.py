@@ -41,7 +41,7 @@ def test_the_accept_header_chooses_the_form(accept, form):
     assert form_of(accept) == form
 
 
-def test_a_form_nobody_can_make_is_refused():
+def test_unsupported_media_type_is_refused():
     with pytest.raises(Failure) as refused:
         form_of("text/html")
     assert refused.value.code == 406
@@ -69,7 +69,7 @@ def test_discovery_is_aggregated_when_it_is_preferred():
         ("apis/work.karmada.io/v1alpha2", None),
     ],
 )
-def test_paths_name_what_is_served(path, expected):
+def test_paths_of_served_kinds(path, expected):
     target = target_of(path.split("/"))
     found = target and (target.resource.kind, target.namespace, target.name, target.subresource)
     assert found == expected
@@ -95,7 +95,7 @@ def test_a_query_that_cannot_be_read_is_refused(query, words):
     assert words in refused.value.message
 
 
-def test_nobody_to_believe_is_a_setting_to_correct():
+def test_gateway_without_authentication_is_refused():
     with pytest.raises(SettingsError, match="FLEETLOG_FRONT_PROXY_CA"):
         Authenticator(GatewaySettings())
 
