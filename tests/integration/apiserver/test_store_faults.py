@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 
 @pytest.mark.faults
-async def test_acknowledged_writes_survive_a_killed_server_and_the_store_goes_on(nats_server: Server) -> None:
+async def test_acknowledged_writes_survive_a_killed_server(nats_server: Server) -> None:
     store = JetStreamStore(nats_server.url, ack_timeout=1.0)
     await store.start()
     acknowledged: dict[str, Entry] = {}
@@ -103,7 +103,7 @@ async def filled(url: str, count: int) -> None:
 
 
 @pytest.mark.faults
-async def test_a_store_that_loads_while_the_log_is_killed_goes_on_once_it_is_back(nats_server: Server) -> None:
+async def test_store_resumes_loading_after_the_log_restarts(nats_server: Server) -> None:
     # More than what is on its way to a reader at once: the rest has to be asked for again.
     await filled(nats_server.url, 9000)
     store = JetStreamStore(nats_server.url)
@@ -125,9 +125,7 @@ async def test_a_store_that_loads_while_the_log_is_killed_goes_on_once_it_is_bac
 
 
 @pytest.mark.faults
-async def test_a_store_with_a_damaged_message_says_which_and_does_not_start(
-    nats_server: Server, tmp_path: Path
-) -> None:
+async def test_store_names_a_damaged_message_and_does_not_start(nats_server: Server, tmp_path: Path) -> None:
     await filled(nats_server.url, 300)
     nats_server.stop()
     try:

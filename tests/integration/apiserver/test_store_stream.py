@@ -63,7 +63,7 @@ async def test_a_restart_finds_everything_again(make: Make) -> None:
         assert recreated.revision == gone.revision + 1
 
 
-async def test_history_trimmed_by_the_stream_is_refused_after_a_restart(make: Make) -> None:
+async def test_trimmed_history_is_refused_after_a_restart(make: Make) -> None:
     store = make(keep=3)
     await store.start()
     entry = await store.put(key("a"), config_map("a"), 0)
@@ -178,7 +178,7 @@ async def lost_one(nats_server: Server, make: Make, tmp_path: Path) -> AsyncIter
     await store.stop()
 
 
-async def test_what_a_server_lost_is_noticed_without_a_write(lost_one: LostOne) -> None:
+async def test_lost_messages_are_noticed_without_a_write(lost_one: LostOne) -> None:
     store, lose = lost_one
     lose()
     assert "restart" in await asyncio.wait_for(store.lost(), 60)
@@ -204,7 +204,7 @@ async def test_a_message_in_the_place_of_a_lost_one_is_noticed(
     assert "restart" in await asyncio.wait_for(store.lost(), 60)
 
 
-async def test_a_write_that_is_seen_is_not_confirmed_while_the_server_confirms_nothing(make: Make) -> None:
+async def test_visible_write_is_not_confirmed_without_an_answer(make: Make) -> None:
     store = make()
     await store.start()
     stream, ask = store._stream, store._stream.request

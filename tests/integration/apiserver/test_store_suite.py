@@ -76,7 +76,7 @@ async def test_revisions_rise_by_one_order_over_all_resources(store: AnyStore) -
     assert revisions == sorted(set(revisions))
 
 
-async def test_creating_what_exists_is_a_conflict_that_names_the_present_revision(store: AnyStore) -> None:
+async def test_create_of_an_existing_object_is_a_conflict(store: AnyStore) -> None:
     entry = await store.put(key("a"), config_map("a"), 0)
     with pytest.raises(Conflict) as refused:
         await store.put(key("a"), config_map("a", y="2"), 0)
@@ -104,7 +104,7 @@ async def test_deleting_and_creating_again(store: AnyStore) -> None:
     assert first.revision < gone.revision < again.revision
 
 
-async def test_of_many_concurrent_writers_of_one_object_exactly_one_wins(store: AnyStore) -> None:
+async def test_one_of_many_concurrent_writers_wins(store: AnyStore) -> None:
     first = await store.put(key("a"), config_map("a"), 0)
     results = await asyncio.gather(
         *(store.put(key("a"), config_map("a", x=str(i)), first.revision) for i in range(50)), return_exceptions=True
@@ -147,7 +147,7 @@ async def test_a_snapshot_shows_the_past(store: AnyStore) -> None:
     assert [e.key.name for e in store.list("", "configmaps")] == ["a", "c"]
 
 
-async def test_a_watch_from_a_revision_sees_exactly_what_came_after(store: AnyStore) -> None:
+async def test_watch_from_a_revision_sees_later_events_only(store: AnyStore) -> None:
     a = await store.put(key("a"), config_map("a"), 0)
     await store.put(key("other", resource="secrets"), config_map("other"), 0)
     b = await store.put(key("a"), config_map("a", x="1"), a.revision)
@@ -190,7 +190,7 @@ async def test_a_watch_of_the_future_waits_for_it(store: AnyStore) -> None:
     assert [e.revision for e in await watch.next(5)] == [third.revision]
 
 
-async def test_history_that_was_forgotten_is_refused(make: Make) -> None:
+async def test_forgotten_history_is_refused(make: Make) -> None:
     async with started(make(history=20)) as store:
         first = await store.put(key("a"), config_map("a"), 0)
         slow = store.watch("", "configmaps", first.revision)
