@@ -337,5 +337,9 @@ def test_equal_regions_selected_in_order_of_names(limits: str, chosen: str) -> N
     assert [item.name for item in found.clusters] == chosen.split()
 
 
+def test_clusters_without_a_region_are_left_out_of_regions() -> None:
+    assert told(run(DUPLICATED, 2, "m1:5 m2:99", limits="region:1..2 cluster:1..2", regions="m1=R1")) == "m1:2"
+
+
 def test_empty_workload_propagation_keeps_selected_clusters() -> None:
     assert told(run(AGGREGATED, 5, "m1:9 m2:2 m3:3", propagate_empty=True)) == "m1:5 m3:0 m2:0"
