@@ -22,9 +22,9 @@ from services._kit.concurrency.tasks import end
 from services._kit.credentials.kubeconfig import kubeconfig_expiry
 from services._kit.delivery.interpretation_levels import Interpretation
 from services._kit.delivery.lane import Lane
+from services._kit.delivery.lane_metrics import WriteMetrics
 from services._kit.delivery.lane_parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Reports
-from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.client import KubeClient
 from services.agent.estimate_answers import EstimateAnswers
 from services.agent.heartbeat_sender import HeartbeatSender

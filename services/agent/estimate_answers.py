@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -11,6 +10,7 @@ import msgspec
 import structlog
 
 from schemas.agent import WAIT_SECONDS, Reported, ReportedAnswer, RoomAnswers, RoomQuestions, TakenPods
+from services._kit.base.backoff import Backoff
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import LogError
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
@@ -25,8 +25,7 @@ from services.agent.hub_connection import Hub
 
 log = structlog.get_logger("agent.estimating")
 
-FIRST_PAUSE: Final = 0.2
-LONGEST_PAUSE: Final = 10.0
+BACKOFF: Final = Backoff(0.2, 10.0)
 SLACK: Final = 2.0
 """How much later than promised the hub may answer before it counts as gone."""
 SOON: Final = 0.5
@@ -74,21 +73,20 @@ class EstimateAnswers:
 
     async def _serve(self) -> None:
         answers: tuple[RoomAnswers, ...] = ()
-        pause = FIRST_PAUSE
+        pauses = BACKOFF.pauses()
         while True:
             await self._hub.wait_connected()
             began = self._clock.monotonic()
             questions = await self._ask(answers)
             answers = ()
             if questions:
-                pause = FIRST_PAUSE
+                pauses = BACKOFF.pauses()
                 answers = tuple([await self._answer(question) for question in questions])
                 self.answered += len(answers)
             elif self._clock.monotonic() - began >= SOON and questions is not None:
-                pause = FIRST_PAUSE
+                pauses = BACKOFF.pauses()
             else:
-                await asyncio.sleep(pause * (0.5 + random.random()))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                await asyncio.sleep(next(pauses))
 
     async def _ask(self, answers: tuple[RoomAnswers, ...]) -> tuple[RoomQuestions, ...] | None:
         """Hand over answers and wait for questions; None where the hub did not answer."""

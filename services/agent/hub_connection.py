@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
@@ -11,14 +10,14 @@ import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import Unavailable
 from services._kit.base.settings import Settings, credentials, tls_context
 from services._kit.log.connection import Connection
 
 log = structlog.get_logger("agent.link")
 
-RETRY: Final = 1.0
-LONGEST: Final = 30.0
+RETRY: Final = Backoff(1.0, 30.0)
 
 
 class Hub(Protocol):
@@ -60,11 +59,11 @@ class HubConnection:
 
     async def run(self) -> None:
         """Connect, and connect again after the server closed the connection for good, until cancelled."""
-        pause = RETRY
+        pauses = RETRY.pauses()
         while True:
             try:
                 self._connection = await self._open()
-                pause = RETRY
+                pauses = RETRY.pauses()
                 self._regained()
                 await self._connection.closed.wait()
                 self._lost()
@@ -75,8 +74,7 @@ class HubConnection:
                 self._up.clear()
                 if connection is not None:
                     await connection.close()
-            await asyncio.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 2, LONGEST)
+            await asyncio.sleep(next(pauses))
 
     async def _open(self) -> Connection:
         connection = await Connection.open(
@@ -84,7 +82,7 @@ class HubConnection:
             name=self._name,
             on_error=self._complain,
             tls=self._tls,
-            retry_seconds=RETRY,
+            retry_seconds=RETRY.first,
             **self._credentials,
         )
         connection.on_lost(self._lost)

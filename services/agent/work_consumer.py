@@ -7,7 +7,6 @@ that starts behind what was read. Nothing is acknowledged: the agent's own posit
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -22,8 +21,9 @@ from schemas.codec import DecodeError, Known
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
+from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import LogError
-from services._kit.log.pull_protocol import NOTHING, ended, positions, request
+from services._kit.log.jetstream_api import NOTHING, ended, positions, request
 from services._kit.runtime.interning import decoded
 from services._rules.identity.accounts import next_subject
 from services.agent.hub_connection import Hub, unlisten
@@ -36,8 +36,7 @@ MISSED: Final = 3
 EXPIRES: Final = 60.0
 WINDOW: Final = 1024
 PULL_BYTES: Final = 4 << 20
-FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 2.0
+BACKOFF: Final = Backoff(0.5, 2.0)
 
 
 class FollowStats(Struct):
@@ -99,15 +98,15 @@ class WorkConsumer:
 
     async def run(self) -> None:
         """Read until cancelled."""
-        pause = FIRST_PAUSE
+        failures = 0
         try:
             while True:
                 await self._hub.wait_connected()
                 problem = await self._begin()
                 if problem:
                     self._set_trouble(problem)
-                    await asyncio.sleep(pause * (0.5 + random.random()))
-                    pause = min(pause * 2, LONGEST_PAUSE)
+                    failures += 1
+                    await asyncio.sleep(BACKOFF.pause(failures))
                     continue
                 began = self._received
                 self._set_trouble("")
@@ -115,10 +114,10 @@ class WorkConsumer:
                 await self._watch()
                 self.reading = False
                 log.info("works_interrupted", reason=self._why, position=self._state.position)
-                if self._received == began and pause > FIRST_PAUSE:
+                failures = 0 if self._received > began else failures + 1
+                if failures > 1:
                     # A consumer that ends at once, again and again, is not asked for without a break.
-                    await asyncio.sleep(pause * (0.5 + random.random()))
-                pause = FIRST_PAUSE if self._received > began else min(pause * 2, LONGEST_PAUSE)
+                    await asyncio.sleep(BACKOFF.pause(failures))
         finally:
             self.reading = False
             await self._drop()

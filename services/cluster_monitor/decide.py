@@ -10,10 +10,11 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
-from schemas.events.control_plane import AbsenceEvent, AbsenceReleased
+from schemas.events.control_plane import AbsenceReleased
 from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.absence import absence_guard as absence
+from services._rules.decision import Decision
 from services._rules.failover.cluster_taint_policies import apply_policies
 from services._rules.kubernetes.event_objects import Note
 from services._rules.kubernetes.patch.json_patch import merge_difference
@@ -91,16 +92,13 @@ Written = WriteIdentity | WriteSpec | WriteStatus | AddFinalizer | DropFinalizer
 Effect = Announce | Written
 
 
-class ClusterDecision(Struct, frozen=True):
-    """Events to append, effects on the control plane, and when to decide again.
+class ClusterDecision(Decision, frozen=True):
+    """Events to append and effects on the control plane.
 
     What the state has to take in: `memory` of the probes (None: as before), and that the reason to hold what is missing
     ends (`settled`).
     """
 
-    events: tuple[ClusterEvent | AbsenceEvent, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    wake_at: float | None = None
     memory: ReadyMemory | None = None
     settled: bool = False
 
@@ -168,7 +166,7 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     if deleting and FINALIZER in metadata.get("finalizers", ()) and (cluster.empty or ready_status != "True"):
         effects.append(DropFinalizer(name))
     facts = _facts(cluster, metadata, spec, status, deleting, identity)
-    return ClusterDecision((*facts, *due), tuple(effects), judged.wake_at, judged.memory)
+    return ClusterDecision((*facts, *due), judged.wake_at, tuple(effects), memory=judged.memory)
 
 
 def decide_all(state: MonitorState, now: float) -> ClusterDecision:
@@ -177,7 +175,7 @@ def decide_all(state: MonitorState, now: float) -> ClusterDecision:
     due = absence.decide(state.guard, kinds, now)
     # Nothing is written to a control plane that is not ours.
     notes = [Announce(note_of_all(event, state.guard.uid)) for event in due] if state.guard.trusted else []
-    return ClusterDecision(due, tuple(notes), settled=absence.settles(state.guard, kinds))
+    return ClusterDecision(due, effects=tuple(notes), settled=absence.settles(state.guard, kinds))
 
 
 def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, identity: Identity) -> _Judged:

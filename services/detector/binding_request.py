@@ -14,14 +14,13 @@ from services._rules.interpreter import (
     Interpreter,
     InterpretError,
     NativeInterpreter,
-    interpret_chain,
 )
 from services._rules.interpreter.native.replicas import wrong_count
 
 PriorityOf = Callable[[str], int | None]
 """Value of a PriorityClass by its name; None where there is none."""
 
-NATIVE: Final[Interpreter] = interpret_chain((NativeInterpreter(),))
+NATIVE: Final[Interpreter] = NativeInterpreter()
 """What is understood without any customization."""
 _COPIED: Final = ("propagateDeps", "placement", "failover", "preserveResourcesOnDeletion", "suspension")
 _CLASS_SOURCE: Final = "KubePriorityClass"
@@ -98,13 +97,13 @@ def _size(spec: Manifest, manifest: Manifest, options: DetectorOptions, interpre
     api_version, kind = manifest["apiVersion"], manifest["kind"]
     if options.components and interpreter.hook_enabled(api_version, kind, INTERPRET_COMPONENT):
         # A set of components is placed whole: there are no replicas to divide.
-        components = interpreter.get_components(manifest)
+        components = interpreter.interpret(INTERPRET_COMPONENT, manifest)
         if components:
             spec["components"] = components
         return 0, False
     if not interpreter.hook_enabled(api_version, kind, INTERPRET_REPLICA):
         return 0, False
-    replicas, requirements = interpreter.get_replicas(manifest, quota=options.quotas)
+    replicas, requirements = interpreter.interpret(INTERPRET_REPLICA, manifest, options.quotas)
     why = wrong_count(replicas)
     if why:
         raise InterpretError(why, "spec.replicas")

@@ -16,6 +16,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.absence import absence_guard as absence
+from services._rules.decision import Decision
 from services._rules.interpreter import InterpretError
 from services._rules.kubernetes.event_objects import Note
 from services._rules.policies.matching import Template, match_policy, template_of
@@ -69,7 +70,7 @@ class Tell(Struct, frozen=True):
 Effect = WriteClaim | WritePolicyId | NeedKey | Tell
 
 
-class DetectorDecision(Struct, frozen=True):
+class DetectorDecision(Decision, frozen=True):
     """Facts to append, the manifest bytes they name, and writes to the control plane that follow.
 
     `secret` marks bytes that must be encrypted before they are stored. After the decision, the state records of a
@@ -77,8 +78,6 @@ class DetectorDecision(Struct, frozen=True):
     keeps the present value.
     """
 
-    events: Sequence[Fact] = ()
-    effects: Sequence[Effect] = ()
     blobs: Sequence[tuple[str, bytes]] = ()
     secret: bool = False
     waiting: bool | None = None

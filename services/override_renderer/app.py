@@ -8,21 +8,18 @@ from typing import Final
 import structlog
 from msgspec import Struct, UnsetType
 
-from schemas.codec import Known
 from schemas.codec import decode as decode_event
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
-from schemas.hints import Purged
 from schemas.keys import ObjectKey
-from schemas.subjects import object_key
 from services._kit.base.log_errors import LogError, Refused, Unavailable
 from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
-from services._kit.log.stream_port import Message
-from services._kit.runtime.service import BaseService, Context, Decision
+from services._kit.runtime.service import Context, ObjectDecider
+from services._rules.decision import Decision
 from services._rules.secrets.secret_objects import is_sealed
 from services.override_renderer.decide import decide, needed_blobs, needs_key
 from services.override_renderer.metrics import register
-from services.override_renderer.state import RendererState, fold, forget
+from services.override_renderer.state import RendererState, fold
 
 log = structlog.get_logger("override_renderer")
 
@@ -49,7 +46,7 @@ class Store(Struct, frozen=True):
     secret: bool
 
 
-class OverrideRenderer(BaseService[RendererState, ObjectKey]):
+class OverrideRenderer(ObjectDecider[RendererState]):
     """Facts in, works out."""
 
     name = "override_renderer"
@@ -63,9 +60,9 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         "cluster.*",
         "work.>",
     )
+    folds = staticmethod(fold)
 
     def __init__(self) -> None:
-        self._context: Context[RendererState, ObjectKey] | None = None
         self._again: dict[ObjectKey, float] = {}
         self._absent: set[ObjectKey] = set()
         self._asking: AsyncInterpretation[ObjectKey] = AsyncInterpretation(self._mark)
@@ -77,22 +74,6 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
     def new_state(self) -> RendererState:
         """An empty projection."""
         return RendererState(interpreter=self._asking.interpreter, reinterpret=self._asking.take)
-
-    def fold(self, state: RendererState, message: Message, event: Known) -> Iterable[ObjectKey]:
-        """Apply one fact."""
-        return fold(state, message.seq, message.subject, event)
-
-    def forget(self, state: RendererState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
-
-    def last_seq(self, state: RendererState, subject: str) -> int:
-        """Position of the last event of a subject."""
-        return state.subjects.get(subject, 0)
-
-    def unreadable(self, state: RendererState, message: Message) -> Iterable[ObjectKey]:
-        """The object whose facet a newer version wrote."""
-        return () if message.subject.startswith(("policy.", "cluster.")) else (object_key(message.subject),)
 
     def unsettled(self, state: RendererState, now: float) -> str:
         """Manifests that could not be read or stored so far, and answers of interpreters."""
@@ -108,8 +89,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
     def decide(self, state: RendererState, key: ObjectKey, now: float) -> Decision:
         """Works of one object; first the manifests it reads are fetched and those it names are stored."""
         if key in self._again:
-            assert self._context is not None
-            left = self._again[key] - self._context.clock.monotonic()
+            left = self._again[key] - self.context.clock.monotonic()
             if left > 0:
                 return Decision(wake_at=now + left)
             del self._again[key]
@@ -131,7 +111,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
 
     async def start(self, context: Context[RendererState, ObjectKey]) -> None:
         """Take the runtime's services."""
-        self._context = context
+        await super().start(context)
         if context.blobs.vault is not None:
             context.blobs.vault.on_changed = self._key_changed
         register(context.metrics, context.projection.state)
@@ -147,18 +127,16 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
 
     def _key_changed(self, namespace: str) -> None:
         """A namespace's key was dropped: what it opened is forgotten here as well."""
-        assert self._context is not None
-        state = self._context.projection.state
+        state = self.state
         state.digest_keys.pop(namespace, None)
         found = [key for key in state.objects if key.namespace == namespace and needs_key(state, key)]
         for digest in [digest for digest in state.blobs if is_sealed(digest)]:
             del state.blobs[digest]
-        self._context.mark(found)
+        self.context.mark(found)
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Move manifest bytes and decide again; what does not succeed is tried again after a while."""
-        context = self._context
-        assert context is not None
+        context = self.context
         for effect in effects:
             if isinstance(effect, InterpretationRequest):
                 # Scripts take their time, and other objects must not wait for them.
@@ -178,8 +156,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
 
     async def _fetch(self, effect: Fetch) -> None:
         """Fetch a template's bytes, and what names its copies; raises LogError when something is not there."""
-        context = self._context
-        assert context is not None
+        context = self.context
         state = context.projection.state
         if effect.secret:
             if context.blobs.vault is None:
@@ -200,8 +177,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
             size -= len(state.blobs.pop(next(iter(state.blobs))))
 
     async def _store(self, effect: Store) -> None:
-        context = self._context
-        assert context is not None
+        context = self.context
         if effect.secret:
             for digest, data in dict(effect.blobs).items():
                 if await context.blobs.put_secret(effect.key.namespace, data) != digest:
@@ -212,8 +188,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
 
     async def _store_copies(self, effect: Store) -> None:
         """Store copies of a template: in short, where they hardly differ from it."""
-        assert self._context is not None
-        blobs, state = self._context.blobs, self._context.projection.state
+        blobs, state = self.context.blobs, self.state
         copies = dict(effect.blobs).values()
         bound = state.objects.get(effect.key)
         template = bound.template if bound is not None else None

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from schemas.envelope import Provenance
 from schemas.events.binding import BindingRequested
 from schemas.events.placement import PlacementDecided, PlacementEvent, TargetCluster
 from schemas.events.template import TemplateChanged
@@ -17,7 +16,6 @@ from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.cluster_rendering import RenderError, Target, suspends_dispatching
 from services._rules.delivery.cluster_works import is_cut
-from services._rules.effective import effective
 from services._rules.failover.eviction_requests import awaits_removal, carried_labels
 from services._rules.interpreter import InterpretError
 from services._rules.interpreter.result_cache import InterpretationQuery, ResultPending
@@ -83,15 +81,7 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
         return Works()
     binding = bound.binding
     members = [name for name, member in state.clusters.items() if not member.deleting]
-    where = effective(
-        binding,
-        bound.placement,
-        bound.eviction,
-        eviction_seq=bound.eviction_seq,
-        descheduling=bound.descheduling,
-        placement_seq=bound.placement_seq,
-        clusters=members,
-    )
+    where = bound.effective(members)
     template = bound.template
     if isinstance(binding, BindingRequested) and _awaits_division(binding, bound.placement):
         return Works()
@@ -113,25 +103,13 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
     events.extend(_withdrawals(bound, wanted))
     if not events and not lacking:
         return Works()
-    seen = Provenance(own=_own(bound))
+    seen = bound.seen("template", "binding", "placement", "eviction", "descheduling")
     return Works(
         tuple(msgspec.structs.replace(event, provenance=seen) for event in events),
         tuple(blobs),
         needs_key(state, key),
         tuple(lacking),
     )
-
-
-def _own(bound: Bound) -> dict[str, int]:
-    """Positions of the facets that were read; they stand for the causes when a start made the key dirty."""
-    positions = {
-        "template": bound.template_seq,
-        "binding": bound.binding_seq,
-        "placement": bound.placement_seq,
-        "eviction": bound.eviction_seq,
-        "descheduling": bound.descheduling_seq,
-    }
-    return {facet: seq for facet, seq in positions.items() if seq}
 
 
 def _awaits_division(binding: BindingRequested, placement: PlacementEvent | None) -> bool:

@@ -31,11 +31,11 @@ from schemas.agent import (
 )
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
-from services._kit.base.log_errors import LogError, Refused, from_api
+from services._kit.base.log_errors import LogError, Refused
 from services._kit.base.token_bucket import Bucket
 from services._kit.delivery.reports import weight
-from services._kit.log.atomic_batch import ApiError
 from services._kit.log.connection import Connection
+from services._kit.log.jetstream_api import ApiAnswer, create_consumer, result
 from services._kit.runtime.appender import KeyedEvents
 from services._kit.runtime.service import Context
 from services._rules.identity.accounts import agent_consumer
@@ -64,10 +64,6 @@ _SUPERSEDED: Final = "another agent greeted in the name of this cluster since; g
 _FACTS: Final = "FACTS"
 
 T = TypeVar("T")
-
-
-class _Made(msgspec.Struct):
-    error: ApiError | None = None
 
 
 class Malformed(Exception):
@@ -142,7 +138,8 @@ class AgentRequests:
     async def forget(self) -> None:
         """Delete the consumer: the cluster has no agent any more."""
         try:
-            await self._call(f"DELETE.{_FACTS}.{agent_consumer(self._cluster)}", b"")
+            call = f"CONSUMER.DELETE.{_FACTS}.{agent_consumer(self._cluster)}"
+            await result(self._connection, call, {}, ApiAnswer, 5.0)
         except Refused as error:
             if error.err_code != NO_CONSUMER:
                 log.warning("consumer_kept", cluster=self._cluster, reason=str(error))
@@ -237,16 +234,8 @@ class AgentRequests:
     async def _make_consumer(self, start: int) -> None:
         """Replace the consumer: a reader of the old one gets the answer that it is gone."""
         await self.forget()
-        config = consumer_config(self._cluster, start)
-        body = msgspec.json.encode({"stream_name": _FACTS, "config": config, "action": "create"})
-        await self._call(f"CREATE.{_FACTS}.{config['durable_name']}", body)
+        await create_consumer(self._connection, _FACTS, consumer_config(self._cluster, start), 5.0)
         self._stats.consumers += 1
-
-    async def _call(self, call: str, body: bytes) -> None:
-        answer = await self._connection.request(f"$JS.API.CONSUMER.{call}", body, timeout=5.0)
-        error = msgspec.json.decode(answer.data, type=_Made).error
-        if error is not None:
-            raise from_api(error.code, error.err_code, error.description)
 
     async def _blobs(self, message: Msg) -> float:
         wanted = _read(message, BlobsWanted)

@@ -221,7 +221,7 @@ class TemplateStatus:
         if present.status:
             obj = {**obj, "status": present.status}
         now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        summed = await self._interpreting.aggregate_status(obj, items, now=now)
+        summed = await self._interpreting.interpret(AGGREGATE_STATUS, obj, items, now)
         status = summed.get("status") or {}
         if type(status) is not dict:
             raise InterpretError(f"is {describe(status)}, expected an object", "status")

@@ -123,7 +123,7 @@ def decided_at_end(messages: list[Stored]) -> dict[str, View]:
     settings = import_module("services.failover.settings").FailoverSettings
     evicting = settings(feature_gates=("Failover=true",), enable_no_execute_taint_eviction=True).rules()
     state, _ = folded("failover", messages)
-    evictions = {str(key): evict(state, key, now, evicting).event for key in state.objects}
+    evictions = {str(key): _first(evict(state, key, now, evicting)) for key in state.objects}
     return {
         "placements": {
             key: [type(event).__name__, _targets(getattr(event, "clusters", ())), getattr(event, "message", "")]
@@ -132,6 +132,12 @@ def decided_at_end(messages: list[Stored]) -> dict[str, View]:
         },
         "evictions": {key: type(event).__name__ for key, event in evictions.items() if event is not None},
     }
+
+
+def _first(decision: Any) -> Any:
+    """The event of a decision; earlier versions had one at most."""
+    events = getattr(decision, "events", None)
+    return decision.event if events is None else next(iter(events), None)
 
 
 def manifests(messages: list[Stored]) -> dict[str, bytes]:
@@ -189,7 +195,7 @@ def _decide(name: str, state: Any, event: Any) -> list[Any]:
     gates = ("Failover=true", "StatefulFailoverInjection=true")
     rules = settings(feature_gates=gates, enable_no_execute_taint_eviction=True).rules()
     decide = import_module("services.failover.decide").decide
-    return [decide(state, event.key, event.provenance.decided_at, rules).event]
+    return [_first(decide(state, event.key, event.provenance.decided_at, rules))]
 
 
 def _plain(event: Any) -> Any:

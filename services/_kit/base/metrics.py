@@ -124,7 +124,7 @@ class ReadCollector(Collector):
 
 
 class KitMetrics:
-    """Metrics of one service in one registry; hears of every decision (see `deciding.Watcher`)."""
+    """Metrics of one service in one registry; hears of every decision."""
 
     def __init__(self, service: str, registry: CollectorRegistry | None = None) -> None:
         self.service = service

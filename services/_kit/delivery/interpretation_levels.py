@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -107,26 +106,24 @@ class Interpretation:
         """What to write over the live object; raises InterpretError with the operation, the cluster and the remedy."""
         merged = merge(desired, live)
         try:
-            return retained(await self._interpreters.ask.retain(merged, live), merged)
+            return retained(await self._interpreters.ask.interpret(RETAIN, merged, live), merged)
         except _PROBLEMS as error:
             text = not_interpreted(RETAIN, live, cluster, str(error))
             raise (InterpretLater if _is_passing(error) else InterpretError)(text) from None
 
     async def reflect(self, live: Manifest, offered: Offered, cluster: str) -> Reflection:
         """Status and health of a member's object."""
-        ask = self._interpreters.ask
-        status = await _result(INTERPRET_STATUS, live, cluster, ask.reflect_status(live)) if offered.status else None
-        health = await _result(INTERPRET_HEALTH, live, cluster, ask.interpret_health(live)) if offered.health else None
+        status = await self._result(INTERPRET_STATUS, live, cluster) if offered.status else None
+        health = await self._result(INTERPRET_HEALTH, live, cluster) if offered.health else None
         return reflect(live, status, health)
 
-
-async def _result(operation: str, live: Manifest, cluster: str, answer: Awaitable[Any]) -> ReportedStatus:
-    try:
-        found = await answer
-        return ReportedStatus(collectable(found) if operation == INTERPRET_STATUS and found is not None else found)
-    except _PROBLEMS as error:
-        why = failure_of_secret(error) if is_secret(live["apiVersion"], live["kind"]) else str(error)
-        return ReportedStatus(problem=not_interpreted(operation, live, cluster, why), passing=_is_passing(error))
+    async def _result(self, operation: str, live: Manifest, cluster: str) -> ReportedStatus:
+        try:
+            found = await self._interpreters.ask.interpret(operation, live)
+            return ReportedStatus(collectable(found) if operation == INTERPRET_STATUS and found is not None else found)
+        except _PROBLEMS as error:
+            why = failure_of_secret(error) if is_secret(live["apiVersion"], live["kind"]) else str(error)
+            return ReportedStatus(problem=not_interpreted(operation, live, cluster, why), passing=_is_passing(error))
 
 
 def _is_passing(error: Exception) -> bool:

@@ -6,10 +6,10 @@ Usable alone: feed it deliveries, ask for `state`, `position` and `wait_for`. It
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Generic
 
 from msgspec import Struct
 
@@ -17,10 +17,7 @@ from schemas.codec import DecodeError, Known
 from schemas.envelope import HEADER_CORRELATION, HEADER_TRACEPARENT
 from services._kit.log.stream_port import Delivery, Message
 from services._kit.runtime.interning import decoded
-from services._kit.runtime.service import Service
-
-S = TypeVar("S")
-K = TypeVar("K", bound=Hashable)
+from services._kit.runtime.service import BaseService, K, S
 
 MAX_CAUSES = 3
 OBSERVED = "OBSERVED"
@@ -74,7 +71,7 @@ class Projection(Generic[S, K]):
 
     def __init__(
         self,
-        service: Service[S, K],
+        service: BaseService[S, K],
         streams: Iterable[str] = ("FACTS",),
         on_problem: Callable[[Message, Exception], None] | None = None,
         decode: Callable[[Message, str], Known] | None = None,

@@ -170,8 +170,6 @@ async def _live(
             clock=runner.clock,
             blobs=Blobs(runner.logs["BLOBS"], vault=vault, clock=runner.clock),
             health=runner.health,
-            settings=settings,
-            instance=runner.lease.instance,
             connection=connection,
             guard=runner.guard,
             restoration=runner.restoration,

@@ -5,11 +5,19 @@ from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._rules.admission import resource_models
-from services._rules.admission.common import metadata_rules as metadata
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.answer import Context
-from services._rules.admission.common.rule_causes import Cause, duplicate, each, invalid, not_supported, required
 from services._rules.kubernetes import quantity
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as metadata
+from services._rules.kubernetes.validation.field_errors import (
+    FieldError,
+    duplicate,
+    each,
+    invalid,
+    not_supported,
+    required,
+)
 
 Part = Mapping[str, Any]
 
@@ -53,11 +61,11 @@ def finish(obj: Manifest, now: str) -> Manifest:
     return obj | {"spec": spec}
 
 
-def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
+def validate(obj: Manifest, old: Manifest | None) -> list[FieldError]:
     """What is wrong with a cluster."""
     meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
-    found = metadata.check_update(meta, old.get("metadata") or {}) if old is not None else []
-    found += metadata.check(meta, formats.cluster_name, namespaced=False)
+    found = metadata.check_change(meta, old.get("metadata") or {}) if old is not None else []
+    found += metadata.check_create(meta, formats.cluster_name, namespaced=False)
     mode = spec.get("syncMode") or ""
     if not mode:
         found.append(required("spec.syncMode"))
@@ -72,7 +80,7 @@ def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
     return found + _topology(spec) + _taints(spec.get("taints") or []) + _models(spec.get("resourceModels") or [])
 
 
-def _endpoint(endpoint: str) -> list[Cause]:
+def _endpoint(endpoint: str) -> list[FieldError]:
     if not endpoint:
         return []
     url = formats.Url(endpoint)
@@ -85,7 +93,7 @@ def _endpoint(endpoint: str) -> list[Cause]:
     return each("spec.apiEndpoint", endpoint, problems)
 
 
-def _proxy(proxy: str) -> list[Cause]:
+def _proxy(proxy: str) -> list[FieldError]:
     if not proxy:
         return []
     url = formats.Url(proxy)
@@ -93,26 +101,26 @@ def _proxy(proxy: str) -> list[Cause]:
     return [invalid("spec.proxyURL", proxy, problem)] if problem else []
 
 
-def _topology(spec: Part) -> list[Cause]:
-    found: list[Cause] = []
+def _topology(spec: Part) -> list[FieldError]:
+    found: list[FieldError] = []
     for field in ("provider", "region", "zone"):
         value = spec.get(field) or ""
-        found += each(f"spec.{field}", value, formats.label_value(value))
+        found += each(f"spec.{field}", value, names.label_value(value))
     for position, zone in enumerate(spec.get("zones") or ()):
-        found += each(f"spec.zones[{position}]", zone or "", formats.label_value(zone or ""))
+        found += each(f"spec.zones[{position}]", zone or "", names.label_value(zone or ""))
     if spec.get("zone") and spec.get("zones"):
         found.append(invalid("spec.zone", spec["zone"], "cannot be set together with zones"))
     return found
 
 
-def _taints(taints: list[Part]) -> list[Cause]:
-    found: list[Cause] = []
+def _taints(taints: list[Part]) -> list[FieldError]:
+    found: list[FieldError] = []
     seen: set[tuple[str, str]] = set()
     for position, taint in enumerate(taints):
         key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
         place = f"spec.taints[{position}]"
-        found += each(f"{place}.key", key, formats.label_key(key))
-        found += each(f"{place}.value", value, formats.label_value(value))
+        found += each(f"{place}.key", key, names.qualified(key))
+        found += each(f"{place}.value", value, names.label_value(value))
         if effect not in _EFFECTS:
             found.append(not_supported(f"{place}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
@@ -121,7 +129,7 @@ def _taints(taints: list[Part]) -> list[Cause]:
     return found
 
 
-def _models(models: list[Part]) -> list[Cause]:
+def _models(models: list[Part]) -> list[FieldError]:
     problem = resource_models.problem(models) if models else ""
     return [invalid("spec.resourceModels", models, problem)] if problem else []
 

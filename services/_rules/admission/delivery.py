@@ -7,7 +7,6 @@ import msgspec
 
 from schemas.manifest import Manifest
 from services._rules.admission.common.answer import Context, Refusal
-from services._rules.admission.common.rule_causes import Cause, invalid
 from services._rules.constants import (
     DELETION_PROTECTED_ALWAYS,
     DELETION_PROTECTED_LABEL,
@@ -20,6 +19,7 @@ from services._rules.interpreter.common.interpretation import InterpretError
 from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.interpreter.native.prune import prune
 from services._rules.kubernetes.manifest_checks import is_readable
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 
 
 class _Reference(msgspec.Struct, rename="camel"):
@@ -42,7 +42,7 @@ def identified(obj: Manifest, label: str, identity: str) -> Manifest:
     return obj | {"metadata": metadata | {"labels": {**labels, label: identity}}}
 
 
-def validate_binding(obj: Manifest, context: Context) -> list[Cause]:
+def validate_binding(obj: Manifest, context: Context) -> list[FieldError]:
     """What is wrong with a ResourceBinding, apart from quotas. Raises Refusal for unreadable dependencies."""
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
     if DEPENDENCIES_ANNOTATION in annotations:
@@ -52,7 +52,7 @@ def validate_binding(obj: Manifest, context: Context) -> list[Cause]:
             raise Refusal(f"annotation {DEPENDENCIES_ANNOTATION} is no JSON list of references: {error}") from None
     if not context.multiple_pod_templates:
         return []
-    found: list[Cause] = []
+    found: list[FieldError] = []
     names: set[str] = set()
     for position, component in enumerate((obj.get("spec") or {}).get("components") or ()):
         name = component.get("name") or ""

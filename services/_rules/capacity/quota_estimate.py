@@ -102,7 +102,7 @@ def _free(quota: Manifest) -> dict[str, int]:
         bare = name.removeprefix(_REQUESTS)
         if name not in used or not (bare in ("cpu", "memory") or is_extended_resource(bare)):
             continue
-        free[bare] = node_units(bare, quantity.parse(hard[name]).sub(quantity.parse(used[name])))
+        free[bare] = node_units(bare, quantity.parse(hard[name]) - quantity.parse(used[name]))
     return free
 
 

@@ -92,7 +92,7 @@ def less_taken(capacity: Capacity, taken: Mapping[PodClass, int]) -> Capacity:
         pods -= count
         for name, amount in want.demand.requests:
             if name in free:
-                free[name] = free[name].sub(amount.mul(count))
+                free[name] = free[name] - amount * count
         if models is not None:
             models = place_on_models(models, want.demand, count)
     return msgspec.structs.replace(capacity, free=free, pods=pods, models=models, memo={})

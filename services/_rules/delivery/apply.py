@@ -11,7 +11,7 @@ from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.metadata_retention import retain_annotations, retain_labels
 from services._rules.delivery.semantic_equal import needs_update
-from services._rules.interpreter import INTERPRET_HEALTH, RETAIN, InterpretError, NativeInterpreter
+from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_STATUS, RETAIN, InterpretError, NativeInterpreter
 from services._rules.interpreter.common.interpretation import describe, set_at
 
 _INTERPRETER = NativeInterpreter()
@@ -125,7 +125,8 @@ def merge(desired: Manifest, live: Manifest) -> Manifest:
 
 def _retain(merged: Manifest, live: Manifest) -> Manifest:
     if _INTERPRETER.hook_enabled(merged["apiVersion"], merged["kind"], RETAIN):
-        return _INTERPRETER.retain(merged, live)
+        wanted: Manifest = _INTERPRETER.interpret(RETAIN, merged, live)
+        return wanted
     return merged
 
 
@@ -229,7 +230,7 @@ def reflect(live: Manifest, status: ReportedStatus | None = None, health: Report
         found, problem = status.value, status.problem
     else:
         try:
-            found = _INTERPRETER.reflect_status(live)
+            found = _INTERPRETER.interpret(INTERPRET_STATUS, live)
         except InterpretError as error:
             problem = str(error)
     unread = bool(problem)
@@ -241,7 +242,7 @@ def reflect(live: Manifest, status: ReportedStatus | None = None, health: Report
     if not _INTERPRETER.hook_enabled(live["apiVersion"], live["kind"], INTERPRET_HEALTH):
         return Reflection(found, "Healthy", problem, unread, passing)
     try:
-        healthy = _INTERPRETER.interpret_health(live)
+        healthy = _INTERPRETER.interpret(INTERPRET_HEALTH, live)
     except InterpretError as error:
         return Reflection(found, "Unknown", problem or str(error), unread, passing)
     return Reflection(found, "Healthy" if healthy else "Unhealthy", problem, unread, passing)

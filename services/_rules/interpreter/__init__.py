@@ -9,10 +9,10 @@ from services._rules.interpreter.common.interpretation import (
     INTERPRET_STATUS,
     RETAIN,
     REVISE_REPLICA,
+    Interpreter,
     InterpretError,
     InterpretLater,
 )
-from services._rules.interpreter.interpreter_chain import Interpreter, InterpreterChain, interpret_chain
 from services._rules.interpreter.native.native_kinds import NativeInterpreter
 
 __all__ = [
@@ -27,7 +27,5 @@ __all__ = [
     "InterpretError",
     "InterpretLater",
     "Interpreter",
-    "InterpreterChain",
     "NativeInterpreter",
-    "interpret_chain",
 ]

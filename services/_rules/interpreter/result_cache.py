@@ -19,11 +19,11 @@ from services._rules.interpreter.common.interpretation import (
     INTERPRET_REPLICA,
     REVISE_REPLICA,
     InterpretError,
+    target_of,
 )
 from services._rules.interpreter.configuration import EVERY, Target
-from services._rules.interpreter.interpreter_chain import InterpreterChain
 from services._rules.interpreter.native.native_kinds import NativeInterpreter
-from services._rules.interpreter.native.replicas import Replicas, completed, wrong_count, wrong_request
+from services._rules.interpreter.native.replicas import completed, wrong_count, wrong_request
 from services._rules.secrets.secret_objects import is_secret
 
 Customized = Callable[[str, str, str], bool]
@@ -75,10 +75,7 @@ class Answers:
     def question(self, operation: str, *arguments: Any) -> InterpretationQuery:
         """A question about the first argument, an object."""
         obj = arguments[0]
-        revision = (
-            self._changes.get((str(obj.get("apiVersion")), str(obj.get("kind"))), 0),
-            self._changes.get(EVERY, 0),
-        )
+        revision = (self._changes.get(target_of(obj), 0), self._changes.get(EVERY, 0))
         digest = blake2b(_encoder.encode((operation, revision, arguments)), digest_size=16).digest()
         return InterpretationQuery(digest, operation, arguments)
 
@@ -126,7 +123,7 @@ def _weight(kept: bytes | InterpretError) -> int:
     return 200 + (len(kept) if isinstance(kept, bytes) else len(kept.what))
 
 
-class CachedInterpreter(InterpreterChain):
+class CachedInterpreter(NativeInterpreter):
     """The built-in interpretation, and for customized kinds the cached results.
 
     Replicas, components and the setting of replicas come from the cache; callers request other operations themselves.
@@ -134,7 +131,6 @@ class CachedInterpreter(InterpreterChain):
     """
 
     def __init__(self, customized: Customized, answers: Answers) -> None:
-        super().__init__((NativeInterpreter(),))
         self._customized = customized
         self._answers = answers
         # Most objects are of kinds without customization: checking that must cost nothing.
@@ -158,34 +154,25 @@ class CachedInterpreter(InterpreterChain):
             known = self._known[place] = not is_secret(api_version, kind) and self._customized(*place)
         return known
 
-    def _asks(self, obj: Manifest, operation: str) -> bool:
-        return self._above(str(obj.get("apiVersion")), str(obj.get("kind")), operation)
-
-    def get_replicas(self, obj: Manifest, *, quota: bool = False) -> Replicas:
-        """Replicas and what each of them requires; `quota` adds namespace and priority class."""
-        if not self._asks(obj, INTERPRET_REPLICA):
-            return super().get_replicas(obj, quota=quota)
-        replicas, requirements = self._answers.find(self._answers.question(INTERPRET_REPLICA, obj))
-        _check_size(obj, INTERPRET_REPLICA, replicas, requirements)
-        return completed(obj, (replicas, requirements), quota=quota)
-
-    def get_components(self, obj: Manifest) -> list[dict[str, Any]]:
-        """Components of a workload of several pod templates."""
-        if not self._asks(obj, INTERPRET_COMPONENT):
-            return super().get_components(obj)
-        found: list[dict[str, Any]] = self._answers.find(self._answers.question(INTERPRET_COMPONENT, obj))
+    def interpret(self, operation: str, obj: Manifest, *arguments: Any) -> Any:
+        """The result of an operation; raises InterpretError also for an answer that cannot be meant."""
+        if operation not in _ASKED or not self._above(*target_of(obj), operation):
+            return super().interpret(operation, obj, *arguments)
+        if operation == INTERPRET_REPLICA:
+            replicas, requirements = self._find(operation, obj)
+            _check_size(obj, operation, replicas, requirements)
+            return completed(obj, (replicas, requirements), *arguments)
+        found = self._find(operation, obj, *arguments)
+        if operation == REVISE_REPLICA:
+            _check_same(obj, found)
+            return found
         for component in found:
             replicas, requirements = component.get("replicas", 0), component.get("replicaRequirements")
-            _check_size(obj, INTERPRET_COMPONENT, replicas, requirements, f"component {component.get('name')!r}: ")
+            _check_size(obj, operation, replicas, requirements, f"component {component.get('name')!r}: ")
         return found
 
-    def revise_replica(self, obj: Manifest, replicas: int) -> Manifest:
-        """The object with another number of replicas; raises InterpretError for an answer that is another object."""
-        if not self._asks(obj, REVISE_REPLICA):
-            return super().revise_replica(obj, replicas)
-        revised: Manifest = self._answers.find(self._answers.question(REVISE_REPLICA, obj, replicas))
-        _check_same(obj, revised)
-        return revised
+    def _find(self, operation: str, *arguments: Any) -> Any:
+        return self._answers.find(self._answers.question(operation, *arguments))
 
 
 def _check_size(

@@ -13,12 +13,12 @@ import msgspec
 import structlog
 
 from schemas.manifest import Manifest
+from services._kit.concurrency.keyed_work import WorkQueue
 from services._rules.identity import bootstrap_tokens as tokens
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.auth.authentication import AUTHENTICATED
 from services.apiserver.auth.confinement import REQUESTS
 from services.apiserver.controllers.in_process_client import LocalClient
-from services.apiserver.controllers.work_queue import WorkQueue
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request_context import LOOPBACK, Identity
 from services.apiserver.core.status_errors import ApiError
@@ -81,17 +81,16 @@ class ClusterInfo:
         self._objects = objects
         self._client = client.as_user(LOOPBACK, "bootstrap-signer")
         self._kubeconfig = kubeconfig
-        self._queue: WorkQueue[str] = WorkQueue("cluster-info", self._write)
+        self._queue: WorkQueue[str] = WorkQueue(self._write)
 
     async def start(self) -> None:
         """Write it, and again whenever a token comes or goes."""
         self._objects.store.listen(self._on_event)
-        self._queue.start()
         self._queue.add(tokens.INFO_NAME)
 
     async def stop(self) -> None:
         """Stop following."""
-        await self._queue.stop()
+        await self._queue.close()
 
     def _on_event(self, event: Event) -> None:
         key = event.entry.key

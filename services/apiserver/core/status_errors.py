@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds.field_errors import FieldError, aggregate
+from services._rules.kubernetes.validation.field_errors import FieldError, aggregate
 from services.apiserver.kinds.kind_model import Kind, Resource
 
 
@@ -111,6 +111,10 @@ def invalid(group_kind: str, name: str, errors: list[FieldError]) -> ApiError:
 
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
+
+
+def unauthorized(message: str = "Unauthorized") -> ApiError:
+    return ApiError(401, "Unauthorized", message)
 
 
 def method_not_allowed() -> ApiError:

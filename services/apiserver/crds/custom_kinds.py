@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.jsonpath import simple_fields
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 from services._rules.policies.unsupported import unsupported_fields
 from services.apiserver.crds.lists import compile_embedded, compile_embedded_types, compile_lists
 from services.apiserver.crds.objectmeta import metadata_error, pruned_metadata
@@ -14,7 +15,6 @@ from services.apiserver.crds.shape import Change, compile_default, compile_prune
 from services.apiserver.crds.unknown import unknown_fields
 from services.apiserver.crds.validate import compile_validate
 from services.apiserver.kinds.decoding import field_tables as schemas
-from services.apiserver.kinds.field_errors import FieldError, invalid
 from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Schema, Subresource
 
 VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")

@@ -3,11 +3,11 @@
 import msgspec
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError
 from services.apiserver.crds.beta import to_v1, to_v1beta1
 from services.apiserver.crds.definition import check_definition, check_definition_status, check_definition_update
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.decoding import field_tables as schemas
-from services.apiserver.kinds.field_errors import FieldError
 from services.apiserver.kinds.kind_model import DecodeError
 
 RULES = "x-kubernetes-validations"

@@ -6,10 +6,7 @@ from typing import Any, Final
 
 from services._rules.kubernetes.patch.go_text import go_syntax
 from services._rules.kubernetes.patch.json_patch import same_json
-from services.apiserver.crds.shape import compile_prune
-from services.apiserver.crds.structural import any_schema, check_structural, children, compositions
-from services.apiserver.crds.validate import NO_FIELD, compile_validate, go_pattern
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation.field_errors import (
     ErrorType,
     FieldError,
     Raw,
@@ -18,6 +15,9 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services.apiserver.crds.shape import compile_prune
+from services.apiserver.crds.structural import any_schema, check_structural, children, compositions
+from services.apiserver.crds.validate import NO_FIELD, compile_validate, go_pattern
 
 Schema = dict[str, Any]
 

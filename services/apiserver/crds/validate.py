@@ -13,8 +13,8 @@ import msgspec
 
 from services._rules.kubernetes.patch.go_text import go_float, go_quote, go_syntax
 from services._rules.kubernetes.patch.json_patch import same_json
+from services._rules.kubernetes.validation.field_errors import ErrorType, FieldError, Raw, not_supported
 from services.apiserver.crds import string_formats as formats
-from services.apiserver.kinds.field_errors import ErrorType, FieldError, Raw, not_supported
 
 Schema = dict[str, Any]
 

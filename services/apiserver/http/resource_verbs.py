@@ -8,6 +8,7 @@ import msgspec
 from aiohttp import web
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request import ListOptions, RequestInfo, revision_of, write_options
 from services.apiserver.core.request_context import Call
@@ -17,14 +18,13 @@ from services.apiserver.http.deprecations import deprecation
 from services.apiserver.http.handler import Answer, HttpFace, Request, form_of
 from services.apiserver.http.patch_requests import PatchRequest
 from services.apiserver.http.subresources import CREATED, Subresources
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.reads.list_requests import WatchRequest, list_page
 from services.apiserver.reads.request_selectors import Selection
-from services.apiserver.reads.responses import TableOf, View, is_custom
+from services.apiserver.reads.responses import TableOf, View
 from services.apiserver.store.store_port import Entry
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects, Outcome
@@ -87,7 +87,7 @@ class ResourceApi:
             known = [k for v in registry.versions(group) for k in registry.in_group_version(group, v)]
             if not known:
                 return
-        if any(is_custom(k) for k in known):
+        if any(k.custom for k in known):
             raise PlainError(404, "404 page not found\n")
         raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
@@ -107,7 +107,7 @@ class ResourceApi:
                 what = "a list" if not single else "not a list"
                 name = kind.resource.kind + ("" if single else "List")
                 go_type = f"*unstructured.{'Unstructured' if single else 'UnstructuredList'}"
-                if not is_custom(kind):
+                if not kind.custom:
                     go_type = f"*{kind.resource.group.partition('.')[0] or 'core'}.{name}"
                 text = f"you requested {form.view}, but the requested object is {what} ({go_type})"
                 raise ApiError(406, "NotAcceptable", text)
@@ -252,7 +252,7 @@ class ResourceApi:
             if options.watch:
                 return await self._watch(request, info, view, options, selection)
             page = list_page(self._objects.store, kind, info.namespace, options, selection)
-            return Answer(200, view.list_bytes(page.entries, page.meta))
+            return Answer(200, view.list_of(view.parts(page.entries), page.meta))
         if method == "DELETE":
             self._allow(kind, "deletecollection")
             if kind.resource.namespaced and not info.namespace:
@@ -266,7 +266,7 @@ class ResourceApi:
         watch = WatchRequest(self._objects.store, view, info.namespace, options, selection)
         seconds = options.timeout if options.timeout else random.uniform(1800, 3600)
         assert self.face is not None
-        return await self.face.stream(request, view, view.kind, watch, seconds)  # type: ignore[no-any-return]
+        return await self.face.stream(request, view, watch, seconds)
 
     async def _create(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         view = self.view(request, kind)
@@ -304,14 +304,14 @@ class ResourceApi:
             except ApiError as e:
                 if e.code != 404:
                     raise
-        return Answer(200, view.list_bytes(page.entries, page.meta), warnings=call.warnings)
+        return Answer(200, view.list_of(view.parts(page.entries), page.meta), warnings=call.warnings)
 
     # -- shared
 
     async def _subresource(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         sub = kind.resource.subresource(info.subresource)
         if sub is None:
-            if is_custom(kind):
+            if kind.custom:
                 raise status.not_found(kind.resource, info.name)
             raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
         if sub.name == "status" and request.method == "PATCH" and "patch" in sub.verbs:

@@ -7,6 +7,7 @@ import msgspec
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request import RequestInfo
@@ -16,11 +17,10 @@ from services.apiserver.http import codec
 from services.apiserver.http import connect as connecting
 from services.apiserver.http.handler import Answer, Request
 from services.apiserver.http.patch_requests import APPLY, JSON_PATCH, MERGE, STRATEGIC
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind, Subresource
-from services.apiserver.reads.responses import View, is_custom
+from services.apiserver.reads.responses import View
 from services.apiserver.store.store_port import Entry
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.eviction import Evictions
@@ -140,7 +140,7 @@ class Subresources:
         try:
             entry = self._objects.get(kind, info.namespace, info.name)
         except ApiError as e:
-            if is_custom(kind):
+            if kind.custom:
                 raise
             sub = kind.resource.subresource("scale")
             group = sub.group if sub is not None and sub.group is not None and not kind.resource.group else None
@@ -199,7 +199,7 @@ class Subresources:
             text = f"the name of the object ({given}) does not match the name on the URL ({info.name})"
             raise status.bad_request(text)
         replicas = (scale.get("spec") or {}).get("replicas") or 0
-        if replicas < 0 and not is_custom(kind):
+        if replicas < 0 and not kind.custom:
             error = fields.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
             raise status.invalid("Scale.autoscaling", info.name, [error])
         return scale

@@ -16,6 +16,11 @@ def age(timestamp: str | None, now: dt.datetime) -> str:
     return UNKNOWN if moment is None else duration(now - moment)
 
 
+def created(obj: Manifest, now: dt.datetime) -> str:
+    """Return the age of an object."""
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
 def parse_time(timestamp: str | None) -> dt.datetime | None:
     """Return the moment of an RFC 3339 time in UTC; None without one or for a text that is none."""
     if not timestamp:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request import integer, truth
 from services.apiserver.core.request_context import Call, now, timestamp
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.store.store_port import Conflict, Entry, StoreTooLarge, StoreUnavailable
 from services.apiserver.writes.object_writes import Objects, store_error

@@ -5,7 +5,6 @@ from typing import Any
 from schemas.manifest import Manifest
 from services.apiserver.core import status_errors as status
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.reads.responses import is_custom
 
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
@@ -15,7 +14,7 @@ def scale_of(kind: Kind, obj: Manifest, *, strict: bool = True) -> Manifest:
     meta = {k: obj["metadata"][k] for k in _SHOWN if k in obj["metadata"]}
     spec_path, status_path, selector_path = _paths(kind)
     replicas = _get(obj, spec_path)
-    if replicas is None and strict and is_custom(kind):
+    if replicas is None and strict and kind.custom:
         text = f'the spec replicas field "{spec_path}" does not exist'
         error = status.internal(f"Internal error occurred: {text}")
         error.reason, error.details = "InternalError", {"causes": [{"message": text}]}

@@ -17,14 +17,15 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from schemas.manifest import Manifest
+from services.apiserver.core.status_errors import ApiError, unauthorized
+from services.apiserver.kinds.kind_model import Resource
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.openapi.serve import OpenApi
 from services.gateway.front.merging import discovery_accept, with_group, with_paths
 from services.gateway.front.upstream import Upstream, impersonation
-from services.gateway.protocol import openapi_documents as openapi
 from services.gateway.protocol.front_auth import Identity
-from services.gateway.protocol.served_resources import GROUP, Resource
-from services.gateway.protocol.status_answers import Failure
 from services.gateway.settings import GatewaySettings
-from services.gateway.views.view_shapes import encode
+from services.gateway.views.view_shapes import GROUP, encode
 
 REMEMBERED_SECONDS: Final = 10.0
 _MOST_REMEMBERED: Final = 4096
@@ -61,7 +62,9 @@ class Asked(msgspec.Struct, frozen=True):
 class Front:
     """Raises SettingsError for settings with which the control plane cannot be reached."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, registry: Registry, openapi: OpenApi) -> None:
+        self._registry = registry
+        self._openapi = openapi
         self._upstream = Upstream(settings)
         self._allowed: OrderedDict[bytes, float] = OrderedDict()
 
@@ -74,12 +77,12 @@ class Front:
         await self._upstream.stop()
 
     async def check(self, request: BaseRequest, identity: Identity, asked: Asked) -> None:
-        """Authorize a read of the gateway's own kinds; raises Failure 401, 403 and 503."""
+        """Authorize a read of the gateway's own kinds; raises ApiError 401, 403 and 503."""
         posing = impersonation(request)
         if not identity.authorization and not posing:
             return
         if not self._upstream.lends(identity):
-            raise Failure(403, "Forbidden", "only the control plane can let somebody act for another user")
+            raise ApiError(403, "Forbidden", "only the control plane can let somebody act for another user")
         key = _digest(identity, posing.items(), asked)
         now = time.monotonic()
         if self._allowed.get(key, 0.0) > now:
@@ -109,17 +112,16 @@ class Front:
         if allowed:
             return
         if code == 401:
-            raise Failure(401, "Unauthorized", why or "Unauthorized")
+            raise unauthorized(why or "Unauthorized")
         if code >= 500 or code == 429:
-            raise Failure(503, "ServiceUnavailable", f"the control plane cannot say who may read this now: {why}")
-        what = f'{asked.verb} "{asked.path}"' if asked.resource is None else f"{asked.verb} {asked.resource.full_name}"
+            raise ApiError(503, "ServiceUnavailable", f"the control plane cannot say who may read this now: {why}")
+        named = f'"{asked.path}"' if asked.resource is None else asked.resource.group_resource
         where = f' in the namespace "{asked.namespace}"' if asked.namespace else ""
-        raise Failure(
-            403, "Forbidden", f"the control plane does not allow you to {what}{where}{': ' if why else ''}{why}"
-        )
+        text = f"the control plane does not allow you to {asked.verb} {named}{where}"
+        raise ApiError(403, "Forbidden", f"{text}: {why}" if why else text)
 
     async def answer(self, request: BaseRequest, identity: Identity, parts: list[str]) -> web.StreamResponse:
-        """Answer what is not the gateway's own; raises Failure."""
+        """Answer what is not the gateway's own; raises ApiError."""
         if request.method == "GET" and parts in (["apis"], ["openapi", "v3"]):
             return await self._merged(request, identity, discovery=parts == ["apis"])
         return await self._upstream.pass_on(request, identity)
@@ -132,12 +134,16 @@ class Front:
         if code == 200:
             try:
                 document = _decode(body)
-                merged = with_group(document) if discovery else with_paths(document, _decode(openapi.v3_index()))
+                merged = with_group(document, self._registry) if discovery else with_paths(document, self._own_paths())
             except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
                 text = f"the control plane does not answer like one at {request.path}: {error}"
-                raise Failure(502, "BadGateway", text) from error
+                raise ApiError(502, "BadGateway", text) from error
             body = encode(merged)
         return web.Response(body=body, status=code, headers={"Content-Type": media})
+
+    def _own_paths(self) -> Manifest:
+        found = self._openapi.find("openapi/v3")
+        return _decode(found.body) if found is not None else {"paths": {}}
 
 
 def is_own(parts: list[str]) -> bool:
@@ -147,7 +153,7 @@ def is_own(parts: list[str]) -> bool:
 
 def _digest(identity: Identity, posing: Iterable[tuple[str, str]], asked: Asked) -> bytes:
     """What a decision is remembered under; the credentials themselves are not kept."""
-    name = asked.resource.full_name if asked.resource is not None else ""
+    name = asked.resource.group_resource if asked.resource is not None else ""
     version = asked.resource.version if asked.resource is not None else ""
     parts: list[object] = [
         identity.authorization,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.content_negotiation import clauses
-from services.gateway.protocol import served_resources as resources
-from services.gateway.protocol.served_resources import GROUP
-
-_DISCOVERY: Final = "APIGroupDiscoveryList"
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.reads.negotiation import AGGREGATED
+from services.gateway.views.view_shapes import GROUP
 
 
 def discovery_accept(accept: str) -> str:
@@ -22,18 +21,18 @@ def discovery_accept(accept: str) -> str:
     return ",".join(kept) or "application/json"
 
 
-def with_group(document: Manifest) -> Manifest:
+def with_group(document: Manifest, registry: Registry) -> Manifest:
     """The document at /apis, aggregated or not, with the gateway's group instead of one of the same name.
 
     Any other document is returned as it is. Raises KeyError, TypeError and AttributeError for one that is malformed.
     """
     if document.get("kind") == "APIGroupList":
         groups = [group for group in document.get("groups") or () if group["name"] != GROUP]
-        return {**document, "groups": [*groups, *resources.group_list()["groups"]]}
-    if document.get("kind") == _DISCOVERY:
+        return {**document, "groups": [*groups, *registry.api_group_list()["groups"]]}
+    if document.get("kind") == AGGREGATED:
         version = str(document["apiVersion"]).rpartition("/")[2]
         items = [item for item in document.get("items") or () if item["metadata"]["name"] != GROUP]
-        return {**document, "items": [*items, *resources.aggregated(version)["items"]]}
+        return {**document, "items": [*items, *registry.aggregated(core=False, version=version)["items"]]}
     return document
 
 

@@ -19,8 +19,8 @@ from yarl import URL
 
 from services._kit.base.settings import SettingsError
 from services._kit.kube.answers.exchange import HOP_BY_HOP
+from services.apiserver.core.status_errors import ApiError
 from services.gateway.protocol.front_auth import Identity
-from services.gateway.protocol.status_answers import Failure
 from services.gateway.settings import GatewaySettings
 
 CONNECT_SECONDS: Final = 5.0
@@ -55,13 +55,13 @@ class Upstream:
                 await session.close()
 
     def _way(self, identity: Identity) -> tuple[aiohttp.ClientSession, dict[str, str]]:
-        """The session and the credentials of the client; raises Failure 403 where there are none."""
+        """The session and the credentials of the client; raises ApiError 403 where there are none."""
         assert self._plain is not None
         if identity.authorization:
             return self._plain, {"Authorization": identity.authorization}
         if self._certified is not None and identity.installation:
             return self._certified, {}
-        raise Failure(
+        raise ApiError(
             403,
             "Forbidden",
             "these credentials open bindings, works and the history only; "
@@ -82,7 +82,7 @@ class Upstream:
         accept: str,
         body: bytes | None = None,
     ) -> tuple[int, str, bytes]:
-        """A small request with the client's credentials: status, media type and body. Raises Failure."""
+        """A small request with the client's credentials: status, media type and body. Raises ApiError."""
         session, credentials = self._way(identity)
         # What is read here must not be compressed.
         headers: CIMultiDict[str] = CIMultiDict({"Accept": accept, "Accept-Encoding": "identity", **credentials})
@@ -100,9 +100,9 @@ class Upstream:
             raise self._silent(error) from error
 
     async def pass_on(self, request: BaseRequest, identity: Identity) -> web.StreamResponse:
-        """Send a request on and stream the answer back as it comes; raises Failure before it began."""
+        """Send a request on and stream the answer back as it comes; raises ApiError before it began."""
         if "Upgrade" in request.headers:
-            raise Failure(
+            raise ApiError(
                 501,
                 "NotImplemented",
                 f"exec, attach and port-forward are not passed on; use the kubeconfig of {self.url} for them",
@@ -124,10 +124,10 @@ class Upstream:
         async with answer:
             return await _stream(request, answer)
 
-    def _silent(self, error: Exception) -> Failure:
+    def _silent(self, error: Exception) -> ApiError:
         why = str(error) or type(error).__name__
         details = {"retryAfterSeconds": 1}
-        return Failure(503, "ServiceUnavailable", f"the control plane at {self.url} does not answer: {why}", details)
+        return ApiError(503, "ServiceUnavailable", f"the control plane at {self.url} does not answer: {why}", details)
 
 
 def impersonation(request: BaseRequest) -> CIMultiDict[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from schemas.manifest import Manifest
 from services.member_sim.world.label_index import LabelIndex
-from services.member_sim.world.pod_requests import node_capacity, pod_requests
+from services.member_sim.world.pod_requests import amounts, pod_requests
 from services.member_sim.world.world_model import (
     APPS,
     BUDGETS,
@@ -125,7 +125,7 @@ class State:
                 self._selecting.drop(key.namespace, _first_pair(old), key.name)
             self._selecting.put(key.namespace, _first_pair(manifest), manifest)
         elif resource == NODES:
-            self.capacity[key.name] = node_capacity(manifest)
+            self.capacity[key.name] = amounts((manifest.get("status") or {}).get("allocatable"))
             dirty += self._node_dirty(key.name)
         return dirty
 

@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.checks import containers as container_checks
-from services.apiserver.kinds.checks import object_metadata as meta
-from services.apiserver.kinds.checks import schedules as cron
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as meta
+from services._rules.kubernetes.validation.field_errors import (
     aggregate,
     forbidden,
     go_map,
@@ -18,6 +16,8 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services.apiserver.kinds.checks import containers as container_checks
+from services.apiserver.kinds.checks import schedules as cron
 from services.apiserver.kinds.kind_model import Kind
 from tests.support.builtin_kinds import created, kind_named, kind_of
 from tests.support.case_files import Case, cases_of
@@ -37,7 +37,7 @@ def workload(**spec: Any) -> Manifest:
 
 def problems(kind: Kind, body: Manifest) -> list[str]:
     obj = created(kind, body)
-    errors = [] if kind.virtual else meta.check_create(kind, obj)
+    errors = [] if kind.virtual else kind.check_metadata(obj)
     return [str(error) for error in errors + kind.validate_create(obj)]
 
 
@@ -111,7 +111,7 @@ def test_name_formats(check: Any, good: str, bad: str) -> None:
 
 def test_new_object_needs_a_name() -> None:
     config = kind_of("v1", "ConfigMap")
-    found = [str(error) for error in meta.check_create(config, {"metadata": {"namespace": "d"}})]
+    found = [str(error) for error in config.check_metadata({"metadata": {"namespace": "d"}})]
     assert found == ["metadata.name: Required value: name or generateName is required"]
 
 

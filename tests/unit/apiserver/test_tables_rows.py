@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.tables.build import table
+from services.apiserver.tables.build import printer_of
 from services.apiserver.tables.human import duration
+from services.apiserver.tables.printer import table
 from tests.support.case_files import Case, cases_of
 
 NOW = dt.datetime(2026, 1, 1, 12, 0, tzinfo=dt.UTC)
@@ -22,7 +23,7 @@ def kind(plural: str, group: str = "", columns: list | None = None) -> Any:
 
 def cells(plural: str, obj: dict, group: str = "", columns: list | None = None) -> list:
     whole = {"metadata": META, **obj}
-    return table(kind(plural, group, columns), [whole], "", "v1", True, NOW)["rows"][0]["cells"]
+    return table(printer_of(kind(plural, group, columns)), [whole], "", "v1", True, NOW)["rows"][0]["cells"]
 
 
 def pod(phase: str) -> dict:
@@ -38,7 +39,7 @@ def test_cells_of_a_row(case: Case) -> None:
 
 def test_row_of_a_finished_pod_has_a_condition() -> None:
     done, live = pod("Succeeded"), pod("Running")
-    rows = table(kind("pods"), [done, live], "", "v1", True, NOW)["rows"]
+    rows = table(printer_of(kind("pods")), [done, live], "", "v1", True, NOW)["rows"]
     assert rows[0]["conditions"][0]["reason"] == "Succeeded"
     assert "conditions" not in rows[1]
 
@@ -61,7 +62,7 @@ def test_custom_columns_follow_their_paths_and_types() -> None:
     }
     shown = ["x", "v", '{"a":1}', "true", 3, None, "True", None, None, "60m"]
     assert cells("planets", obj, "g.example.com", columns) == shown
-    built = table(kind("planets", "g.example.com", columns), [], "", "v1", True, NOW)
+    built = table(printer_of(kind("planets", "g.example.com", columns)), [], "", "v1", True, NOW)
     assert [item["priority"] for item in built["columnDefinitions"]] == [0, 0, 0, 0, 1, 0, 0, 0, 0, 0]
 
 
@@ -80,7 +81,7 @@ def test_kinds_without_columns_have_name_and_time() -> None:
 )
 def test_include_object_selects_the_object_of_a_row(include: str, shown: object) -> None:
     obj = {"metadata": META, "data": {"k": "v"}}
-    built = table(kind("configmaps"), [obj], include, "v1beta1", False, NOW)
+    built = table(printer_of(kind("configmaps")), [obj], include, "v1beta1", False, NOW)
     assert built["columnDefinitions"] is None
     assert built["rows"][0]["object"] == shown
 

@@ -299,7 +299,7 @@ async def test_webhooks_come_into_force_and_go_with_facts(server: WebhookServer)
         assert interpreters.take(fact(server.configuration()))
         assert interpreters.ask.customized("example.io/v1", "Widget", INTERPRET_REPLICA)
         server.answer = lambda request: {"replicas": 4, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}}
-        assert await interpreters.ask.get_replicas(obj()) == (4, {"resourceRequest": {"cpu": "1"}})
+        assert await interpreters.ask.interpret(INTERPRET_REPLICA, obj()) == (4, {"resourceRequest": {"cpu": "1"}})
         assert interpreters.take(PolicyDeleted(key=PolicyKey(WEBHOOKS, "", "c"), uid="u"))
         assert not interpreters.ask.customized("example.io/v1", "Widget", INTERPRET_REPLICA)
     finally:

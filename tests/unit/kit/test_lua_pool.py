@@ -13,9 +13,11 @@ from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules.interpreter import (
     INTERPRET_COMPONENT,
     INTERPRET_DEPENDENCY,
+    INTERPRET_HEALTH,
     INTERPRET_REPLICA,
     INTERPRET_STATUS,
     RETAIN,
+    REVISE_REPLICA,
     InterpretError,
     InterpretLater,
 )
@@ -184,15 +186,28 @@ async def test_the_strongest_level_that_offers_an_operation_answers() -> None:
     bundle = _level("Deployment", retention="bundle", replicaResource="bundle", componentResource="bundle")
     levels = Interpreting([own, bundle])
     obj = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "ns"}, "spec": {"replicas": 2}}
-    assert (await levels.retain(obj, obj))["by"] == "own"
-    assert await levels.get_replicas(obj, quota=True) == (3, {"priorityClassName": "bundle", "namespace": "ns"})
-    assert await levels.get_replicas(obj) == (3, {"priorityClassName": "bundle"})
-    assert await levels.get_components(obj) == []
-    assert [reference["name"] for reference in await levels.get_dependencies(obj)] == ["x", "y"]
-    assert (await levels.revise_replica(obj, 5))["spec"]["replicas"] == 5
-    assert await levels.interpret_health(obj) is False
+    assert (await levels.interpret(RETAIN, obj, obj))["by"] == "own"
+    for_quota = (3, {"priorityClassName": "bundle", "namespace": "ns"})
+    assert await levels.interpret(INTERPRET_REPLICA, obj, True) == for_quota
+    assert await levels.interpret(INTERPRET_REPLICA, obj) == (3, {"priorityClassName": "bundle"})
+    assert await levels.interpret(INTERPRET_COMPONENT, obj) == []
+    assert [reference["name"] for reference in await levels.interpret(INTERPRET_DEPENDENCY, obj)] == ["x", "y"]
+    assert (await levels.interpret(REVISE_REPLICA, obj, 5))["spec"]["replicas"] == 5
+    assert await levels.interpret(INTERPRET_HEALTH, obj) is False
     assert levels.hook_enabled("apps/v1", "Deployment", INTERPRET_COMPONENT)
     assert not levels.hook_enabled("apps/v1", "ReplicaSet", RETAIN)
+
+
+async def test_the_error_of_a_level_is_final() -> None:
+    class Broken(Recorder):
+        async def evaluate(self, operation: str, script: str, arguments: object) -> object:
+            raise InterpretError("broken")
+
+    obj = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    spec = {"target": obj, "customizations": {"retention": {"luaScript": "own"}}}
+    own = ScriptLevel(Broken(), Customizations([{"metadata": {"name": "a"}, "spec": spec}]))
+    with pytest.raises(InterpretError, match="ResourceInterpreterCustomization a: broken"):
+        await Interpreting([own, _level("Deployment", retention="bundle")]).interpret(RETAIN, obj, obj)
 
 
 async def test_replaced_customizations_count_from_the_next_call_on() -> None:
@@ -202,7 +217,7 @@ async def test_replaced_customizations_count_from_the_next_call_on() -> None:
     assert not levels.hook_enabled("apps/v1", "ReplicaSet", RETAIN)
     spec = {"target": obj, "customizations": {"retention": {"luaScript": "new"}}}
     level.replace(Customizations([{"metadata": {"name": "a"}, "spec": spec}]))
-    assert (await levels.retain(obj, obj))["by"] == "new"
+    assert (await levels.interpret(RETAIN, obj, obj))["by"] == "new"
 
 
 async def test_a_process_without_work_ends_and_the_next_call_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,7 +333,7 @@ class Told:
 
 def test_a_script_that_is_mended_and_broken_again_is_told_again() -> None:
     service = Detector(DetectorSettings(control_kubeconfig="unused"))
-    told = service._complaints = Told()  # type: ignore[assignment] # all that decisions use
+    told = service._recorder = Told()  # type: ignore[assignment] # all that decisions use
     world = Interpreted(size_of, widget_policy())
     world.customized("size")
     world.sees(widget(size=3))

@@ -102,7 +102,7 @@ class World:
         self.now = 1_700_000_000.0
         self.log: list[Known] = []
         self.readers = [
-            Reader(FailoverState, fold_failover, lambda s, now: _only(decide_failover(s, KEY, now, RULES).event)),
+            Reader(FailoverState, fold_failover, lambda s, now: decide_failover(s, KEY, now, RULES).events),
             Reader(
                 SchedulerState, fold_placement, lambda s, now: _only(decide_placement(s, KEY, now, "default-scheduler"))
             ),

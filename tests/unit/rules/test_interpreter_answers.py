@@ -41,33 +41,34 @@ def interpreter(answers: Answers) -> CachedInterpreter:
 
 
 def test_missing_result_is_queried_and_then_found(interpreter: CachedInterpreter, answers: Answers) -> None:
-    question = asked(lambda: interpreter.get_replicas(WIDGET))
+    question = asked(lambda: interpreter.interpret(INTERPRET_REPLICA, WIDGET))
     assert (question.operation, question.arguments) == (INTERPRET_REPLICA, (WIDGET,))
     assert question not in answers
     answers.put(question, (3, {"resourceRequest": {"cpu": "1"}}))
     assert question in answers
-    assert interpreter.get_replicas(WIDGET) == (3, {"resourceRequest": {"cpu": "1"}})
-    assert interpreter.get_replicas(WIDGET, quota=True)[1] == {"resourceRequest": {"cpu": "1"}, "namespace": "ns"}
+    assert interpreter.interpret(INTERPRET_REPLICA, WIDGET) == (3, {"resourceRequest": {"cpu": "1"}})
+    _, requirements = interpreter.interpret(INTERPRET_REPLICA, WIDGET, True)
+    assert requirements == {"resourceRequest": {"cpu": "1"}, "namespace": "ns"}
 
 
 def test_other_arguments_are_another_question(interpreter: CachedInterpreter, answers: Answers) -> None:
-    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (3, None))
-    asked(lambda: interpreter.get_replicas({**WIDGET, "spec": {"size": 4}}))
-    two = asked(lambda: interpreter.revise_replica(WIDGET, 2))
+    answers.put(asked(lambda: interpreter.interpret(INTERPRET_REPLICA, WIDGET)), (3, None))
+    asked(lambda: interpreter.interpret(INTERPRET_REPLICA, {**WIDGET, "spec": {"size": 4}}))
+    two = asked(lambda: interpreter.interpret(REVISE_REPLICA, WIDGET, 2))
     assert (two.operation, two.arguments) == (REVISE_REPLICA, (WIDGET, 2))
     answers.put(two, WIDGET)
-    asked(lambda: interpreter.revise_replica(WIDGET, 3))
-    assert asked(lambda: interpreter.get_components(WIDGET)).operation == INTERPRET_COMPONENT
+    asked(lambda: interpreter.interpret(REVISE_REPLICA, WIDGET, 3))
+    assert asked(lambda: interpreter.interpret(INTERPRET_COMPONENT, WIDGET)).operation == INTERPRET_COMPONENT
 
 
 def test_an_error_is_an_answer(interpreter: CachedInterpreter, answers: Answers) -> None:
-    question = asked(lambda: interpreter.get_replicas(WIDGET))
+    question = asked(lambda: interpreter.interpret(INTERPRET_REPLICA, WIDGET))
     answers.put(question, InterpretLater("webhook w.example.io: no connection"))
     for _ in range(2):
         with pytest.raises(InterpretLater, match=r"webhook w\.example\.io: no connection"):
-            interpreter.get_replicas(WIDGET)
+            interpreter.interpret(INTERPRET_REPLICA, WIDGET)
     answers.drop(question)
-    asked(lambda: interpreter.get_replicas(WIDGET))
+    asked(lambda: interpreter.interpret(INTERPRET_REPLICA, WIDGET))
 
 
 @pytest.mark.parametrize(
@@ -76,23 +77,23 @@ def test_an_error_is_an_answer(interpreter: CachedInterpreter, answers: Answers)
 def test_result_is_cached_until_its_kind_is_reconfigured(
     interpreter: CachedInterpreter, answers: Answers, touched: tuple[str, str], again: bool
 ) -> None:
-    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (3, None))
+    answers.put(asked(lambda: interpreter.interpret(INTERPRET_REPLICA, WIDGET)), (3, None))
     answers.changed((touched,))
     if again:
-        asked(lambda: interpreter.get_replicas(WIDGET))
+        asked(lambda: interpreter.interpret(INTERPRET_REPLICA, WIDGET))
     else:
-        assert interpreter.get_replicas(WIDGET) == (3, None)
+        assert interpreter.interpret(INTERPRET_REPLICA, WIDGET) == (3, None)
 
 
 def test_native_kinds_are_answered_at_once(interpreter: CachedInterpreter) -> None:
     spec = {"replicas": 2, "template": {"spec": {"containers": []}}}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
-    assert interpreter.get_replicas(deployment)[0] == 2
-    assert interpreter.revise_replica(deployment, 5)["spec"]["replicas"] == 5
+    assert interpreter.interpret(INTERPRET_REPLICA, deployment)[0] == 2
+    assert interpreter.interpret(REVISE_REPLICA, deployment, 5)["spec"]["replicas"] == 5
     assert interpreter.hook_enabled("apps/v1", "Deployment", INTERPRET_REPLICA)
     assert not interpreter.hook_enabled("apps/v1", "Deployment", INTERPRET_COMPONENT)
     with pytest.raises(InterpretError, match="no interpreter offers InterpretComponent"):
-        interpreter.get_components(deployment)
+        interpreter.interpret(INTERPRET_COMPONENT, deployment)
 
 
 def test_customized_kinds_offer_operations_of_decisions(interpreter: CachedInterpreter) -> None:
@@ -115,9 +116,9 @@ def test_customized_kinds_offer_operations_of_decisions(interpreter: CachedInter
 def test_a_revised_object_is_the_one_that_was_asked_about(
     interpreter: CachedInterpreter, answers: Answers, answer: dict[str, Any], why: str
 ) -> None:
-    answers.put(asked(lambda: interpreter.revise_replica(WIDGET, 1)), answer)
+    answers.put(asked(lambda: interpreter.interpret(REVISE_REPLICA, WIDGET, 1)), answer)
     with pytest.raises(InterpretError, match=why):
-        interpreter.revise_replica(WIDGET, 1)
+        interpreter.interpret(REVISE_REPLICA, WIDGET, 1)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +137,9 @@ def test_a_revised_object_is_the_one_that_was_asked_about(
 def test_implausible_replicas_are_refused(
     interpreter: CachedInterpreter, answers: Answers, answer: tuple[Any, Any], why: str
 ) -> None:
-    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), answer)
+    answers.put(asked(lambda: interpreter.interpret(INTERPRET_REPLICA, WIDGET)), answer)
     with pytest.raises(InterpretError, match=f"InterpretReplica answered {why}"):
-        interpreter.get_replicas(WIDGET)
+        interpreter.interpret(INTERPRET_REPLICA, WIDGET)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +156,11 @@ def test_implausible_replicas_are_refused(
 def test_implausible_component_is_refused(
     interpreter: CachedInterpreter, answers: Answers, component: dict[str, Any], why: str
 ) -> None:
-    answers.put(asked(lambda: interpreter.get_components(WIDGET)), [{"name": "b", "replicas": 1}, component])
+    answers.put(
+        asked(lambda: interpreter.interpret(INTERPRET_COMPONENT, WIDGET)), [{"name": "b", "replicas": 1}, component]
+    )
     with pytest.raises(InterpretError, match=f"InterpretComponent answered {why}"):
-        interpreter.get_components(WIDGET)
+        interpreter.interpret(INTERPRET_COMPONENT, WIDGET)
 
 
 def test_least_recently_used_result_is_dropped() -> None:
@@ -186,9 +189,9 @@ def test_unused_results_are_kept_within_a_bound() -> None:
 
 
 def test_cached_result_is_copied_for_each_caller(interpreter: CachedInterpreter, answers: Answers) -> None:
-    answers.put(asked(lambda: interpreter.revise_replica(WIDGET, 1)), WIDGET)
-    interpreter.revise_replica(WIDGET, 1)["spec"]["size"] = 99
-    assert interpreter.revise_replica(WIDGET, 1) == WIDGET
+    answers.put(asked(lambda: interpreter.interpret(REVISE_REPLICA, WIDGET, 1)), WIDGET)
+    interpreter.interpret(REVISE_REPLICA, WIDGET, 1)["spec"]["size"] = 99
+    assert interpreter.interpret(REVISE_REPLICA, WIDGET, 1) == WIDGET
 
 
 def test_secrets_are_never_interpreted_by_customizations(answers: Answers) -> None:

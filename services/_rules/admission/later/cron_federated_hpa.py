@@ -6,33 +6,33 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.admission.common import metadata_rules as metadata
-from services._rules.admission.common import value_formats as formats
-from services._rules.admission.common.rule_causes import Cause, duplicate, invalid
 from services._rules.admission.later import cron_expression as cron
 from services._rules.admission.later.federated_hpa import target_reference
 from services._rules.constants import AUTOSCALING_API
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as metadata
+from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, invalid
 
 _ZONE_NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
 
 
-def validate(obj: Manifest) -> list[Cause]:
+def validate(obj: Manifest) -> list[FieldError]:
     """What is wrong with a schedule of scaling."""
     spec = obj.get("spec") or {}
-    found = metadata.check(obj.get("metadata") or {}, formats.dns_subdomain, namespaced=True)
+    found = metadata.check_create(obj.get("metadata") or {}, names.subdomain, namespaced=True)
     target = spec.get("scaleTargetRef") or {}
     kind = target.get("kind") or ""
     if target.get("apiVersion") == AUTOSCALING_API and kind != "FederatedHPA":
         found.append(invalid("spec.scaleTargetRef.kind", kind, f"of {AUTOSCALING_API} only FederatedHPA can be scaled"))
         return found
     found += target_reference(target, "spec.scaleTargetRef")
-    names: set[str] = set()
+    seen: set[str] = set()
     for position, rule in enumerate(spec.get("rules") or ()):
         place = f"spec.rules[{position}]"
         name = rule.get("name") or ""
-        if name in names:
+        if name in seen:
             found.append(duplicate(f"{place}.name", name))
-        names.add(name)
+        seen.add(name)
         found += _when(rule, place)
         found += _limits(rule, place) if kind == "FederatedHPA" else _replicas(rule, place, kind)
     return found
@@ -51,8 +51,8 @@ def is_known_time_zone(name: str) -> bool:
     return True
 
 
-def _when(rule: Mapping[str, Any], field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _when(rule: Mapping[str, Any], field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     schedule, zone = rule.get("schedule") or "", rule.get("timeZone")
     if not cron.is_valid(schedule):
         found.append(invalid(f"{field}.schedule", schedule, "is no schedule: write five fields or a macro like @daily"))
@@ -61,9 +61,9 @@ def _when(rule: Mapping[str, Any], field: str) -> list[Cause]:
     return found
 
 
-def _limits(rule: Mapping[str, Any], field: str) -> list[Cause]:
+def _limits(rule: Mapping[str, Any], field: str) -> list[FieldError]:
     least, most = rule.get("targetMinReplicas"), rule.get("targetMaxReplicas")
-    found: list[Cause] = []
+    found: list[FieldError] = []
     if least is None and most is None:
         found.append(invalid(f"{field}.targetMaxReplicas", None, "set it or targetMinReplicas to scale a FederatedHPA"))
     for name, value in (("targetMinReplicas", least), ("targetMaxReplicas", most)):
@@ -74,7 +74,7 @@ def _limits(rule: Mapping[str, Any], field: str) -> list[Cause]:
     return found
 
 
-def _replicas(rule: Mapping[str, Any], field: str, kind: str) -> list[Cause]:
+def _replicas(rule: Mapping[str, Any], field: str, kind: str) -> list[FieldError]:
     replicas = rule.get("targetReplicas")
     if replicas is None:
         return [invalid(f"{field}.targetReplicas", None, f"must be set to scale a {kind}")]

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._rules.admission.common import value_formats as formats
-from services._rules.admission.common.rule_causes import Cause, duplicate, each, forbidden, invalid
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.quantity import NANO, Quantity
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, each, forbidden, invalid
 
 Part = Mapping[str, Any]
 
@@ -42,10 +43,10 @@ _HUGE_PAGES: Final = ("hugepages-", "requests.hugepages-")
 _LONGEST_NAME: Final = 63
 
 
-def validate_quota(obj: Manifest) -> list[Cause]:
+def validate_quota(obj: Manifest) -> list[FieldError]:
     """What is wrong with a FederatedResourceQuota."""
     name, spec, status = (obj.get("metadata") or {}).get("name") or "", obj.get("spec") or {}, obj.get("status") or {}
-    found: list[Cause] = []
+    found: list[FieldError] = []
     if len(name.encode()) > _LONGEST_NAME:
         found.append(invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters"))
     overall = _amounts(spec.get("overall"), "spec.overall", found)
@@ -69,9 +70,9 @@ def validate_quota(obj: Manifest) -> list[Cause]:
     return found
 
 
-def validate_taint_policy(obj: Manifest, allow_no_execute: bool) -> list[Cause]:
+def validate_taint_policy(obj: Manifest, allow_no_execute: bool) -> list[FieldError]:
     """What is wrong with a ClusterTaintPolicy."""
-    found: list[Cause] = []
+    found: list[FieldError] = []
     seen: set[tuple[str, str]] = set()
     for position, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
         key, effect = taint.get("key") or "", taint.get("effect") or ""
@@ -84,7 +85,7 @@ def validate_taint_policy(obj: Manifest, allow_no_execute: bool) -> list[Cause]:
     return found
 
 
-def _amounts(resources: Part | None, field: str, found: list[Cause]) -> dict[str, Quantity]:
+def _amounts(resources: Part | None, field: str, found: list[FieldError]) -> dict[str, Quantity]:
     """The amounts by resource; what is wrong with names and amounts is added to `found`."""
     amounts: dict[str, Quantity] = {}
     for resource, text in (resources or {}).items():
@@ -101,11 +102,11 @@ def _amounts(resources: Part | None, field: str, found: list[Cause]) -> dict[str
 def is_extended(resource: str) -> bool:
     """Whether a resource is a countable one that some vendor defines."""
     native = "/" not in resource or "kubernetes.io/" in resource
-    return not native and not resource.startswith("requests.") and not formats.label_key(f"requests.{resource}")
+    return not native and not resource.startswith("requests.") and not names.qualified(f"requests.{resource}")
 
 
 def _resource_name(resource: str) -> list[str]:
-    problems = formats.label_key(resource)
+    problems = names.qualified(resource)
     standard = resource in _COUNTED or resource in _MEASURED or resource.startswith(_HUGE_PAGES)
     if not problems and "/" not in resource and not standard:
         problems = ["must be a standard quota resource or have a domain before its name"]

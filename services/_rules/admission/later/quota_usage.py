@@ -8,6 +8,7 @@ from msgspec import Struct
 from services._rules.admission.common.answer import Denied
 from services._rules.admission.later.federated_quota import is_extended
 from services._rules.kubernetes import quantity
+from services._rules.kubernetes.pod_resources import add_to
 from services._rules.kubernetes.quantity import Quantity
 from services._rules.scheduling.division.usage import resource_usage
 
@@ -53,15 +54,14 @@ def check_quotas(binding: Part, old: Part | None, quotas: Iterable[Part]) -> Den
 def _change(new: Part, old: Part) -> dict[str, Quantity]:
     """How much more is used than before, by resource."""
     after, before = resource_usage(new), resource_usage(old)
-    change = {name: after.get(name, quantity.ZERO).sub(before.get(name, quantity.ZERO)) for name in {**after, **before}}
+    change = {name: after.get(name, quantity.ZERO) - before.get(name, quantity.ZERO) for name in {**after, **before}}
     return {name: amount for name, amount in change.items() if not amount.is_zero()}
 
 
 def _sum(used: Mapping[str, Any], change: Mapping[str, Quantity]) -> dict[str, Quantity]:
     """The use with a change added; what no quota can measure and what is not positive is left out."""
     total = {name: quantity.parse(text) for name, text in used.items()}
-    for name, amount in change.items():
-        total[name] = total[name].add(amount) if name in total else amount
+    add_to(total, change)
     return {name: amount for name, amount in total.items() if amount.nano > 0 and _is_supported(name)}
 
 

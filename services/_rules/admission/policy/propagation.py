@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._rules.admission.common.answer import Context, Refusal
-from services._rules.admission.common.rule_causes import Cause, invalid
 from services._rules.admission.policy import placement_rules as placement
 from services._rules.admission.policy.selector_namespaces import selector_namespaces, with_selector_namespaces
 from services._rules.constants import (
@@ -17,6 +16,7 @@ from services._rules.constants import (
     PROPAGATION_POLICY_FINALIZER,
     PROPAGATION_POLICY_ID_LABEL,
 )
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 
 _GRACE_SECONDS: Final = 600
 _GRACEFUL: Final = ("Gracefully", "Graciously")
@@ -54,7 +54,7 @@ def default(scope: _Scope, obj: Manifest, operation: str, context: Context) -> M
     return _identified(scope, obj, context.identity) if operation == "CREATE" else obj
 
 
-def validate(scope: _Scope, obj: Manifest, old: Manifest | None) -> list[Cause]:
+def validate(scope: _Scope, obj: Manifest, old: Manifest | None) -> list[FieldError]:
     """What is wrong with a policy. Raises Refusal where what identifies it has changed or is missing."""
     spec, labels = obj.get("spec") or {}, (obj.get("metadata") or {}).get("labels") or {}
     if old is not None:
@@ -105,7 +105,7 @@ def _identified(scope: _Scope, obj: Manifest, identity: str) -> Manifest:
     return obj | {"metadata": metadata | {"labels": labels, "finalizers": finalizers}}
 
 
-def _preemption(spec: Mapping[str, Any]) -> list[Cause]:
+def _preemption(spec: Mapping[str, Any]) -> list[FieldError]:
     if spec.get("preemption") != "Always":
         return []
     return [
@@ -117,7 +117,7 @@ def _preemption(spec: Mapping[str, Any]) -> list[Cause]:
     ]
 
 
-def _suspension(value: Mapping[str, Any]) -> list[Cause]:
+def _suspension(value: Mapping[str, Any]) -> list[FieldError]:
     names = (value.get("dispatchingOnClusters") or {}).get("clusterNames")
     if value.get("dispatching") and names:
         return [invalid("spec.suspension", value, "dispatching already stops every cluster, dispatchingOnClusters too")]

@@ -5,7 +5,6 @@ Webhooks are ordered by `<configuration>/<webhook>`; only the first with a match
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from msgspec import Struct, ValidationError, convert
 
 from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater
+from services._rules.kubernetes.validation.name_formats import label
 
 CONTEXT_VERSION: Final = "v1alpha1"
 PATIENCE: Final = 10.0
@@ -21,7 +21,6 @@ PATIENCE: Final = 10.0
 _SHORTEST, _LONGEST = 1.0, 30.0
 _REMEMBERED: Final = 4096
 _ANY: Final = "*"
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _Key: TypeAlias = tuple[str, str, str]
 
 
@@ -69,7 +68,7 @@ class ClientConfig(Struct, frozen=True, rename="camel"):
         """The URL to call; raises InterpretError where the configuration names none that may be called."""
         if self.service is not None:
             service = self.service
-            if not (_LABEL.fullmatch(service.name) and _LABEL.fullmatch(service.namespace)):
+            if label(service.name) or label(service.namespace):
                 raise InterpretError("name and namespace must be those of a Service", "clientConfig.service")
             return f"https://{service.host}:{service.port}/{service.path.lstrip('/')}"
         if not self.url:

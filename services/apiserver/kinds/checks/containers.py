@@ -5,10 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.checks import quantities as quantity
-from services.apiserver.kinds.checks import security_contexts as security_checks
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     duplicate,
     forbidden,
@@ -17,6 +15,8 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services.apiserver.kinds.checks import quantities as quantity
+from services.apiserver.kinds.checks import security_contexts as security_checks
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, not_supported, required
 from services.apiserver.kinds.checks import quantities as quantity
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, not_supported, required
 
 SOURCES: Final = ("object", "external", "pods", "resource", "containerResource")
 _KINDS: Final = ("ContainerResource", "External", "Object", "Pods", "Resource")

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, not_supported, required
+from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, not_supported, required
 
 _HIGHEST: Final = 2**31 - 1
 _SYSCTL_LENGTH: Final = 253

@@ -6,8 +6,8 @@ import ipaddress
 from typing import Final
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.field_errors import FieldError, invalid
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _BEYOND: Final = "cannot be greater than status.replicas"

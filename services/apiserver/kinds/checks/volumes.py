@@ -5,8 +5,15 @@ from __future__ import annotations
 import ipaddress
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 
 HOST_PATH_TYPES = (
     "",

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import metric_targets as metric_checks
 from services.apiserver.kinds.checks import status_fields as status_checks
-from services.apiserver.kinds.field_errors import FieldError, invalid
 
 CPU_PERCENT = 80
 METRICS = "autoscaling.alpha.kubernetes.io/metrics"

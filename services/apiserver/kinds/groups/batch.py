@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError, go_map, invalid, not_supported, required
+from services._rules.kubernetes.validation.object_metadata import immutable
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import affinities as affinity_checks
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks import schedules as cron
 from services.apiserver.kinds.checks import status_fields as status_checks
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import FieldError, go_map, invalid, not_supported, required
 from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import MISMATCH, matches, not_negative
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import ipaddress
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import object_metadata as meta
-from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.checks.containers import amounts
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as meta
+from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     duplicate,
     forbidden,
@@ -19,6 +15,10 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.object_metadata import immutable
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks import pod_specs as pod_checks
+from services.apiserver.kinds.checks.containers import amounts
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 _LAST_UNLABELLED = 20

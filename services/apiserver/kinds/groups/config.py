@@ -7,10 +7,10 @@ import base64
 import msgspec
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, required, too_long
+from services._rules.kubernetes.validation.object_metadata import immutable
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, required, too_long
 
 SIZE_LIMIT = 1024 * 1024
 REDACTED = "<secret contents redacted>"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid, not_supported, required
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import containers as container_checks
 from services.apiserver.kinds.checks import status_fields as status_checks
 from services.apiserver.kinds.checks import volumes as volume_checks
-from services.apiserver.kinds.field_errors import FieldError, invalid, not_supported, required
 
 
 class Endpoints(BuiltinKind):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid, required
+from services._rules.kubernetes.validation.object_metadata import immutable
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import FieldError, invalid, required
 
 # events.k8s.io name -> core name
 _NAMES = {

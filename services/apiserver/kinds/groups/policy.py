@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import affinities as affinity_checks
-from services.apiserver.kinds.field_errors import FieldError, invalid
 from services.apiserver.kinds.workloads.deployments import not_negative, percent_or_count
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, forbidden, invalid, required
+from services._rules.kubernetes.validation.object_metadata import immutable
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import quantities as quantity
 from services.apiserver.kinds.checks.containers import amount
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import FieldError, duplicate, forbidden, invalid, required
 
 SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "CrossNamespacePodAffinity")
 COUNTED = (

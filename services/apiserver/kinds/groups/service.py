@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import containers as container_checks
-from services.apiserver.kinds.checks import object_metadata as meta
-from services.apiserver.kinds.checks import status_fields as status_checks
-from services.apiserver.kinds.checks import volumes as volume_checks
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as meta
+from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     Raw,
     duplicate,
@@ -21,6 +16,11 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.object_metadata import immutable
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks import containers as container_checks
+from services.apiserver.kinds.checks import status_fields as status_checks
+from services.apiserver.kinds.checks import volumes as volume_checks
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 PROTOCOLS = container_checks.PROTOCOLS

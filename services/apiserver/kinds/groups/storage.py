@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
-from services.apiserver.kinds.checks import affinities as affinity_checks
-from services.apiserver.kinds.checks import quantities as quantity
-from services.apiserver.kinds.checks import volumes as volume_checks
-from services.apiserver.kinds.checks.containers import resource_name
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     duplicate,
     forbidden,
@@ -18,6 +12,12 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.object_metadata import immutable
+from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
+from services.apiserver.kinds.checks import affinities as affinity_checks
+from services.apiserver.kinds.checks import quantities as quantity
+from services.apiserver.kinds.checks import volumes as volume_checks
+from services.apiserver.kinds.checks.containers import resource_name
 from services.apiserver.kinds.workloads import pod_defaults
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce")

@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import affinities as affinity_checks
-from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.checks import status_fields as status_checks
-from services.apiserver.kinds.checks.containers import NOT_NEGATIVE
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     forbidden,
     go_map,
@@ -19,6 +13,12 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.object_metadata import immutable
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks import affinities as affinity_checks
+from services.apiserver.kinds.checks import pod_specs as pod_checks
+from services.apiserver.kinds.checks import status_fields as status_checks
+from services.apiserver.kinds.checks.containers import NOT_NEGATIVE
 from services.apiserver.kinds.workloads import pod_defaults
 
 MISMATCH = "`selector` does not match template `labels`"

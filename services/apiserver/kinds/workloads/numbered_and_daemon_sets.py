@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds.checks import object_metadata as meta
-from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, not_supported, required
+from services._rules.kubernetes.validation import object_metadata as meta
+from services._rules.kubernetes.validation.field_errors import (
+    FieldError,
+    Raw,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from services.apiserver.kinds.workloads.deployments import (
     Workload,
     not_negative,

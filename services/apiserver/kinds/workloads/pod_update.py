@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, required
+from services._rules.kubernetes.validation.name_formats import subdomain
 from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, required
-from services.apiserver.kinds.name_formats import subdomain
 
 SPEC_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`, `spec.initContainers[*].image`, "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks import quantities as quantity
-from services.apiserver.kinds.field_errors import FieldError
 from services.apiserver.kinds.workloads import pod_defaults, pod_update
 
 _EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

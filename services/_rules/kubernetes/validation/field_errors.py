@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -74,7 +75,7 @@ class FieldError(msgspec.Struct, frozen=True):
         return f"{self.field}: {self.message()}"
 
 
-def aggregate(errors: list[FieldError]) -> str:
+def aggregate(errors: Iterable[FieldError]) -> str:
     """Join errors as the message of an Invalid Status does: one bare, several in brackets, equal ones once."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -99,7 +100,7 @@ def duplicate(field: str, value: Any) -> FieldError:
     return FieldError(ErrorType.DUPLICATE, field, "", value)
 
 
-def not_supported(field: str, value: Any, supported: tuple[str, ...] | list[str]) -> FieldError:
+def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
     """A value is outside its enumeration, which the message lists in the given order."""
     listed = ", ".join(show(item) for item in supported)
     return FieldError(ErrorType.NOT_SUPPORTED, field, f"supported values: {listed}" if listed else "", value)
@@ -113,6 +114,11 @@ def not_found(field: str, value: Any) -> FieldError:
 def forbidden(field: str, detail: str) -> FieldError:
     """A field may not be set or changed here."""
     return FieldError(ErrorType.FORBIDDEN, field, detail)
+
+
+def each(field: str, value: Any, problems: Iterable[str]) -> list[FieldError]:
+    """One invalid value per problem found with it."""
+    return [invalid(field, value, problem) for problem in problems]
 
 
 def too_long(field: str, value: Any, limit: int) -> FieldError:

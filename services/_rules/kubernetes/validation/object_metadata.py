@@ -1,30 +1,28 @@
 """Checks of object metadata on create and update."""
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, required, too_long
-
-if TYPE_CHECKING:
-    from services.apiserver.kinds.kind_model import Kind
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, Raw, forbidden, invalid, required, too_long
 
 ANNOTATIONS_LIMIT = 256 * 1024
+_WRITTEN_BY_SERVERS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_FIXED = ("name", "namespace", *_WRITTEN_BY_SERVERS)
 
 
-def check_create(kind: "Kind", obj: "Manifest") -> list[FieldError]:
-    """Return what is wrong with the metadata of a new object of the kind."""
-    meta = obj["metadata"]
+def check_create(meta: Manifest, check_name: Callable[[str], list[str]], *, namespaced: bool) -> list[FieldError]:
+    """Return what is wrong with the metadata of a new object of a kind with such names."""
     found: list[FieldError] = []
     if prefix := meta.get("generateName"):
-        found += [invalid("metadata.generateName", prefix, text) for text in kind.check_name(names.as_prefix(prefix))]
-    name = meta.get("name", "")
+        found += [invalid("metadata.generateName", prefix, text) for text in check_name(names.as_prefix(prefix))]
+    name = meta.get("name")
     if not name:
         found.append(required("metadata.name", "name or generateName is required"))
     else:
-        found += [invalid("metadata.name", name, text) for text in kind.check_name(name)]
-    if kind.resource.namespaced:
+        found += [invalid("metadata.name", name, text) for text in check_name(name)]
+    if namespaced:
         if not meta.get("namespace"):
             found.append(required("metadata.namespace"))
         else:
@@ -34,10 +32,10 @@ def check_create(kind: "Kind", obj: "Manifest") -> list[FieldError]:
     return found + check_common(meta)
 
 
-def check_common(meta: "Manifest") -> list[FieldError]:
+def check_common(meta: Manifest) -> list[FieldError]:
     """Return what is wrong with labels, annotations, owners and finalizers."""
     found: list[FieldError] = []
-    if meta.get("generation", 0) < 0:
+    if (meta.get("generation") or 0) < 0:
         found.append(invalid("metadata.generation", meta["generation"], "must be greater than or equal to 0"))
     found += labels(meta.get("labels") or {}, "metadata.labels")
     found += annotations(meta.get("annotations") or {}, "metadata.annotations")
@@ -48,7 +46,7 @@ def check_common(meta: "Manifest") -> list[FieldError]:
 
 def labels(values: dict[str, str], field: str) -> list[FieldError]:
     """Return what is wrong with a map of labels."""
-    if all(_good_key(key) and _good_value(value) for key, value in values.items()):
+    if all(names.is_label_key(key) and names.is_label_value(value) for key, value in values.items()):
         return []
     found: list[FieldError] = []
     for key in sorted(values):
@@ -57,23 +55,12 @@ def labels(values: dict[str, str], field: str) -> list[FieldError]:
     return found
 
 
-# The same labels come with every write of an object and of all that is made from it.
-@lru_cache(maxsize=2048)
-def _good_key(key: str) -> bool:
-    return not names.qualified(key)
-
-
-@lru_cache(maxsize=2048)
-def _good_value(value: str) -> bool:
-    return not names.label_value(value)
-
-
 def annotations(values: dict[str, str], field: str) -> list[FieldError]:
     """Return what is wrong with a map of annotations."""
     found: list[FieldError] = []
     size = 0
     for key in sorted(values):
-        if not _good_key(low := key.lower()):
+        if not names.is_label_key(low := key.lower()):
             found += [invalid(field, key, text) for text in names.qualified(low)]
         size += len(key.encode()) + len(values[key].encode())
     if size > ANNOTATIONS_LIMIT:
@@ -81,11 +68,11 @@ def annotations(values: dict[str, str], field: str) -> list[FieldError]:
     return found
 
 
-def _owners(owners: "list[Manifest]") -> list[FieldError]:
+def _owners(owners: list[Manifest]) -> list[FieldError]:
     found: list[FieldError] = []
     controller: Manifest | None = None
     for owner in owners:
-        version = owner.get("apiVersion", "")
+        version = owner.get("apiVersion") or ""
         if not version.rpartition("/")[2]:
             found.append(invalid("metadata.ownerReferences.apiVersion", version, "version must not be empty"))
         elif version.count("/") > 1:
@@ -111,14 +98,14 @@ def _owners(owners: "list[Manifest]") -> list[FieldError]:
     return found
 
 
-def _go_owner(owner: "Manifest") -> Raw:
+def _go_owner(owner: Manifest) -> Raw:
     return Raw(
         f'v1.OwnerReference{{APIVersion:"{owner.get("apiVersion", "")}", Kind:"{owner.get("kind", "")}", '
         f'Name:"{owner.get("name", "")}", UID:"{owner.get("uid", "")}"}}'
     )
 
 
-def _go_owners(owners: "list[Manifest]") -> str:
+def _go_owners(owners: list[Manifest]) -> str:
     return f"[]v1.OwnerReference{{{', '.join(_go_owner(owner).text for owner in owners)}}}"
 
 
@@ -140,7 +127,7 @@ def _go_strings(values: list[str]) -> str:
     return f"[]string{{{shown}}}"
 
 
-def check_update(new: "Manifest", old: "Manifest") -> list[FieldError]:
+def check_update(new: Manifest, old: Manifest) -> list[FieldError]:
     """Return what is wrong with the metadata of an update."""
     meta, before = new["metadata"], old["metadata"]
     found: list[FieldError] = []
@@ -152,13 +139,24 @@ def check_update(new: "Manifest", old: "Manifest") -> list[FieldError]:
                 f"found new finalizers {_go_strings(sorted(added))}"
             )
             found.append(forbidden("metadata.finalizers", text))
-    for name in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        found += immutable(f"metadata.{name}", meta.get(name), before.get(name))
+    found += _fixed(meta, before)
     if not meta.get("resourceVersion"):
         found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
     found += check_common(meta)
     # The recorded server checks the metadata of an update twice, and lists every cause twice.
     return found + found
+
+
+def check_change(new: Manifest, old: Manifest) -> list[FieldError]:
+    """Return what is wrong with the metadata of an update as its client wrote it: the server's fields may lack."""
+    found = _fixed({**new, **{name: old.get(name) for name in _WRITTEN_BY_SERVERS if not new.get(name)}}, old)
+    if (new.get("generation") or 0) < (old.get("generation") or 0):
+        found.append(invalid("metadata.generation", new.get("generation") or 0, "must not be decremented"))
+    return found + check_common(new)
+
+
+def _fixed(new: Manifest, old: Manifest) -> list[FieldError]:
+    return [error for name in _FIXED for error in immutable(f"metadata.{name}", new.get(name), old.get(name))]
 
 
 def immutable(field: str, new: Any, old: Any, shown: Any = None) -> list[FieldError]:

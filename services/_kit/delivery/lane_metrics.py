@@ -1,14 +1,17 @@
-"""Counts what a service wrote to its members, by result, kind and cluster: Karmada's names (reference 04 section 6)."""
+"""Metrics of lanes: their own, and the counts of writes under Karmada's names (reference 04 section 6)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from services._kit.base.metrics import ReadCollector
 from services._kit.delivery.kind_caches import Kind
 from services._kit.kube.client import ApiError, Unreachable
+
+if TYPE_CHECKING:
+    from services._kit.delivery.lane import Lane
 
 _LABELS: Final = ("result", "apiversion", "kind", "member_cluster")
 
@@ -63,3 +66,22 @@ class WriteMetrics:
                 self._deleted.add("error", *place)
             raise
         self._deleted.add("success", *place)
+
+
+def register_lane(reads: ReadCollector, lane: Lane) -> None:
+    """Offer what one cluster's lane does, from its opening on."""
+    cluster, stats = lane.cluster, lane.stats
+    reads.gauge("lane_backlog", "Objects not yet in line", lambda: lane.backlog, cluster=cluster)
+    reads.gauge("lane_up", "1 while the cluster answers", lambda: not lane.trouble, cluster=cluster)
+    writes = "Writes to members by what they did"
+    reads.counter("lane_writes", writes, lambda: stats.created, cluster=cluster, operation="create")
+    reads.counter("lane_writes", writes, lambda: stats.updated, cluster=cluster, operation="update")
+    reads.counter("lane_writes", writes, lambda: stats.deleted, cluster=cluster, operation="delete")
+    reads.counter("lane_unchanged", "Objects found as they should be", lambda: stats.unchanged, cluster=cluster)
+    reads.counter("lane_failures", "Deliveries that were refused", lambda: stats.failed, cluster=cluster)
+    repairs = "Objects put back that had been changed or deleted in the member"
+    reads.counter("lane_repairs", repairs, lambda: stats.repaired, cluster=cluster)
+    window = lane.pace.window
+    reads.gauge("lane_requests_limit", "Requests sent at once at most", lambda: int(window.limit), cluster=cluster)
+    breaks = "Times the cluster stopped answering"
+    reads.counter("lane_interruptions", breaks, lambda: lane.interruptions, cluster=cluster)

@@ -7,17 +7,23 @@ none of them is written while the change itself is on its way to the members.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from typing import Final
 
 from msgspec import Struct
 
-from services._kit.base.clock import Clock
+from schemas.keys import ObjectKey
 from services._kit.concurrency.keyed_work import Background
+from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.kubernetes.event_objects import Note, event_name, event_of
 
-_REMEMBERED = 20_000
+_REMEMBERED: Final = 20_000
+
+Place = tuple[str, str]
+"""Namespace of an object and name of an Event about it."""
 
 
 class _Record(Struct):
@@ -26,33 +32,42 @@ class _Record(Struct):
     flushing: bool = False
 
 
-class Telling:
+class _Busy(Exception):
+    """The control plane is too busy for an Event."""
+
+
+class EventRecorder:
     """Events on their way to the control plane; low priority, and never more than a few at once."""
 
     def __init__(
-        self, client: KubeClient, clock: Clock, *, gather_seconds: float = 0.5, repeat_seconds: float = 30.0
+        self,
+        client: KubeClient,
+        now: Callable[[], float],
+        *,
+        gather_seconds: float = 0.5,
+        repeat_seconds: float = 30.0,
     ) -> None:
         self._client = client
-        self._clock = clock
+        self._now = now
         self._gather = gather_seconds
         self._repeat = repeat_seconds
-        self._gathered: dict[tuple[str, str], tuple[Note, _Record]] = {}
+        self._gathered: dict[Place, tuple[Note, _Record]] = {}
         self._gathering: asyncio.TimerHandle | None = None
-        self._records: dict[tuple[str, str], _Record] = {}
+        self._records: dict[Place, _Record] = {}
+        self._latest: dict[ObjectKey, Place] = {}
         self._writes = self._background()
-        self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._timers: dict[Place, asyncio.TimerHandle] = {}
 
     @staticmethod
-    def _background() -> Background[tuple[str, str]]:
-        return Background(concurrency=4, retry=(Unreachable,))
+    def _background() -> Background[Place]:
+        return Background(concurrency=4, retry=(Unreachable, _Busy))
 
     def tell(self, note: Note) -> None:
         """Write an Event, or count a repetition of it."""
         place = (note.key.namespace, event_name(note))
         record = self._records.get(place)
-        now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if record is None:
-            record = self._records[place] = _Record(now)
+            record = self._records[place] = _Record(self._time())
             while len(self._records) > _REMEMBERED:
                 del self._records[next(iter(self._records))]
             self._gathered[place] = note, record
@@ -64,6 +79,26 @@ class Telling:
             record.flushing = True
             loop = asyncio.get_running_loop()
             self._timers[place] = loop.call_later(self._repeat, self._flush, place, note, record)
+
+    def tell_once(self, note: Note) -> None:
+        """Write an Event unless it equals the latest one about the object."""
+        place = (note.key.namespace, event_name(note))
+        if self._latest.get(note.key) == place:
+            return
+        self.settled(note.key)
+        self._latest[note.key] = place
+        while len(self._latest) > _REMEMBERED:
+            self.settled(next(iter(self._latest)))
+        self.tell(note)
+
+    def settled(self, key: ObjectKey) -> None:
+        """An object has no problem: the next Event about it is written, even if it equals the last one."""
+        place = self._latest.pop(key, None)
+        if place is not None:
+            self._records.pop(place, None)
+
+    def _time(self) -> str:
+        return datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _write_gathered(self) -> None:
         if self._gathering is not None:
@@ -92,13 +127,11 @@ class Telling:
             timer.cancel()
         for record in self._records.values():
             record.flushing = False
+        for key in list(self._latest):
+            self.settled(key)
         await writes.close()
 
-    async def close(self) -> None:
-        """Stop; what was not written is lost, as Events may be."""
-        await self.drop()
-
-    def _flush(self, place: tuple[str, str], note: Note, record: _Record) -> None:
+    def _flush(self, place: Place, note: Note, record: _Record) -> None:
         record.flushing = False
         self._timers.pop(place, None)
         self._writes.submit(place, partial(self._count, note, record))
@@ -110,17 +143,23 @@ class Telling:
         except ApiError as error:
             if error.status == 409:
                 await self._count(note, record)
-            elif error.status not in (403, 404):
-                raise
+            else:
+                _refused(error)
 
     async def _count(self, note: Note, record: _Record) -> None:
-        now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body = {"count": record.count, "lastTimestamp": now}
+        body = {"count": record.count, "lastTimestamp": self._time()}
         try:
             await self._client.patch(f"{_collection(note)}/{event_name(note)}", body)
         except ApiError as error:
-            if error.status not in (403, 404):
-                raise
+            _refused(error)
+
+
+def _refused(error: ApiError) -> None:
+    """Raise a refusal that is worth another try, or a line in the log; an Event that may not be written is left."""
+    if error.status in PASSING:
+        raise _Busy(str(error)) from error
+    if error.status not in (403, 404):
+        raise error
 
 
 def _collection(note: Note) -> str:

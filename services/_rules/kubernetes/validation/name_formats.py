@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -131,6 +132,19 @@ def qualified(value: str) -> list[str]:
 def label_value(value: str) -> list[str]:
     """Return what keeps the value from being a label's value."""
     return [*_longer(value, 63), *([] if _value(value) else [_VALUE_TEXT])]
+
+
+# The same labels come with every write of an object and of all that is made from it.
+@lru_cache(maxsize=8192)
+def is_label_key(value: str) -> bool:
+    """Return whether the value is a label's key."""
+    return not qualified(value)
+
+
+@lru_cache(maxsize=8192)
+def is_label_value(value: str) -> bool:
+    """Return whether the value is a label's value."""
+    return not label_value(value)
 
 
 def env_name(value: str) -> list[str]:
