@@ -6,15 +6,7 @@ from typing import Any
 
 import pytest
 
-from services._rules.interpreter import (
-    AGGREGATE_STATUS,
-    INTERPRET_COMPONENT,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    REVISE_REPLICA,
-    InterpretError,
-    NativeInterpreter,
-)
+from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
 from tests.golden.runners.interpreter_native import evaluate
 from tests.support.case_files import Case, cases_of
 
@@ -40,43 +32,43 @@ def test_interpretation_of_native_kinds(case: Case) -> None:
 
 def test_quota_estimation_adds_namespace_and_priority_class() -> None:
     template = {"spec": {"containers": [], "priorityClassName": "high", "nodeSelector": {"disk": "ssd"}}}
-    _, requirements = NATIVE.interpret(INTERPRET_REPLICA, deployment(template=template), True)
+    _, requirements = NATIVE.interpret(Operation.REPLICA, deployment(template=template), True)
     claim = {"nodeSelector": {"disk": "ssd"}}
     assert requirements == {"nodeClaim": claim, "priorityClassName": "high", "namespace": "prod"}
 
 
 def test_revised_object_shares_what_did_not_change() -> None:
     given = deployment(replicas=2, paused=True)
-    revised = NATIVE.interpret(REVISE_REPLICA, given, 7)
+    revised = NATIVE.interpret(Operation.REVISE, given, 7)
     assert revised["spec"] == {"replicas": 7, "paused": True}
     assert revised["metadata"] is given["metadata"]
     without = deployment(paused=True)
-    assert NATIVE.interpret(REVISE_REPLICA, without, 7) is without
+    assert NATIVE.interpret(Operation.REVISE, without, 7) is without
 
 
 def test_wrong_type_error_names_the_field() -> None:
     with pytest.raises(InterpretError) as caught:
-        NATIVE.interpret(INTERPRET_REPLICA, deployment(template={"spec": {"containers": [{"name": 7}]}}))
+        NATIVE.interpret(Operation.REPLICA, deployment(template={"spec": {"containers": [{"name": 7}]}}))
     assert caught.value.field == "spec.template.spec.containers[0].name"
 
 
 def test_unchanged_aggregation_returns_the_same_object() -> None:
     status = {"replicas": 1, "generation": 1, "observedGeneration": 1, "resourceTemplateGeneration": 4}
     items = [{"clusterName": "m1", "applied": True, "health": "Healthy", "status": status}]
-    once = NATIVE.interpret(AGGREGATE_STATUS, deployment(), items, "2026-03-01T10:00:00Z")
-    assert NATIVE.interpret(AGGREGATE_STATUS, once, items, "2026-03-01T10:00:00Z") is once
+    once = NATIVE.interpret(Operation.AGGREGATE, deployment(), items, "2026-03-01T10:00:00Z")
+    assert NATIVE.interpret(Operation.AGGREGATE, once, items, "2026-03-01T10:00:00Z") is once
 
 
 def test_long_annotation_gives_an_error_that_fits_an_event() -> None:
     live = {**deployment(), "status": {"replicas": 1}}
     live["metadata"] = {"annotations": {"resourcetemplate.karmada.io/generation": "x" * 200_000}}
     with pytest.raises(InterpretError) as told:
-        NATIVE.interpret(INTERPRET_STATUS, live)
+        NATIVE.interpret(Operation.STATUS, live)
     assert len(str(told.value)) < 1_500
 
 
 def test_native_kinds_have_no_components() -> None:
     with pytest.raises(InterpretError, match=r"no interpreter offers \w+ for example\.io/v1 Custom"):
         NATIVE.interpret(
-            INTERPRET_COMPONENT, {"apiVersion": "example.io/v1", "kind": "Custom", "metadata": {"name": "c"}}
+            Operation.COMPONENT, {"apiVersion": "example.io/v1", "kind": "Custom", "metadata": {"name": "c"}}
         )

@@ -23,7 +23,7 @@ from services._rules.delivery.plausibility import (
     most_replicas,
     numbers,
 )
-from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, NativeInterpreter
+from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
 
 KEY = ObjectKey("apps", "deployments", "default", "nginx")
 SEEN = WorkObserved(cluster="m1", key=KEY, uid="u", work_seq=7, digest="d", applied=True, at=10.0)
@@ -164,7 +164,9 @@ def test_plausible_statuses_add_up_within_32_bits(statuses: list[dict[str, Any]]
     template = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a", "generation": 1}}
     try:
         summed = (
-            NativeInterpreter().interpret(AGGREGATE_STATUS, template, items, "2026-01-01T00:00:00Z").get("status", {})
+            NativeInterpreter()
+            .interpret(Operation.AGGREGATE, template, items, "2026-01-01T00:00:00Z")
+            .get("status", {})
         )
     except InterpretError as problem:
         pytest.fail(f"{problem}: {counted}")
