@@ -18,6 +18,8 @@ from services._rules.kubernetes.quantity import Quantity, QuantityError, from_mi
         ("1500", "1500"),
         ("1500k", "1500k"),
         ("0.5Ki", "512"),
+        ("-0.5Gi", "-512Mi"),
+        ("0Mi", "0"),
         ("1023Ki", "1023Ki"),
         ("12E2", "1200"),
         ("12e3", "12e3"),
