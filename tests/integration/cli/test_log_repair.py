@@ -25,13 +25,14 @@ from services.cli.log import repair as log_repair
 from services.cli.log.disk.files import damage as find_damage
 from services.cli.log.disk.files import guarded, refused_file, sentence
 from services.cli.log.fact_recovery import served
-from services.cli.log.repair import Wish, repair
+from services.cli.log.log_options import RepairOptions
+from services.cli.log.repair import repair
 from services.cli.log.verify import verify, verify_installation
 from services.cli.supervision.child import nats_server_binary
 from tests.log.toy import wanted
 from tests.support.byte_flips import blocks, damage, flip, spot
 
-QUARANTINE = Wish(quarantine=True)
+QUARANTINE = RepairOptions(quarantine=True)
 
 
 @pytest.fixture
@@ -126,17 +127,17 @@ async def test_a_sound_log_needs_no_repair(filled: Layout, capsys: pytest.Captur
 @pytest.mark.parametrize("part", ["data", "subject", "headers", "sequence", "checksum", "length"])
 async def test_one_changed_byte_is_mended(filled: Layout, part: str, capsys: pytest.CaptureFixture[str]) -> None:
     broken = damage(store_of(filled), "OBJECTS", 20, part)  # type: ignore[arg-type]
-    assert await repair(filled.directory, Wish()) == 1
+    assert await repair(filled.directory, RepairOptions()) == 1
     assert f"OBJECTS #20 {broken.subject}: one byte changed; it is mended" in capsys.readouterr().out
     assert await repair(filled.directory, QUARANTINE) == 0
     assert await loaded(filled) == WHOLE
-    assert await repair(filled.directory, Wish()) == 0
+    assert await repair(filled.directory, RepairOptions()) == 0
 
 
 async def test_a_dry_run_changes_nothing(filled: Layout) -> None:
     break_badly(filled, "OBJECTS", 20)
     before = {path: path.read_bytes() for path in sorted(store_of(filled).rglob("*")) if path.is_file()}
-    assert await repair(filled.directory, Wish()) == 1
+    assert await repair(filled.directory, RepairOptions()) == 1
     after = {path: path.read_bytes() for path in sorted(store_of(filled).rglob("*")) if path.is_file()}
     assert after == before
 
@@ -153,7 +154,7 @@ async def test_the_only_state_of_an_object_is_given_up_on_request_only(
             await loaded(filled)
     assert await repair(filled.directory, QUARANTINE) == 2
     assert "counts as deleted" in capsys.readouterr().err
-    assert await repair(filled.directory, Wish(quarantine=True, accept_loss=True)) == 0
+    assert await repair(filled.directory, RepairOptions(quarantine=True, accept_loss=True)) == 0
     assert f"OBJECTS #1 {subject}: lost, the only state" in capsys.readouterr().out
     kept = WHOLE.copy()
     del kept["n0"]
@@ -217,7 +218,7 @@ async def test_every_stream_is_repaired(filled: Layout, stream: str) -> None:
     assert [one.gap.first for one in found] == [7, 8, 10]
     assert sentence(found).startswith(f"stream {stream}, message 7 (")
     assert await repair(filled.directory, QUARANTINE) == 0
-    assert await repair(filled.directory, Wish()) == 0
+    assert await repair(filled.directory, RepairOptions()) == 0
     assert await loaded(filled) == WHOLE
 
 
@@ -277,7 +278,7 @@ async def test_a_block_that_the_server_compressed_is_repaired(filled: Layout) ->
     assert first.read_bytes().startswith(b"cmp"), "nothing was compressed"
     flip(first, first.stat().st_size // 2, 0x55)
     assert await repair(filled.directory, QUARANTINE) == 0
-    assert await repair(filled.directory, Wish()) == 0
+    assert await repair(filled.directory, RepairOptions()) == 0
     async with served(filled, installation) as connection:
         held = [origin(m) async for m in streams(connection)["HISTORY"].read([">"])]
     assert held[0] == 1

@@ -10,9 +10,11 @@ import pytest
 
 from schemas import topology
 from services._kit.kube.client import ApiError, KubeClient
+from services.cli.common.running import Failed
 from services.cli.installation import environment as surroundings
-from services.cli.installation.installation_plan import InstallationOptions, Refused, prepare
+from services.cli.installation.installation_plan import prepare
 from services.cli.installation.up import DESCHEDULER, SERVICES, services_of, up
+from services.cli.installation.up_options import InstallationOptions
 from services.cli.members import join as joining
 from services.cli.members.join import MemberAccess, access_of_kubeconfig, member_identity
 
@@ -103,7 +105,7 @@ def test_a_later_start_takes_new_kubeconfigs_and_further_members(tmp_path: Path)
 )
 def test_simulated_cluster_is_not_replaced_by_a_real_one(tmp_path: Path, asked: dict[str, Any]) -> None:
     prepare(InstallationOptions(directory=tmp_path))
-    with pytest.raises(Refused, match="use another --dir"):
+    with pytest.raises(Failed, match="use another --dir"):
         prepare(InstallationOptions(directory=tmp_path, **asked))
 
 
@@ -118,25 +120,25 @@ def test_simulated_cluster_is_not_replaced_by_a_real_one(tmp_path: Path, asked: 
 )
 def test_cluster_that_cannot_be_attached_is_not_stored(tmp_path: Path, asked: dict[str, Any], said: str) -> None:
     directory = tmp_path / "d"
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(Failed, match=said):
         up(InstallationOptions(directory=directory, **asked))
     assert not directory.exists()
 
 
 def test_a_file_is_no_directory_of_an_installation(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
-    with pytest.raises(Refused, match="is no directory"):
+    with pytest.raises(Failed, match="is no directory"):
         up(InstallationOptions(directory=tmp_path / "f"))
 
 
 def test_a_later_start_does_not_change_the_log(tmp_path: Path) -> None:
     prepare(InstallationOptions(directory=tmp_path / "own"))
-    with pytest.raises(Refused, match="runs its own log server"):
+    with pytest.raises(Failed, match="runs its own log server"):
         prepare(InstallationOptions(directory=tmp_path / "own", nats_url="nats://a:1"))
     prepare(InstallationOptions(directory=tmp_path / "other", nats_url="a:1, b:1"))
     prepare(InstallationOptions(directory=tmp_path / "other", nats_url="nats://a:1,nats://b:1"))
     prepare(InstallationOptions(directory=tmp_path / "other"))
-    with pytest.raises(Refused, match=r"log is at nats://a:1,nats://b:1; use another --dir"):
+    with pytest.raises(Failed, match=r"log is at nats://a:1,nats://b:1; use another --dir"):
         prepare(InstallationOptions(directory=tmp_path / "other", nats_url="c:1"))
 
 

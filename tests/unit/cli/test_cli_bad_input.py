@@ -20,10 +20,12 @@ from services.cli.common.running import Failed
 from services.cli.common.unsupported_commands import INSTEAD
 from services.cli.log import archive as log_files
 from services.cli.log import export as log_export
+from services.cli.log.log_options import ExportChoice
 from services.cli.members import membership
 from services.cli.members.clusters import CLUSTERS, Endpoint
 from services.cli.objects import get as getting
 from services.cli.objects.apply_manifests import read_manifests
+from services.cli.objects.object_options import Query
 
 SYSTEM = "/api/v1/namespaces/kube-system"
 EXPORTS = ApiResource(name="serviceexports", kind="ServiceExport", group="multicluster.x-k8s.io", version="v1alpha1")
@@ -97,7 +99,7 @@ async def test_kind_not_served_by_a_member_is_named(names: tuple[str, ...]) -> N
     path = f"/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports{'/x' if names else ''}"
     member = Endpoint("m3", client({path: refusal(404, "Not Found", "404 page not found")}))
     asked = getting.Asked(msgspec.structs.replace(EXPORTS, namespaced=True), names, "serviceexports")
-    found = await getting._ask(member, asked, "default", getting.Query(words=("serviceexports",)))
+    found = await getting._ask(member, asked, "default", Query(words=("serviceexports",)))
     assert found.troubles == ("error: cluster(m3): the server doesn't have a resource type 'serviceexports'",)
 
 
@@ -105,7 +107,7 @@ async def test_an_object_that_is_missing_stays_an_error_of_the_server() -> None:
     path = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports/x"
     member = Endpoint("m3", client({path: refusal(404, "NotFound", 'serviceexports "x" not found')}))
     asked = getting.Asked(msgspec.structs.replace(EXPORTS, namespaced=True), ("x",), "serviceexports")
-    found = await getting._ask(member, asked, "default", getting.Query(words=("serviceexports", "x")))
+    found = await getting._ask(member, asked, "default", Query(words=("serviceexports", "x")))
     assert found.troubles == ('Error from server (NotFound): cluster(m3): serviceexports "x" not found',)
 
 
@@ -162,10 +164,8 @@ async def test_log_that_refuses_the_user_is_named(monkeypatch: pytest.MonkeyPatc
             pass
 
 
-@pytest.mark.parametrize(
-    "choice", [log_export.Choice(since="1h", until="2h"), log_export.Choice(since="20", until="10")]
-)
-def test_a_span_that_ends_before_it_begins_is_refused(choice: log_export.Choice) -> None:
+@pytest.mark.parametrize("choice", [ExportChoice(since="1h", until="2h"), ExportChoice(since="20", until="10")])
+def test_a_span_that_ends_before_it_begins_is_refused(choice: ExportChoice) -> None:
     with pytest.raises(Failed, match="nothing lies between"):
         log_export._bounds(choice, 1e9)
 

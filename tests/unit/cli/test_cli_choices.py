@@ -17,9 +17,10 @@ from services.cli.common.layout import Layout, new_installation
 from services.cli.common.logbook import LogAccess, log_access
 from services.cli.common.running import Failed, explain
 from services.cli.members.membership import check_name
-from services.cli.objects.get import Query, check, scope_of
-from services.cli.objects.merged_tables import Look
-from services.cli.queries.event_list import EventQuery, filters_of, stream_of
+from services.cli.objects.get import check, scope_of
+from services.cli.objects.object_options import Query
+from services.cli.queries.event_list import filters_of, stream_of
+from services.cli.queries.query_options import EventQuery
 
 PODS = ApiResource(name="pods", kind="Pod", version="v1")
 DEPLOYMENTS = ApiResource(name="deployments", kind="Deployment", group="apps", version="v1")
@@ -137,7 +138,7 @@ def test_pods_are_listed_from_members_by_default() -> None:
         Query(words=("pods",), scope="moon"),
         Query(words=("pods",), output="xml"),
         Query(words=("pods", "a"), selector="a=b"),
-        Query(words=("pods",), output="json", look=Look(labels=True)),
+        Query(words=("pods",), output="json", show_labels=True),
     ],
 )
 def test_questions_that_make_no_sense_are_refused(query: Query) -> None:

@@ -13,7 +13,8 @@ from services._kit.base.private_files import private_text
 from services.cli.common.layout import Layout, Member, new_installation
 from services.cli.common.logbook import log_access
 from services.cli.common.running import Failed
-from services.cli.installation.installation_plan import InstallationOptions, Refused, prepare
+from services.cli.installation.installation_plan import prepare
+from services.cli.installation.up_options import InstallationOptions
 from services.cli.nats.nkeys import new_seed, public_key
 from services.cli.nats.server_identities import adopt_streams, prepare_agent, server_config, withdraw
 
@@ -100,10 +101,10 @@ def test_credentials_of_the_log_stay_until_replaced(tmp_path: Path) -> None:
 
 def test_unusable_credentials_are_refused_before_the_start(tmp_path: Path) -> None:
     creds = tmp_path / "hub.creds"
-    with pytest.raises(Refused, match=str(creds)):
+    with pytest.raises(Failed, match=str(creds)):
         prepare(InstallationOptions(directory=tmp_path / "a", nats_url="nats://hub:4222", nats_creds=str(creds)))
     creds.write_text("one")
-    with pytest.raises(Refused, match="--nats-creds needs --nats"):
+    with pytest.raises(Failed, match="--nats-creds needs --nats"):
         prepare(InstallationOptions(directory=tmp_path / "b", nats_creds=str(creds)))
     assert not (tmp_path / "b").exists()
 

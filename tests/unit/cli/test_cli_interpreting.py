@@ -8,7 +8,7 @@ import pytest
 
 from services.cli.common.running import Failed
 from services.cli.objects import interpret as interpreting
-from services.cli.objects.interpret import Inputs
+from services.cli.objects.object_options import Inputs
 
 CUSTOMIZATION = """
 apiVersion: config.karmada.io/v1alpha1

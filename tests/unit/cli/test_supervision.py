@@ -17,7 +17,6 @@ import pytest
 
 from services.cli.common.layout import Layout
 from services.cli.common.running import Failed
-from services.cli.installation.installation_plan import Refused
 from services.cli.installation.processes import Rank, Supervisor
 from services.cli.installation.up import limits_of
 from services.cli.supervision.liveness import Limits
@@ -284,5 +283,5 @@ def test_limits_are_seconds() -> None:
         start=5.0, silence=0.0
     )
     for text in ("soon", "-1", "nan", "inf"):
-        with pytest.raises(Refused, match="FLEETLOG_UP_START_SECONDS"):
+        with pytest.raises(Failed, match="FLEETLOG_UP_START_SECONDS"):
             limits_of({"FLEETLOG_UP_START_SECONDS": text})

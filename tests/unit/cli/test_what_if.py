@@ -11,12 +11,13 @@ import pytest
 from schemas.codec import Known, encode, subject_of
 from schemas.envelope import Provenance
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
+from schemas.keys import ObjectKey
 from schemas.topology import FACTS
 from services._kit.log.stream_port import NewMessage
 from services.cli.common.running import Failed
+from services.cli.queries.query_options import Suppositions
 from services.cli.queries.replay import Fact, replayed
 from services.cli.queries.simulate import document, outcomes, scaled, text, world_of
-from services.cli.queries.what_if import Suppositions
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, STATIC, binding, cluster
 from tests.support.memory_log import MemoryLog
@@ -45,8 +46,10 @@ async def log_of(*events: Known) -> MemoryLog:
     return log
 
 
-async def after(log: MemoryLog, **supposed: Any) -> dict[str, dict[str, int]]:
-    moved = outcomes(await world_of(log), Suppositions(**supposed), NOW + 60)
+async def after(
+    log: MemoryLog, scale: dict[ObjectKey, int] | None = None, **supposed: Any
+) -> dict[str, dict[str, int]]:
+    moved = outcomes(await world_of(log), Suppositions(**supposed), scale or {}, NOW + 60)
     return {item.key.name: item.given for item in moved}
 
 
@@ -83,7 +86,7 @@ async def test_scaling_and_new_placement_are_summed(tmp_path: Path) -> None:
         "spec": {"placement": {**STATIC, "clusterAffinity": {"clusterNames": ["m2"]}}},
     }
     policy.write_bytes(msgspec.json.encode(manifest))
-    moved = outcomes(await world_of(log), Suppositions(policy=policy), NOW)
+    moved = outcomes(await world_of(log), Suppositions(policy=policy), {}, NOW)
     assert [item.given for item in moved] == [{"m2": 4}]
     assert document(moved)["clusters"] == {"m1": {"before": 2, "after": 0}, "m2": {"before": 2, "after": 4}}
     assert "-m1 -2, m2 +2" in text(moved)
@@ -93,7 +96,7 @@ async def test_supposed_labels_taints_and_capacity_count() -> None:
     gold = {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "gold"}}}}
     log = await log_of(*FLEET, binding(3, gold))
     assert await after(log, label=("m1:tier=gold",)) == {"nginx": {"m1": 3, "m3": 3}}
-    moved = outcomes(await world_of(log), Suppositions(label=("m3:tier-",)), NOW)
+    moved = outcomes(await world_of(log), Suppositions(label=("m3:tier-",)), {}, NOW)
     assert [item.fails for item in moved] == [True]
     assert await after(log, taint=("m3:gpu=only:NoSchedule",)) == {}
     assert await after(log, label=("m1:tier=gold",), taint=("m3:gpu=only:NoExecute",)) == {"nginx": {"m1": 3}}
@@ -113,7 +116,7 @@ async def test_a_supposed_capacity_bounds_what_is_placed() -> None:
     roomy = msgspec.structs.replace(FLEET[0], manifest=msgspec.Raw(msgspec.json.encode(manifest)))
     log = await log_of(roomy, binding(4, dynamic))
     assert await after(log, scale={KEY: 40}) == {"nginx": {"m1": 40}}
-    moved = outcomes(await world_of(log), Suppositions(capacity=("m1:pods=5",), scale={KEY: 40}), NOW)
+    moved = outcomes(await world_of(log), Suppositions(capacity=("m1:pods=5",)), {KEY: 40}, NOW)
     assert [(item.fails, item.given) for item in moved] == [(True, {"m1": 4})]
     assert "not enough" in moved[0].after
 

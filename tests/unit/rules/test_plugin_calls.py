@@ -217,7 +217,7 @@ def test_plugin_failure_moves_to_the_next_affinity_group() -> None:
 def test_an_explanation_names_plugins_of_others() -> None:
     told = explain(fleet(), binding(), options=options(Cheap=Cheap(), Favours=Favours("m2", 30)))
     by_name = {item.name: item for item in told.clusters}
-    assert (by_name["m4"].filter, by_name["m4"].reason) == ("Cheap", "too expensive, far away")
+    assert told.refused["m4"] == ("Cheap", "too expensive, far away")
     assert by_name["m2"].plugins == {"Favours": 30}
     assert by_name["m2"].score == 30
     assert by_name["m1"].plugins == {"Favours": 0}

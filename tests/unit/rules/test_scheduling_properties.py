@@ -201,9 +201,10 @@ def test_explanation_names_every_cluster(fleet: list[Manifest], spec: Manifest) 
     status = Status(last_scheduled_time="2026-01-01T00:00:00Z")
     found = explain(index, binding, status)
     assert found.decision == schedule(index, binding, status)
-    assert [item.name for item in found.clusters] == sorted(item["metadata"]["name"] for item in fleet)
-    for item in found.clusters:
-        assert bool(item.filter) == bool(item.reason) == (item.rank == 0)
+    ranked = [item.name for item in found.clusters]
+    assert sorted([*ranked, *found.refused]) == sorted(item["metadata"]["name"] for item in fleet)
+    assert [item.rank for item in found.clusters] == [*range(1, len(ranked) + 1)]
+    assert all(which and reason for which, reason in found.refused.values())
     if found.decision.error is None:
         targets = {item.name: item.replicas for item in found.decision.clusters}
         assert {item.name: item.replicas for item in found.clusters if item.replicas} == targets
