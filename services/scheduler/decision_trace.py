@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from schemas.events.estimate import ClusterEstimate
 from schemas.events.placement import PlacementDecided, PlacementFailed
@@ -138,24 +139,14 @@ def _by_weight_of_part(item: ClusterExplanation) -> tuple[bool, bool, bool, int]
 
 def _cluster(item: ClusterExplanation, regions: dict[str, str], accurate: ClusterEstimate | None) -> ExplainedCluster:
     heeded = accurate is not None and accurate.replicas == item.available
-    return ExplainedCluster(
-        name=item.name,
-        rank=item.rank,
+    return replace(
+        convert(item, ExplainedCluster, from_attributes=True),
         region=regions.get(item.name, ""),
-        tier=item.tier,
-        score=item.score,
         available=_counted(item.available),
         room=_counted(item.room),
         source=(accurate.source or "nodes") if heeded and accurate is not None else "summary",
         at=accurate.at if heeded and accurate is not None else 0.0,
         reserved=accurate.reserved if heeded and accurate is not None else 0,
-        selected=item.selected,
-        running=item.running,
-        kept=item.kept,
-        weight=item.weight,
-        share=item.share,
-        replicas=item.replicas,
-        plugins=item.plugins,
     )
 
 
