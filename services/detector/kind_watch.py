@@ -12,7 +12,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from services._kit.base.outage import Outage
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
-from services._kit.concurrency.tasks import end
+from services._kit.concurrency.tasks import end, set_within
 from services._kit.identity.identity_gate import EndpointIdentity, Gate
 from services._kit.kube.client import ApiError, ApiResource, KubeClient, Unreachable, resource_path
 from services._kit.kube.list_watch import AsBytes, Decoded, Kept, Reflector, known_uid
@@ -179,11 +179,7 @@ class Watching:
                 self._expected = 0 if new else self._expected - 1
                 pause = 0.1
             self._again.clear()
-            try:
-                async with asyncio.timeout(pause):
-                    await self._again.wait()
-            except TimeoutError:
-                continue
+            await set_within(self._again, pause)
 
     def _follow(self, resource: ApiResource) -> bool:
         """Start a watch unless the kind is followed already or is none of ours."""
@@ -227,10 +223,7 @@ class Watching:
 
     async def _listed(self, kind: str, reflector: Reflector[Any]) -> None:
         """Objects wait for the list of what interprets them, but not for ever: it may be forbidden to us."""
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await reflector.synced.wait()
-        except TimeoutError:
+        if not await set_within(reflector.synced, _PATIENCE):
             log.warning("interpreters_not_listed", kind=kind, until="what was last recorded of them is in force")
             self.mark(take_absence(self.state, kind))
 

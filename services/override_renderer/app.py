@@ -14,6 +14,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
+from schemas.topology import FACTS
 from services._kit.base.log_errors import LogError, Refused, Unavailable
 from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
 from services._kit.log.stream_port import Message
@@ -27,7 +28,6 @@ from services.override_renderer.state import RendererState, fold
 
 log = structlog.get_logger("override_renderer")
 
-FACTS: Final = "FACTS"
 CACHED_BYTES: Final = 64 << 20
 _PATIENCE: Final = 2.0
 
@@ -172,7 +172,7 @@ class OverrideRenderer(ObjectDecider[RendererState]):
         for digest in effect.digests:
             self.at_hand.blobs[digest] = await context.blobs.get(digest)
         for digest, position in effect.inline:
-            message = await context.logs[FACTS].get(position)
+            message = await context.logs[FACTS.name].get(position)
             work = decode_event(message.subject, message.data) if message is not None else None
             if isinstance(work, WorkRendered) and work.digest == digest and not isinstance(work.manifest, UnsetType):
                 self.at_hand.blobs[digest] = bytes(work.manifest)

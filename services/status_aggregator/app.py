@@ -26,7 +26,7 @@ from services._kit.kube.event_recorder import EventRecorder
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import Context, ObjectDecider
 from services._rules.decision import NOTHING, Decision
-from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
+from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.configuration import FILTERS, Target
 from services._rules.kubernetes.event_objects import Note
 from services.status_aggregator.decide import RollupPace, decide, due_at, has_news
@@ -211,7 +211,7 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         if template is None:
             return None
         kind = (template.api_version, template.kind)
-        return kind if self._interpreters.ask.customized(*kind, AGGREGATE_STATUS) else None
+        return kind if self._interpreters.ask.customized(*kind, Operation.AGGREGATE) else None
 
     def _template(self, key: ObjectKey) -> TemplateChanged | None:
         reported = self.state.objects.get(key)

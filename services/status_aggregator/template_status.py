@@ -21,10 +21,10 @@ from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
 from services._kit.content.blobs import Blobs
-from services._kit.interpretation.lua.interpreting import Interpreting
+from services._kit.interpretation.interpreter_levels import Interpreting
 from services._kit.kube.answers.shapes import check_manifest
 from services._kit.kube.client import JSON_PATCH, ApiError, KubeClient, Unreachable, decode, resource_path
-from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
+from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.common.interpretation import describe
 from services._rules.kubernetes.patch.json_patch import same_json
 from services._rules.secrets.secret_objects import is_secret
@@ -67,7 +67,7 @@ class _Present(Struct, frozen=True):
 
 def offers_status(interpreting: Interpreting, api_version: str, kind: str) -> bool:
     """Whether the status of a kind is aggregated; a Secret has none, and its content must not reach an interpreter."""
-    return not is_secret(api_version, kind) and interpreting.hook_enabled(api_version, kind, AGGREGATE_STATUS)
+    return not is_secret(api_version, kind) and interpreting.hook_enabled(api_version, kind, Operation.AGGREGATE)
 
 
 class TemplateStatus:
@@ -129,7 +129,7 @@ class TemplateStatus:
                 raise
             fault = await self._find(key, template, path, items, problem, before)
             await self._bring(key, template, fault.rest(items), path)
-        if self._interpreting.customized(template.api_version, template.kind, AGGREGATE_STATUS):
+        if self._interpreting.customized(template.api_version, template.kind, Operation.AGGREGATE):
             self._summed[key] = _digests(items)
         if fault is None:
             return {}
@@ -225,7 +225,7 @@ class TemplateStatus:
         if present.status:
             obj = {**obj, "status": present.status}
         now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        summed = await self._interpreting.interpret(AGGREGATE_STATUS, obj, items, now)
+        summed = await self._interpreting.interpret(Operation.AGGREGATE, obj, items, now)
         status = summed.get("status") or {}
         if type(status) is not dict:
             raise InterpretError(f"is {describe(status)}, expected an object", "status")

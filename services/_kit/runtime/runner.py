@@ -16,6 +16,7 @@ import structlog
 
 from schemas.subjects import RESTORES
 from schemas.subjects import lease as lease_subject
+from schemas.topology import FACTS
 from services._kit.base.clock import Clock, SystemClock
 from services._kit.base.health import Health
 from services._kit.base.log_errors import FenceLost, LogReplaced
@@ -24,10 +25,10 @@ from services._kit.concurrency.tasks import child, end, first_end
 from services._kit.leadership.lease import Lease
 from services._kit.leadership.write_guard import LeaderGuard
 from services._kit.log.batch_delay import BatchDelay
-from services._kit.log.heartbeat_bus import Bus
+from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.stream_port import Delivery, Log, Message
 from services._kit.runtime.appender import Appender
-from services._kit.runtime.decision_loop import FACTS, DecideStats, DecisionLoop, LoopOptions
+from services._kit.runtime.decision_loop import DecideStats, DecisionLoop, LoopOptions
 from services._kit.runtime.projection import PriorityKeys, Projection
 from services._kit.runtime.restore_progress import PREFIX, Restoration
 from services._kit.runtime.service import BaseService, Decider, K, S
@@ -42,7 +43,7 @@ class Runner(Generic[S, K]):
         self,
         service: BaseService[S, K],
         logs: Mapping[str, Log],
-        bus: Bus,
+        bus: NatsBus,
         instance: str,
         *,
         options: LoopOptions | None = None,
@@ -71,7 +72,7 @@ class Runner(Generic[S, K]):
         self.projection.marking = False
         self.projection.on_marked = self._marked
         self.lease = Lease(
-            logs[FACTS],
+            logs[FACTS.name],
             bus,
             service.name,
             instance,
@@ -222,10 +223,10 @@ class Runner(Generic[S, K]):
             return False
         if not self.service.leads:
             return True
-        return self.lease.is_leader and self.projection.position[FACTS] >= self.lease.seq
+        return self.lease.is_leader and self.projection.position[FACTS.name] >= self.lease.seq
 
     def _fed(self, delivery: Delivery, stream: str) -> None:
-        if stream == FACTS and self.service.leads:
+        if stream == FACTS.name and self.service.leads:
             held = self.restoration.holds
             for message in delivery.messages:
                 if message.subject == self.lease.subject:

@@ -14,7 +14,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import PolicyKey
 from services._kit.interpretation.async_interpretation import InterpretationRequest
-from services._rules.interpreter import REVISE_REPLICA, InterpretError
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION, Configured
 from services._rules.interpreter.result_cache import Answers, CachedInterpreter, InterpretationQuery
 from services.override_renderer.app import OverrideRenderer
@@ -146,7 +146,7 @@ def test_everything_a_decision_lacks_is_asked_for_at_once_and_holds_back_nothing
     world.given(customization("x"), placement(m2=3))
     works = world.once()
     assert [type(event) for event in works.events] == [WorkWithdrawn], "m1 lets go while m2's copy is asked for"
-    assert [(question.operation, question.arguments[1]) for question in works.lacking] == [(REVISE_REPLICA, 3)]
+    assert [(question.operation, question.arguments[1]) for question in works.lacking] == [(Operation.REVISE, 3)]
 
 
 def test_a_script_that_fails_is_a_problem_of_the_copy_which_stays() -> None:
