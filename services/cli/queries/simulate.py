@@ -33,7 +33,7 @@ from services.cli.queries.replay import outcome
 from services.cli.queries.what_if import SimulatedState, suppose
 from services.scheduler.app import Scheduler
 from services.scheduler.decide import decide_with_trace
-from services.scheduler.state import fold
+from services.scheduler.state import fold, scheduler_of
 
 _OUTPUTS: Final = ("", "wide", "json", "yaml")
 
@@ -121,7 +121,7 @@ def outcomes(
             answers = tuple(item for item in estimate.estimates if item.cluster not in world.changed_capacity)
             seen = replace(estimate.provenance, as_of=world.position + 1)
             scheduled.estimate = replace(estimate, estimates=answers, provenance=seen)
-        scheduler = placed.scheduler if placed is not None else _scheduler_of(scheduled.spec)
+        scheduler = placed.scheduler if placed is not None else scheduler_of(scheduled.spec)
         state.refresh()
         event, _ = decide_with_trace(state, key, now, scheduler)
         if not isinstance(event, PlacementDecided | PlacementFailed):
@@ -130,10 +130,6 @@ def outcomes(
             found.append(_moved(key, placed, event))
         world.happens(event, now)
     return [item for item in found if item.before != item.after]
-
-
-def _scheduler_of(spec: dict[str, Any] | None) -> str:
-    return str((spec or {}).get("schedulerName") or "default-scheduler")
 
 
 def _moved(
