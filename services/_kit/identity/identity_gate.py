@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import set_within
+from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.identity.identity_reading import read_afresh
 from services._kit.kube.answers.exchange import bare
-from services._kit.kube.client import Unreachable
-from services._rules.absence.absence_guard import Noted
+from services._kit.kube.client import KubeClient, Unreachable
+from services._rules.absence import absence_guard as absence
+from services._rules.absence.absence_guard import Guard, Noted
 from services._rules.absence.endpoint_identity import Judgement, Reading
 
 log = structlog.get_logger("identity")
@@ -216,3 +220,31 @@ class Gate(Generic[T]):
             return False
         # A restored server may accept a version it has not reached, and be silent until it has: only a list shows that.
         return self._listed or not 0 < self._identity.revision < self._highest
+
+
+class ControlPlaneIdentity(EndpointIdentity):
+    """The identity at the address of the control plane, judged by a guard; it has a connection of its own."""
+
+    def __init__(self, own: KubeClient, client: KubeClient, guard: Guard[Any], on_reading: Callable[[], None]) -> None:
+        super().__init__(
+            "control-plane",
+            partial(read_afresh, own),
+            partial(absence.take_reading, guard),
+            note=partial(absence.noted, guard),
+            on_doubt=partial(absence.doubt, guard),
+            cut=client.close,
+            on_reading=on_reading,
+        )
+        self._own = own
+
+    @classmethod
+    async def open(
+        cls, kubeconfig: str, client: KubeClient, guard: Guard[Any], on_reading: Callable[[], None]
+    ) -> ControlPlaneIdentity:
+        """Open the control plane of a kubeconfig; `client` is the one whose lists the guard judges."""
+        return cls(await open_kubeconfig(kubeconfig), client, guard, on_reading)
+
+    async def close(self) -> None:
+        """Stop reading, and close the connection."""
+        await super().close()
+        await self._own.close()
