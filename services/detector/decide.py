@@ -13,7 +13,7 @@ from schemas.events.binding import BindingReleased, BindingRequested, PolicyRef
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
-from schemas.manifest import Manifest
+from schemas.manifest import INLINE_BYTES, Manifest
 from services._rules import constants as const
 from services._rules.absence import absence_guard as absence
 from services._rules.decision import Decision
@@ -28,7 +28,6 @@ from services.detector.manifest_content import stripped
 from services.detector.policy_view import PolicyView, id_label
 from services.detector.state import PROPAGATION_KINDS, DetectorState, claimed_policy, rank_of
 
-INLINE_BYTES: Final = 4096
 _REPLACED: Final = "replaced by an object of the same name"
 
 Fact = TemplateChanged | TemplateDeleted | BindingRequested | BindingReleased | PolicyChanged | PolicyDeleted

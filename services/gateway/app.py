@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import structlog
 
 from schemas.codec import Known
+from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import BaseService, Context
-from services._rules.history.timeline import FACTS, OBSERVED
 from services.gateway.gateway_history import Histories
 from services.gateway.http.collection_reads import Reader
 from services.gateway.http.gateway_api import Api
@@ -54,7 +54,7 @@ class Gateway(BaseService[GatewayState, Place]):
 
     async def start(self, context: Context[GatewayState, Place]) -> None:
         """Listen; until the log was read, resources answer that it is being read."""
-        self._ends = {name: (await context.logs[name].identity()).last_seq for name in (FACTS, OBSERVED)}
+        self._ends = {name: (await context.logs[name].identity()).last_seq for name in (FACTS.name, OBSERVED.name)}
         reader = Reader(self.catalog, Encoder(context.blobs), context.clock, self.grown)
         metrics = GatewayMetrics(context.metrics.registry, context.metrics.reads, self.catalog, reader)
         context.health.check("catalog", lambda: "" if self._ready else "the log is still being read")
@@ -70,8 +70,8 @@ class Gateway(BaseService[GatewayState, Place]):
         Its revision is where the log ended, whatever stands there: the last events that earlier revisions came from may
         have been purged, and a revision never goes back.
         """
-        self._state.facts = max(self._state.facts, self._ends[FACTS])
-        self._state.observations = max(self._state.observations, self._ends[OBSERVED])
+        self._state.facts = max(self._state.facts, self._ends[FACTS.name])
+        self._state.observations = max(self._state.observations, self._ends[OBSERVED.name])
         self.catalog.start(self._state)
         self._ready = True
         self._notify()

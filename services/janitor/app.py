@@ -19,14 +19,14 @@ from schemas.events.observed import WorkObserved
 from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import PURGED
-from schemas.topology import FACTS as FACTS_STREAM
+from schemas.topology import FACTS, OBSERVED
 from services._kit.base.log_errors import LogError
 from services._kit.log.fact_history import HISTORY, held
 from services._kit.log.stream_port import Message
 from services._kit.log.streams import fills
 from services._kit.runtime.service import Context, Decider
 from services._rules.decision import Decision
-from services._rules.history.retention import FACTS, OBSERVED, trim_position
+from services._rules.history.retention import trim_position
 from services.janitor.blob_gc import BlobCollector
 from services.janitor.decide import AskHistory, End, Trim, decide
 from services.janitor.fill import StreamWatch
@@ -118,8 +118,8 @@ class Janitor(Decider[JanitorState, Key]):
         """Keep less of busy subjects in FACTS while it is nearly full: HISTORY has what goes."""
         state, settings = self.state, self._settings
         tight = min(settings.janitor_tail, settings.janitor_tight_tail)
-        state.tail = tight if FACTS in streams else settings.janitor_tail
-        if FACTS in streams:
+        state.tail = tight if FACTS.name in streams else settings.janitor_tail
+        if FACTS.name in streams:
             self.context.mark([Tail(subject) for subject, count in state.counts.items() if count > tight])
 
     async def on_leading(self) -> None:
@@ -129,8 +129,8 @@ class Janitor(Decider[JanitorState, Key]):
         busy: list[Tail] = []
         try:
             state.held = await held(context.logs[HISTORY])
-            for pattern in FACTS_STREAM.subjects:
-                for subject, count in (await context.logs[FACTS].counts(pattern)).items():
+            for pattern in FACTS.subjects:
+                for subject, count in (await context.logs[FACTS.name].counts(pattern)).items():
                     if count > 1:
                         state.counts[subject] = count
                     if count > state.tail:
@@ -191,7 +191,7 @@ class Janitor(Decider[JanitorState, Key]):
 
     def _forget(self, state: JanitorState, end: End) -> None:
         facts = end.position
-        observed = max((purge.up_to for purge in end.purges if purge.stream == OBSERVED), default=0)
+        observed = max((purge.up_to for purge in end.purges if purge.stream == OBSERVED.name), default=0)
         match end.key:
             case ObjectKey():
                 forget_object(state, end.key, facts, observed)
@@ -219,7 +219,7 @@ class Janitor(Decider[JanitorState, Key]):
 
     async def _trim(self, subject: str) -> None:
         """Cut the events of a subject that are neither among its newest nor missing in HISTORY."""
-        state, facts = self.state, self.context.logs[FACTS]
+        state, facts = self.state, self.context.logs[FACTS.name]
         try:
             there = [(message.seq, len(message.data)) async for message in facts.read([subject])]
             positions, sizes = [seq for seq, _ in there], [size for _, size in there]

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import policy as policy_subject
+from schemas.topology import FACTS
 from services._rules.decision import Decision
 from services._rules.history.retention import (
-    FACTS,
     Facet,
     LastObservation,
     Purge,
@@ -34,7 +34,7 @@ class End(Struct, frozen=True):
     @property
     def position(self) -> int:
         """Highest position in FACTS that goes."""
-        return max((purge.up_to for purge in self.purges if purge.stream == FACTS), default=0)
+        return max((purge.up_to for purge in self.purges if purge.stream == FACTS.name), default=0)
 
 
 class AskHistory(Struct, frozen=True):
@@ -89,7 +89,9 @@ def _policy(state: JanitorState, key: PolicyKey, now: float, retention: float) -
     known = state.policies.get(key)
     if known is None or not known.closed:
         return CleanupDecision(waits="the policy is there" if known is not None else "the log holds nothing of it")
-    return _when(state, key, (Purge(FACTS, policy_subject(key), known.seq),), known.seq, known.time + retention, now)
+    return _when(
+        state, key, (Purge(FACTS.name, policy_subject(key), known.seq),), known.seq, known.time + retention, now
+    )
 
 
 def _cluster(state: JanitorState, name: str, now: float, retention: float) -> CleanupDecision:

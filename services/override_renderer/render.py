@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from schemas.events.binding import BindingRequested
 from schemas.events.placement import TargetCluster
 from schemas.events.work import AppliedOverride
-from schemas.manifest import Manifest
+from schemas.manifest import INLINE_BYTES, Manifest
 from services._rules import constants as const
 from services._rules.delivery.cluster_rendering import (
     RenderError,
@@ -32,9 +32,6 @@ from services._rules.overrides import apply as apply_overrides
 from services._rules.overrides.soundness import check_sound
 from services._rules.policies.cluster_affinity import ClusterFacts
 from services._rules.secrets.secret_objects import DigestKey
-
-INLINE_BYTES: Final = 4096
-"""Larger manifests are blobs, stored once for all clusters with the same content."""
 
 NATIVE: Final[Interpreter] = NativeInterpreter()
 """What is understood without any customization."""

@@ -13,6 +13,7 @@ from typing import Final, Generic
 from msgspec import Struct
 
 from schemas.codec import subject_of
+from schemas.topology import FACTS
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import FenceLost
 from services._kit.base.metrics import KitMetrics
@@ -27,7 +28,6 @@ from services._kit.runtime.service import Decider, K, S
 from services._kit.runtime.timers import Timers
 from services._rules.decision import Decision
 
-FACTS: Final = "FACTS"
 IDLE: Final = 1.0  # seconds between two checks of the clock when no deadline is near
 SOONEST: Final = 0.05  # seconds until a key is decided again whose decision named a time that has passed
 SET_BACK: Final = 1.0  # a wall clock that goes back by more seconds than that was set
@@ -201,7 +201,7 @@ class DecisionLoop(Generic[S, K]):
     def _decide(self, keys: Sequence[K]) -> tuple[list[KeyedEvents[K]], list[tuple[K, Sequence[object]]]]:
         """Decide keys for one slice of time; the rest stays dirty."""
         projection, decide, state = self._projection, self._service.decide, self._projection.state
-        as_of = projection.position.get(FACTS, 0)
+        as_of = projection.position.get(FACTS.name, 0)
         groups: list[KeyedEvents[K]] = []
         effects: list[tuple[K, Sequence[object]]] = []
         now = self._clock.now()

@@ -16,6 +16,7 @@ import structlog
 
 from schemas.subjects import RESTORES
 from schemas.subjects import lease as lease_subject
+from schemas.topology import FACTS
 from services._kit.base.clock import Clock, SystemClock
 from services._kit.base.health import Health
 from services._kit.base.log_errors import FenceLost, LogReplaced
@@ -27,7 +28,7 @@ from services._kit.log.batch_delay import BatchDelay
 from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.stream_port import Delivery, Log, Message
 from services._kit.runtime.appender import Appender
-from services._kit.runtime.decision_loop import FACTS, DecideStats, DecisionLoop, LoopOptions
+from services._kit.runtime.decision_loop import DecideStats, DecisionLoop, LoopOptions
 from services._kit.runtime.priority_keys import PriorityKeys
 from services._kit.runtime.projection import Projection
 from services._kit.runtime.restore_progress import PREFIX, Restoration
@@ -72,7 +73,7 @@ class Runner(Generic[S, K]):
         self.projection.marking = False
         self.projection.on_marked = self._marked
         self.lease = Lease(
-            logs[FACTS],
+            logs[FACTS.name],
             bus,
             service.name,
             instance,
@@ -223,10 +224,10 @@ class Runner(Generic[S, K]):
             return False
         if not self.service.leads:
             return True
-        return self.lease.is_leader and self.projection.position[FACTS] >= self.lease.seq
+        return self.lease.is_leader and self.projection.position[FACTS.name] >= self.lease.seq
 
     def _fed(self, delivery: Delivery, stream: str) -> None:
-        if stream == FACTS and self.service.leads:
+        if stream == FACTS.name and self.service.leads:
             held = self.restoration.holds
             for message in delivery.messages:
                 if message.subject == self.lease.subject:

@@ -1,10 +1,9 @@
-"""Defaults and rules of Cluster, as its own API server applies them (reference 01 §4.4)."""
+"""Defaults and rules of Cluster and its resource models, as its own API server applies them (reference 01 §4.4)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.admission import resource_models
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.answer import Context
 from services._rules.kubernetes import quantity
@@ -25,6 +24,10 @@ _MODES: Final = ("Pull", "Push")
 _EFFECTS: Final = ("NoSchedule", "NoExecute")
 _BOUNDS: Final = ("min", "max")
 _PROXY_SCHEMES: Final = ("http", "https", "socks5")
+_MAX: Final = str(2**63 - 1)
+# Upper bounds of the grades; the last grade is open.
+_CPU: Final = ("1", "2", "4", "8", "16", "32", "64", "128")
+_MEMORY: Final = ("4Gi", "16Gi", "32Gi", "64Gi", "128Gi", "256Gi", "512Gi", "1Ti")
 
 
 def prepare(obj: Manifest, old: Manifest | None, context: Context) -> Manifest:
@@ -32,7 +35,7 @@ def prepare(obj: Manifest, old: Manifest | None, context: Context) -> Manifest:
     spec, meta = dict(obj.get("spec") or {}), dict(obj.get("metadata") or {})
     models = spec.get("resourceModels")
     if context.resource_models and (models or old is None):
-        spec["resourceModels"] = resource_models.normalized(models) if models else resource_models.default_models()
+        spec["resourceModels"] = _normalized(models) if models else _default_models()
     if old is None:
         return obj | {"metadata": meta | {"generation": 1}, "spec": spec, "status": {}}
     before = old.get("metadata") or {}
@@ -130,7 +133,7 @@ def _taints(taints: list[Part]) -> list[FieldError]:
 
 
 def _models(models: list[Part]) -> list[FieldError]:
-    problem = resource_models.problem(models) if models else ""
+    problem = _models_problem(models) if models else ""
     return [invalid("spec.resourceModels", models, problem)] if problem else []
 
 
@@ -145,3 +148,66 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value
+
+
+def _default_models() -> list[dict[str, Any]]:
+    """The grades of a cluster whose owner names none."""
+    return [
+        {
+            "grade": grade,
+            "ranges": [
+                {"name": name, "min": low, "max": high} for name, low, high in (("cpu", *cpu), ("memory", *memory))
+            ],
+        }
+        for grade, (cpu, memory) in enumerate(zip(_intervals(_CPU), _intervals(_MEMORY), strict=True))
+    ]
+
+
+def _normalized(models: Sequence[Part]) -> list[dict[str, Any]]:
+    """Sorted by grade, the first starting at nothing and the last open above."""
+    result = [dict(item) for item in sorted(models, key=lambda item: item.get("grade") or 0)]
+    result[0]["ranges"] = [item | {"min": "0"} for item in result[0].get("ranges") or ()]
+    result[-1]["ranges"] = [item | {"max": _MAX} for item in result[-1].get("ranges") or ()]
+    return result
+
+
+def _models_problem(models: Sequence[Part]) -> str:
+    """The first thing that is wrong with normalized grades, or nothing."""
+    names: list[str] = []
+    for position, model in enumerate(models):
+        ranges = model.get("ranges") or []
+        if position and model.get("grade", 0) == models[position - 1].get("grade", 0):
+            return f"grade {model.get('grade', 0)} appears twice"
+        found = [item.get("name") or "" for item in ranges]
+        if position and found != names:
+            return "every grade must have the same resources in the same order"
+        names = found
+        if wrong := _wrong_ranges(models, position):
+            return wrong
+    return ""
+
+
+def _wrong_ranges(models: Sequence[Part], position: int) -> str:
+    ranges = models[position].get("ranges") or []
+    before = models[position - 1].get("ranges") or [] if position else []
+    for number, item in enumerate(ranges):
+        name, low, high = item.get("name") or "", quantity.parse(item.get("min")), quantity.parse(item.get("max"))
+        if high.nano <= low.nano:
+            return f"the upper bound of {name} must be above the lower one"
+        if position == 0 and low.nano != 0:
+            return f"the first grade of {name} must start at 0"
+        if position and not _same(item.get("min"), before[number].get("max")):
+            return f"each grade of {name} must start where the one before ends, written the same way"
+        if position == len(models) - 1 and str(high) != _MAX:
+            return f"the last grade of {name} must be open above"
+    return ""
+
+
+def _same(low: Any, high: Any) -> bool:
+    """Whether two bounds are the same amount written the same way; Kubernetes compares them with their spelling."""
+    first, second = quantity.parse(low), quantity.parse(high)
+    return first == second and str(low).strip() == str(high).strip() and first.format == second.format
+
+
+def _intervals(bounds: Sequence[str]) -> list[tuple[str, str]]:
+    return list(zip(("0", *bounds), (*bounds, _MAX), strict=True))

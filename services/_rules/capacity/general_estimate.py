@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from services._rules.capacity.packing import Room, count_sets, is_node_resource, place_set
+from services._rules.capacity.packing import Room, count_sets, place_set
 from services._rules.kubernetes import quantity
-from services._rules.kubernetes.pod_resources import add_to
+from services._rules.kubernetes.pod_resources import add_to, is_node_resource, node_units
 from services._rules.kubernetes.quantity import NANO, Quantity, QuantityError
 
 ModelNodes: TypeAlias = tuple[int, dict[str, int], int]
@@ -177,11 +177,6 @@ def _counted_nodes(
             amounts = {name: node_units(name, amount) for name, amount in lows.items()}
             nodes.append((count, amounts, PODS_PER_MODEL_NODE))
     return tuple(nodes)
-
-
-def node_units(name: str, amount: Quantity) -> int:
-    """An amount in the unit in which nodes are compared: cpu in milli, everything else whole."""
-    return amount.milli_value() if name == "cpu" else amount.value()
 
 
 def max_replicas(

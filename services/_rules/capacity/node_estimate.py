@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from schemas.manifest import Manifest
-from services._rules.capacity.general_estimate import Assumed, Component, Demand, node_units
-from services._rules.capacity.packing import Room, count_sets, is_node_resource, place_set
+from services._rules.capacity.general_estimate import Assumed, Component, Demand
+from services._rules.capacity.packing import Room, count_sets, place_set
 from services._rules.kubernetes import quantity, selectors
-from services._rules.kubernetes.pod_resources import add_to, pod_sum
+from services._rules.kubernetes.pod_resources import add_to, is_node_resource, node_units, pod_sum
 from services._rules.kubernetes.selectors import LabelSelectorError, Selector
 from services._rules.kubernetes.taints import Taint, Toleration, first_untolerated, tolerates
 
@@ -20,7 +20,7 @@ UNLIMITED: Final = 2**31 - 1
 _CORDONED: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-class Node(Struct, frozen=True, eq=False):
+class Node(Struct, frozen=True):
     """One node: what decides whether pods may go there, and what is left on it."""
 
     name: str

@@ -22,9 +22,9 @@ from services._rules.capacity.general_estimate import (
     ModelNodes,
     component_of,
     demand_of,
-    node_units,
 )
 from services._rules.capacity.packing import Room
+from services._rules.kubernetes.pod_resources import node_units
 from services._rules.kubernetes.quantity import Quantity
 
 

@@ -1,11 +1,39 @@
-"""What the containers of a pod take together."""
+"""What the containers of a pod take together, and the units in which it is compared with what nodes have."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.quantity import Quantity, from_milli, from_value
 
 Amount = TypeVar("Amount", bound=Any)
+
+
+def is_extended_resource(name: str) -> bool:
+    """Whether a resource name is one that Kubernetes does not define itself, such as nvidia.com/gpu."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def is_node_resource(name: str) -> bool:
+    """Whether nodes are compared on this resource: cpu, memory, ephemeral-storage and scalar resources."""
+    if name in ("cpu", "memory", "ephemeral-storage"):
+        return True
+    if name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name:
+        return True
+    return is_extended_resource(name)
+
+
+def node_units(name: str, amount: Quantity) -> int:
+    """An amount in the unit in which nodes are compared: cpu in milli, everything else whole."""
+    return amount.milli_value() if name == "cpu" else amount.value()
+
+
+def quantity_of(name: str, units: int) -> Quantity:
+    """The quantity of so many units, in the format that is usual for the resource."""
+    if name == "cpu":
+        return from_milli(units)
+    binary = name in ("memory", "ephemeral-storage") or name.startswith("hugepages-")
+    return from_value(units, "BinarySI" if binary else "DecimalSI")
 
 
 def pod_sum(

@@ -5,14 +5,15 @@ node selector terms (which add Gt and Lt), and the text of list queries (`a=b,c 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from services._rules.kubernetes.validation import name_formats as names
 
+T = TypeVar("T")
 Labels: TypeAlias = Mapping[str, str]
 Matcher: TypeAlias = Callable[[Labels], bool]
 Operator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
@@ -56,7 +57,7 @@ class Selector:
 
     def __init__(self, requirements: Iterable[Requirement], nothing: bool = False) -> None:
         self.requirements: tuple[Requirement, ...] = tuple(requirements)
-        self.matches: Matcher = _never if nothing else _all([_compile(item) for item in self.requirements])
+        self.matches: Matcher = never if nothing else all_of([_compile(item) for item in self.requirements])
 
     def __str__(self) -> str:
         return ",".join(str(item) for item in sorted(self.requirements, key=lambda item: item.key))
@@ -226,23 +227,26 @@ def _int64(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _never(_: Labels) -> bool:
+def never(_: object) -> bool:
+    """Nothing passes."""
     return False
 
 
-def _always(_: Labels) -> bool:
+def always(_: object) -> bool:
+    """Everything passes."""
     return True
 
 
-def _all(tests: list[Matcher]) -> Matcher:
+def all_of(tests: Sequence[Callable[[T], bool]]) -> Callable[[T], bool]:
+    """One test of all of them."""
     if not tests:
-        return _always
+        return always
     if len(tests) == 1:
         return tests[0]
     if len(tests) == 2:
         first, second = tests
-        return lambda labels: first(labels) and second(labels)
-    return lambda labels: all(test(labels) for test in tests)
+        return lambda value: first(value) and second(value)
+    return lambda value: all(test(value) for test in tests)
 
 
 def _compile(item: Requirement) -> Matcher:

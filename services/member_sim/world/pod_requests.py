@@ -1,25 +1,20 @@
 """What a pod takes from a node, and what a node has, as whole numbers: cpu in thousandths, the rest in units."""
 
-from functools import lru_cache
+from contextlib import suppress
 from typing import Any
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.pod_resources import add_to, pod_sum
+from services._rules.kubernetes.pod_resources import add_to, node_units, pod_sum
 from services._rules.kubernetes.quantity import QuantityError, parse
-
-
-@lru_cache(maxsize=4096)
-def _amount(text: str, milli: bool) -> int:
-    try:
-        quantity = parse(text)
-    except QuantityError:
-        return 0
-    return quantity.milli_value() if milli else quantity.value()
 
 
 def amounts(quantities: dict[str, Any] | None) -> dict[str, int]:
     """Return the quantities rounded up; 0 for what is no quantity (the API server refuses those)."""
-    return {name: _amount(str(quantity), name == "cpu") for name, quantity in (quantities or {}).items()}
+    found = dict.fromkeys(quantities or (), 0)
+    for name, quantity in (quantities or {}).items():
+        with suppress(QuantityError):
+            found[name] = node_units(name, parse(quantity))
+    return found
 
 
 def pod_requests(spec: Manifest) -> dict[str, int]:

@@ -18,19 +18,6 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=BaseException)
 
-HOP_BY_HOP: Final = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""Hop-by-hop headers: proxies do not forward them."""
 CONNECT_SECONDS: Final = 10
 READ_BUFFER: Final = 64 << 10
 """Of one connection, in bytes; twice as much waits before its sender is held up."""

@@ -11,7 +11,7 @@ Part = Mapping[str, Any]
 _FIELD_KEYS: Final = ("provider", "region", "zone")
 _FIELD_OPERATORS: Final = ("In", "NotIn")
 _TOLERATION_OPERATORS: Final = ("", "Exists", "Equal")
-_GRACEFUL: Final = ("Gracefully", "Graciously")
+GRACEFUL: Final = ("Gracefully", "Graciously")
 
 
 def field_selector(affinity: Part | None, field: str) -> list[FieldError]:
@@ -62,7 +62,7 @@ def _application(value: Part, field: str) -> list[FieldError]:
     if seconds is not None and seconds < 0:
         place = f"{field}.decisionConditions.tolerationSeconds"
         found.append(invalid(place, seconds, "must be greater than or equal to 0"))
-    grace, graceful = value.get("gracePeriodSeconds"), value.get("purgeMode") in _GRACEFUL
+    grace, graceful = value.get("gracePeriodSeconds"), value.get("purgeMode") in GRACEFUL
     place = f"{field}.gracePeriodSeconds"
     if grace is not None and not graceful:
         found.append(invalid(place, grace, "only takes effect when purgeMode is Gracefully"))

@@ -9,15 +9,14 @@ from services._rules.interpreter.common.interpretation import (
     object_at,
     whole_number,
 )
-from services._rules.kubernetes.pod_resources import add_to, pod_sum
-from services._rules.kubernetes.quantity import Format, QuantityError, from_milli, from_value, parse
+from services._rules.kubernetes.pod_resources import add_to, is_node_resource, node_units, pod_sum, quantity_of
+from services._rules.kubernetes.quantity import QuantityError, parse
 
 Requirements: TypeAlias = dict[str, Any]
 Replicas: TypeAlias = tuple[int, Requirements | None]
 
 MOST_REPLICAS: Final = 10_000_000
 """Replicas of one object in all clusters together that can be meant."""
-_BINARY: Final = ("memory", "ephemeral-storage")
 
 
 def workload_replicas(obj: Manifest, quota: bool = False) -> Replicas:
@@ -135,7 +134,7 @@ def resource_request(pod: Manifest) -> dict[str, str]:
     """
     total = pod_sum(pod, _requests)
     add_to(total, _amounts(pod.get("overhead") or {}))
-    return {name: _written(name, amount) for name, amount in total.items() if amount > 0}
+    return {name: str(quantity_of(name, amount)) for name, amount in total.items() if amount > 0}
 
 
 def _requests(container: Manifest | None) -> dict[str, int]:
@@ -147,29 +146,10 @@ def _requests(container: Manifest | None) -> dict[str, int]:
 def _amounts(requests: Manifest) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, text in requests.items():
-        if not counts(name):
+        if name != "pods" and not is_node_resource(name):
             continue
         try:
-            quantity = parse(text)
+            found[name] = node_units(name, parse(text))
         except QuantityError as problem:
             raise InterpretError(str(problem), f"resources.{name}") from None
-        found[name] = quantity.milli_value() if name == "cpu" else quantity.value()
     return found
-
-
-def counts(resource: str) -> bool:
-    """Whether a resource name plays a part in scheduling: the native ones, extended, huge pages, attachable volumes."""
-    if resource in ("cpu", "memory", "ephemeral-storage", "pods"):
-        return True
-    if resource.startswith(("hugepages-", "attachable-volumes-")):
-        return True
-    if "/" not in resource:
-        return False
-    return "kubernetes.io/" in resource or not resource.startswith("requests.")
-
-
-def _written(name: str, amount: int) -> str:
-    if name == "cpu":
-        return str(from_milli(amount))
-    form: Format = "BinarySI" if name in _BINARY or name.startswith("hugepages-") else "DecimalSI"
-    return str(from_value(amount, form))

@@ -5,7 +5,15 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import FieldError, Raw, forbidden, invalid, required, too_long
+from services._rules.kubernetes.validation.field_errors import (
+    FieldError,
+    Raw,
+    forbidden,
+    go_strings,
+    invalid,
+    required,
+    too_long,
+)
 
 ANNOTATIONS_LIMIT = 256 * 1024
 _WRITTEN_BY_SERVERS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -109,22 +117,21 @@ def _go_owners(owners: list[Manifest]) -> str:
     return f"[]v1.OwnerReference{{{', '.join(_go_owner(owner).text for owner in owners)}}}"
 
 
-def _finalizers(finalizers: list[str]) -> list[FieldError]:
-    found: list[FieldError] = []
-    for name in finalizers:
-        found += [invalid("metadata.finalizers", name, text) for text in names.qualified(name)]
-        if "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes"):
-            text = "name is neither a standard finalizer name nor is it fully qualified"
-            found.append(invalid("metadata.finalizers", name, text))
-    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
-        text = "finalizer orphan and foregroundDeletion cannot be both set"
-        found.append(invalid("metadata.finalizers", Raw(_go_strings(finalizers)), text))
+def qualified_finalizer(name: str, field: str, standard: tuple[str, ...]) -> list[FieldError]:
+    """Return what is wrong with the name of a finalizer, `standard` being those without a domain."""
+    found = [invalid(field, name, text) for text in names.qualified(name)]
+    if "/" not in name and name not in standard:
+        found.append(invalid(field, name, "name is neither a standard finalizer name nor is it fully qualified"))
     return found
 
 
-def _go_strings(values: list[str]) -> str:
-    shown = ", ".join(f'"{value}"' for value in values)
-    return f"[]string{{{shown}}}"
+def _finalizers(finalizers: list[str]) -> list[FieldError]:
+    field, standard = "metadata.finalizers", ("orphan", "foregroundDeletion", "kubernetes")
+    found = [error for name in finalizers for error in qualified_finalizer(name, field, standard)]
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        text = "finalizer orphan and foregroundDeletion cannot be both set"
+        found.append(invalid(field, go_strings(finalizers), text))
+    return found
 
 
 def check_update(new: Manifest, old: Manifest) -> list[FieldError]:
@@ -136,7 +143,7 @@ def check_update(new: Manifest, old: Manifest) -> list[FieldError]:
         if added:
             text = (
                 "no new finalizers can be added if the object is being deleted, "
-                f"found new finalizers {_go_strings(sorted(added))}"
+                f"found new finalizers {go_strings(sorted(added)).text}"
             )
             found.append(forbidden("metadata.finalizers", text))
     found += _fixed(meta, before)
