@@ -20,12 +20,13 @@ from services._kit.identity.identity_reading import read_afresh
 from services._kit.kube.answers.exchange import bare
 from services._kit.kube.client import KubeClient, Unreachable
 from services._rules.absence import absence_guard as absence
-from services._rules.absence.absence_guard import Guard, Noted
+from services._rules.absence.absence_guard import Guard
 from services._rules.absence.endpoint_identity import Judgement, Reading
 
 log = structlog.get_logger("identity")
 
 T = TypeVar("T")
+NAME: Final = "control-plane"
 PERIOD_SECONDS: Final = 15.0
 """How often the identity is read while it is the right one."""
 AGAIN_SECONDS: Final = 1.0
@@ -33,25 +34,18 @@ AGAIN_SECONDS: Final = 1.0
 
 
 class EndpointIdentity:
-    """The identity of one endpoint; `trusted` is whether its answers count.
+    """The identity of the control plane's endpoint, judged by a guard; `trusted` is whether its answers count.
 
-    `read` asks it. `take` judges the answer; it gets beside it what `note` gave before the question. `cut` ends all
-    other connections: some of them may lead to another endpoint than the one that answers now. `on_reading` is called
-    after each answer, `on_doubt` when a list is older than what was seen before of its kind.
+    `read` asks it. `cut` ends all other connections: some of them may lead to another endpoint than the one that
+    answers now. `on_reading` is called after each answer.
     """
 
     def __init__(
         self,
-        name: str,
         read: Callable[[], Awaitable[Reading]],
-        take: Callable[[Reading, Noted], Judgement],
-        *,
-        note: Callable[[], Noted],
-        on_doubt: Callable[[], None],
+        guard: Guard[Any],
         cut: Callable[[], Awaitable[None]],
         on_reading: Callable[[], None],
-        period: float = PERIOD_SECONDS,
-        again: float = AGAIN_SECONDS,
     ) -> None:
         self.trusted = True
         self.epoch = 0
@@ -60,15 +54,10 @@ class EndpointIdentity:
         """Of the endpoint's store when it was read last; 0 when it is no number."""
         self._peak = 0
         """How far the store was before it went back; 0 once it has been as far again."""
-        self._name = name
         self._read = read
-        self._take = take
-        self._note = note
+        self._guard = guard
         self._cut = cut
         self._on_reading = on_reading
-        self._on_doubt = on_doubt
-        self._period = period
-        self._again = again
         self._asking = asyncio.Lock()
         self._asked = self._answered = 0
         self._problem: Unreachable | None = None
@@ -80,7 +69,7 @@ class EndpointIdentity:
     def start(self) -> None:
         """Read the identity now and then from now on."""
         if self._watching is None:
-            self._watching = supervise(f"identity:{self._name}", self._watch)
+            self._watching = supervise(f"identity:{NAME}", self._watch)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -113,16 +102,16 @@ class EndpointIdentity:
 
     def doubt(self, revision: int) -> None:
         """Take in that a list is older than what was seen before: all is listed again."""
-        log.warning("list_went_back", endpoint=self._name, revision=revision)
+        log.warning("list_went_back", endpoint=NAME, revision=revision)
         self.epoch += 1
-        self._on_doubt()
+        absence.doubt(self._guard)
         self._on_reading()
 
     async def _check(self) -> None:
-        noted = self._note()
+        noted = absence.noted(self._guard)
         reading = await self._read()
         self.revision = reading.revision
-        judgement = self._take(reading, noted)
+        judgement = absence.take_reading(self._guard, reading, noted)
         turned, self.trusted = judgement.trusted != self.trusted, judgement.trusted
         if judgement is Judgement.WENT_BACK:
             self._peak = max(self._peak, noted.revision)
@@ -133,7 +122,7 @@ class EndpointIdentity:
         if turned or ahead or judgement is Judgement.WENT_BACK:
             log.warning(
                 "identity_judged",
-                endpoint=self._name,
+                endpoint=NAME,
                 judgement=judgement.value,
                 uid=reading.uid,
                 revision=reading.revision,
@@ -155,12 +144,12 @@ class EndpointIdentity:
             try:
                 await self.check()
             except Unreachable as error:
-                log.info("identity_not_read", endpoint=self._name, error=str(error))
+                log.info("identity_not_read", endpoint=NAME, error=str(error))
             self._refused.clear()
             if not self.trusted:
-                await asyncio.sleep(self._again)
+                await asyncio.sleep(AGAIN_SECONDS)
                 continue
-            await set_within(self._refused, self._period)
+            await set_within(self._refused, PERIOD_SECONDS)
 
 
 class Gate(Generic[T]):
@@ -223,18 +212,10 @@ class Gate(Generic[T]):
 
 
 class ControlPlaneIdentity(EndpointIdentity):
-    """The identity at the address of the control plane, judged by a guard; it has a connection of its own."""
+    """The same, read over a connection of its own."""
 
     def __init__(self, own: KubeClient, client: KubeClient, guard: Guard[Any], on_reading: Callable[[], None]) -> None:
-        super().__init__(
-            "control-plane",
-            partial(read_afresh, own),
-            partial(absence.take_reading, guard),
-            note=partial(absence.noted, guard),
-            on_doubt=partial(absence.doubt, guard),
-            cut=client.close,
-            on_reading=on_reading,
-        )
+        super().__init__(partial(read_afresh, own), guard, client.close, on_reading)
         self._own = own
 
     @classmethod
