@@ -1,9 +1,14 @@
-"""Permanent ids of bindings and works and the uids they are shown with, drawn from what they belong to."""
+"""Permanent ids of policies, bindings and works and the uids they are shown with, drawn from what they belong to."""
 
 from __future__ import annotations
 
 from schemas.envelope import named_id
 from schemas.keys import ObjectKey
+
+
+def policy_id(uid: str) -> str:
+    """Permanent id of a policy that was stored without one; `uid` is the policy's."""
+    return named_id(f"policy/{uid}")
 
 
 def binding_id(key: ObjectKey, uid: str) -> str:

@@ -7,16 +7,18 @@ from typing import Final
 
 import msgspec
 
+from services._kit.base.settings import gates_of
 from services.apiserver.auth.authentication import parse_tokens
 from services.apiserver.core.request_context import SYSTEM_MASTERS, Identity
 
 DEFAULT_VERSION = "v1.30.0+fleetlog"
 PREFIX: Final = "FLEETLOG_APISERVER_"
+GATES: Final = "FLEETLOG_FEATURE_GATES"
 VARIABLES: Final = frozenset(
     PREFIX + name
     for name in (
-        *("ADMIN_TOKEN", "AGGREGATE", "AUDIT_LOG", "AUTHORIZATION", "BOOTSTRAP_TOKENS", "CONTROLLERS", "DATA_DIR"),
-        *("DROP_UNREADABLE", "HOST", "KUBECONFIG", "PORT", "PREFIX", "PROFILE", "PUBLIC_URL", "REPLICAS"),
+        *("ADMIN_TOKEN", "ADMISSION", "AGGREGATE", "AUDIT_LOG", "AUTHORIZATION", "BOOTSTRAP_TOKENS", "CONTROLLERS"),
+        *("DATA_DIR", "DROP_UNREADABLE", "HOST", "KUBECONFIG", "PORT", "PREFIX", "PROFILE", "PUBLIC_URL", "REPLICAS"),
         *("SERVICE_CIDR", "STREAM", "TLS", "TLS_NAMES", "TOKEN_FILE", "TRACK_FIELDS", "VERSION"),
     )
 )
@@ -29,7 +31,9 @@ class Settings(msgspec.Struct, kw_only=True):
     `data_dir` holds certificates, keys and the kubeconfig. `controllers` turns the built-in namespace lifecycle and the
     garbage collector on. `track_fields` off leaves managedFields out until an object is first applied. `aggregate` maps
     group/version to the URL of the server that answers for it. `public_url` is where members reach this server; empty:
-    where it listens. `bootstrap_tokens` lets their bearers in and publishes cluster-info.
+    where it listens. `bootstrap_tokens` lets their bearers in and publishes cluster-info. `admission` applies the
+    defaults and rules of Karmada's kinds, some of them by `feature_gates`, and protects objects from deletion: what a
+    control plane does and a member does not.
     """
 
     data_dir: Path | None = None
@@ -48,6 +52,8 @@ class Settings(msgspec.Struct, kw_only=True):
     max_body: int = 8 * 1024 * 1024
     profile: str = "current"
     track_fields: bool = True
+    admission: bool = True
+    feature_gates: tuple[str, ...] = ()
 
 
 def flag(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
@@ -87,6 +93,8 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
             if not found or "/" not in name:
                 raise ValueError(f"FLEETLOG_APISERVER_AGGREGATE: use group/version=https://host:port, not {item!r}")
             aggregate[name] = url
+    gates = tuple(item for item in environ.get(GATES, "").split(",") if item.strip())
+    gates_of(gates)
     return Settings(
         data_dir=Path(text("DATA_DIR", ".fleetlog/apiserver")),
         git_version=text("VERSION", DEFAULT_VERSION),
@@ -103,4 +111,6 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         bootstrap_tokens=flag(environ, "BOOTSTRAP_TOKENS", default=True),
         profile=text("PROFILE", "current"),
         track_fields=flag(environ, "TRACK_FIELDS", default=True),
+        admission=flag(environ, "ADMISSION", default=True),
+        feature_gates=gates,
     )

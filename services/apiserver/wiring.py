@@ -4,9 +4,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from schemas.manifest import Manifest
+from services._rules.feature_gates import feature_gates
 from services.apiserver.admission.admission_webhooks import Webhooks
 from services.apiserver.admission.builtin_plugins import CertificateRequests, LimitRanger
 from services.apiserver.admission.chain import Plugin
+from services.apiserver.admission.karmada_kinds import DeletionProtection, KarmadaKinds
 from services.apiserver.admission.priority_class import Classes
 from services.apiserver.controllers import apiservices as aggregation
 from services.apiserver.controllers import crd_controller as definitions
@@ -47,7 +49,18 @@ def builtin_plugins(server: "ApiServer") -> list[Plugin]:
         return lambda *_: None
 
     server.webhooks = Webhooks(server.store, server.registry, server.front_proxy_context, resolver)
-    return [LimitRanger(server.store), Classes(server.store), CertificateRequests(), AgentRequests(), server.webhooks]
+    plugins: list[Plugin] = [
+        LimitRanger(server.store),
+        Classes(server.store),
+        CertificateRequests(),
+        AgentRequests(),
+        server.webhooks,
+    ]
+    if server.settings.admission:
+        # After the webhooks, which may change an object that has to meet the rules.
+        gates = feature_gates(server.settings.feature_gates)
+        plugins += [KarmadaKinds(server.store, gates), DeletionProtection()]
+    return plugins
 
 
 def builtin_controllers(server: "ApiServer") -> list[Controller]:

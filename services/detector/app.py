@@ -32,8 +32,9 @@ from services._rules.interpreter.result_cache import ResultPending
 from services._rules.policies.skip_rules import compile_skip_rules
 from services._rules.secrets.redaction import refusal_of_secret
 from services._rules.secrets.secret_objects import is_secret_resource
+from services.detector.claim_writes import WriteClaim
 from services.detector.control_plane_scope import decide_scope, unsettled
-from services.detector.decide import NeedKey, Tell, WriteClaim, WritePolicyId, decide_policy, decide_template
+from services.detector.decide import NeedKey, ReleasePolicy, Tell, WritePolicyId, decide_policy, decide_template
 from services.detector.kind_watch import PLURALS, Watching
 from services.detector.metrics import register
 from services.detector.settings import DetectorSettings
@@ -59,6 +60,9 @@ class Store(Struct, frozen=True):
     key: Key
     blobs: Sequence[tuple[str, bytes]]
     secret: bool
+
+
+_Write = WriteClaim | WritePolicyId | ReleasePolicy
 
 
 class Transient(Exception):
@@ -236,7 +240,7 @@ class Detector(Decider[DetectorState, Key]):
                 case Tell():
                     assert self._recorder is not None
                     self._recorder.tell_once(effect.note)
-                case WriteClaim() | WritePolicyId():
+                case WriteClaim() | WritePolicyId() | ReleasePolicy():
                     self._writes.submit(effect.key, partial(self._write, effect))
                 case _:
                     raise TypeError(f"the detector has no effect {effect!r}")
@@ -286,10 +290,12 @@ class Detector(Decider[DetectorState, Key]):
             self._refused.pop(key, None)
         self.context.mark(found)
 
-    async def _write(self, effect: WriteClaim | WritePolicyId) -> None:
-        path, body = _patch_of(effect)
+    async def _write(self, effect: _Write) -> None:
         try:
-            await self._client.patch(path, body)
+            if isinstance(effect, ReleasePolicy):
+                await self._release(effect)
+            else:
+                await self._client.patch(*_patch_of(effect))
         except Unreachable as error:
             raise Transient(str(error)) from error
         except ApiError as error:
@@ -298,6 +304,18 @@ class Detector(Decider[DetectorState, Key]):
             if error.status in _TRANSIENT and not _other_uid(error):
                 raise Transient(_refusal(effect, error)) from None
             raise ApiError(error.status, "", _refusal(effect, error)) from None
+
+    async def _release(self, effect: ReleasePolicy) -> None:
+        """Remove the finalizer from the policy as it stands; a concurrent write is a conflict and repeats this."""
+        path = _policy_path(effect.key)
+        metadata = (await self._client.get(path))["metadata"]
+        finalizers = metadata.get("finalizers") or ()
+        if metadata.get("uid") != effect.uid or effect.finalizer not in finalizers:
+            return
+        kept = [name for name in finalizers if name != effect.finalizer]
+        await self._client.patch(
+            path, {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}}
+        )
 
 
 _PATIENCE: Final = 2.0
@@ -313,7 +331,7 @@ def _stranger(guard: Guard[Key]) -> str:
     return f"the control plane is {guard.uid}, but {seen or 'one that does not tell its identity'} answers"
 
 
-def _refusal(effect: WriteClaim | WritePolicyId, error: ApiError) -> str:
+def _refusal(effect: _Write, error: ApiError) -> str:
     """What is recorded of a refusal: of a Secret nothing that could quote it."""
     if isinstance(effect, WriteClaim) and is_secret_resource(effect.key.group, effect.key.resource):
         return refusal_of_secret(error.status, error.reason, error.message)
@@ -338,6 +356,8 @@ def _patch_of(effect: WriteClaim | WritePolicyId) -> tuple[str, dict[str, object
                 metadata["annotations"] = effect.annotations
             return path, {"metadata": metadata}
         case WritePolicyId():
-            policy = effect.key
-            path = resource_path("policy.karmada.io", "v1alpha1", PLURALS[policy.kind], policy.namespace, policy.name)
-            return path, {"metadata": {"uid": effect.uid, "labels": {effect.label: effect.id}}}
+            return _policy_path(effect.key), {"metadata": {"uid": effect.uid, "labels": {effect.label: effect.id}}}
+
+
+def _policy_path(key: PolicyKey) -> str:
+    return resource_path("policy.karmada.io", "v1alpha1", PLURALS[key.kind], key.namespace, key.name)

@@ -20,9 +20,10 @@ from services._rules.decision import Decision
 from services._rules.interpreter import InterpretError
 from services._rules.kubernetes.event_objects import Note
 from services._rules.policies.matching import Template, match_policy, template_of
-from services._rules.policies.policy_claims import Claim, claim_template, clean_cluster_policy_claim, clean_policy_claim
+from services._rules.policies.policy_claims import Claim, claim_template
 from services._rules.secrets.secret_objects import is_secret
 from services.detector.binding_request import Unresolved, binding_spec, priority_class
+from services.detector.claim_writes import WriteClaim, claim_write, unclaimed
 from services.detector.event_messages import not_interpreted, unresolved, unused
 from services.detector.manifest_content import stripped
 from services.detector.policy_view import PolicyView, id_label
@@ -34,16 +35,6 @@ Fact = TemplateChanged | TemplateDeleted | BindingRequested | BindingReleased | 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-class WriteClaim(Struct, frozen=True):
-    """Set labels and annotations of a template; None removes one. Only if it still has this uid."""
-
-    key: ObjectKey
-    api_version: str
-    uid: str
-    labels: dict[str, str | None]
-    annotations: dict[str, str | None]
-
-
 class WritePolicyId(Struct, frozen=True):
     """Give a policy its permanent id."""
 
@@ -51,6 +42,14 @@ class WritePolicyId(Struct, frozen=True):
     uid: str
     label: str
     id: str
+
+
+class ReleasePolicy(Struct, frozen=True):
+    """Remove the finalizer from a policy that is deleted and claims nothing any more."""
+
+    key: PolicyKey
+    uid: str
+    finalizer: str
 
 
 class NeedKey(Struct, frozen=True):
@@ -66,7 +65,7 @@ class Tell(Struct, frozen=True):
     note: Note
 
 
-Effect = WriteClaim | WritePolicyId | NeedKey | Tell
+Effect = WriteClaim | WritePolicyId | ReleasePolicy | NeedKey | Tell
 
 
 class DetectorDecision(Decision, frozen=True):
@@ -87,7 +86,7 @@ NOTHING: Final = DetectorDecision()
 
 
 def decide_policy(state: DetectorState, key: PolicyKey) -> DetectorDecision:
-    """The fact about one policy, and its permanent id."""
+    """The fact about one policy, its permanent id, and the release of a deleted one."""
     fact = state.policy_facts.get(key)
     view = state.policies.get(key)
     if view is None:
@@ -98,10 +97,13 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> DetectorDecision:
     effects: list[Effect] = []
     label = id_label(key)
     labels = view.manifest["metadata"].get("labels") or {}
-    if key.kind in PROPAGATION_KINDS and not labels.get(label):
+    deleting = "deletionTimestamp" in view.manifest["metadata"]
+    if deleting:
+        if view.finalizer and not state.claimed.get(key):
+            effects.append(ReleasePolicy(key, view.uid, view.finalizer))
+    elif key.kind in PROPAGATION_KINDS and not labels.get(label):
         effects.append(WritePolicyId(key, view.uid, label, view.permanent_id))
     manifest = Raw(_encoder.encode(stripped(view.manifest)))
-    deleting = "deletionTimestamp" in view.manifest["metadata"]
     told = () if deleting else _told(unused(key, view.uid, view.manifest))
     changed = PolicyChanged(key=key, uid=view.uid, manifest=manifest, generation=view.generation, deleting=deleting)
     if isinstance(fact, PolicyChanged):
@@ -174,15 +176,17 @@ def _propagated(
     holder = claimed_policy(manifest)
     view = state.policies.get(holder) if holder is not None else None
     cleaned = manifest
-    if view is not None and view.match is not None:
-        if view.match.terminating:
-            return NOTHING
-        if not view.match.rank(template):
+    match = view.match if view is not None else None
+    if view is not None and match is not None:
+        if match.terminating:
+            # The policy waits for the end of its claims before it disappears.
+            view, cleaned = None, unclaimed(manifest)
+        elif not match.rank(template):
             if not _policy_moved_on(state, key, view):
                 return NOTHING
-            view, cleaned = None, _unclaimed(manifest)
+            view, cleaned = None, unclaimed(manifest)
     elif holder is not None:
-        cleaned = _unclaimed(manifest)
+        cleaned = unclaimed(manifest)
     if view is None:
         view = _best(state, template)
     if view is None or not _overrides_exist(state, view):
@@ -190,7 +194,7 @@ def _propagated(
         return msgspec.structs.replace(orphaned, waiting=_waits(state, key, True))
     claim = Claim(view.permanent_id, view.key.namespace, view.key.name)
     claimed = claim_template(cleaned, claim)
-    writes = _claim_write(key, manifest, claimed)
+    writes = claim_write(key, manifest, claimed)
     if writes:
         claimed = _foreseen(manifest, claimed)
     verdict = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
@@ -260,7 +264,7 @@ def _orphaned(state: DetectorState, key: ObjectKey, manifest: Manifest, cleaned:
             return _gone(state, key, _REPLACED)
         if binding.policy is not None:
             events.append(_next(binding, policy=None))
-    return DetectorDecision(events=events, effects=_claim_write(key, manifest, cleaned))
+    return DetectorDecision(events=events, effects=claim_write(key, manifest, cleaned))
 
 
 def _next(binding: BindingRequested, **changes: Any) -> BindingRequested:
@@ -373,25 +377,3 @@ def _requested(
 
 def _same_request(bound: BindingRequested, wanted: BindingRequested) -> bool:
     return bound.spec == wanted.spec and bound.policy == wanted.policy and bound.everywhere == wanted.everywhere
-
-
-def _unclaimed(manifest: Manifest) -> Manifest:
-    return clean_cluster_policy_claim(clean_policy_claim(manifest))
-
-
-def _claim_write(key: ObjectKey, manifest: Manifest, wanted: Manifest) -> list[Effect]:
-    """The write that turns the claim of one manifest into that of the other, if any."""
-    if wanted is manifest:
-        return []
-    before, after = manifest["metadata"], wanted["metadata"]
-    labels = _difference(before.get("labels") or {}, after.get("labels") or {})
-    annotations = _difference(before.get("annotations") or {}, after.get("annotations") or {})
-    if not labels and not annotations:
-        return []
-    return [WriteClaim(key, manifest["apiVersion"], str(before.get("uid", "")), labels, annotations)]
-
-
-def _difference(before: dict[str, str], after: dict[str, str]) -> dict[str, str | None]:
-    changed: dict[str, str | None] = {name: value for name, value in after.items() if before.get(name) != value}
-    changed.update((name, None) for name in before.keys() - after.keys())
-    return changed

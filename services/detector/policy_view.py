@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
-from schemas.envelope import named_id
 from schemas.keys import PolicyKey
 from schemas.manifest import Manifest
 from services._rules import constants as const
+from services._rules.identities import policy_id
 from services._rules.policies.matching import Policy
+
+_FINALIZERS: Final = {
+    "PropagationPolicy": const.PROPAGATION_POLICY_FINALIZER,
+    "ClusterPropagationPolicy": const.CLUSTER_PROPAGATION_POLICY_FINALIZER,
+}
 
 
 class PolicyView(Struct, frozen=True):
@@ -31,7 +38,13 @@ class PolicyView(Struct, frozen=True):
         """The id in the policy's label, or the one it will get: it is drawn from the uid."""
         label = id_label(self.key)
         labels = self.manifest["metadata"].get("labels") or {}
-        return str(labels.get(label) or named_id(f"policy/{self.uid}"))
+        return str(labels.get(label) or policy_id(self.uid))
+
+    @property
+    def finalizer(self) -> str:
+        """The finalizer that keeps the policy until it claims nothing; empty where the policy does not bear it."""
+        ours = _FINALIZERS.get(self.key.kind, "")
+        return ours if ours in (self.manifest["metadata"].get("finalizers") or ()) else ""
 
     @property
     def lazy(self) -> bool:

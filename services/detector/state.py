@@ -133,6 +133,8 @@ def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable
             state.binding_facts[event.key] = event
             if isinstance(event, BindingRequested) and event.policy is not None:
                 state.claimed.setdefault(event.policy.key, set()).add(event.key)
+            if isinstance(before, BindingRequested) and before.policy is not None:
+                return _released(state, before.policy.key)
         case PolicyChanged() | PolicyDeleted():
             state.policy_facts[event.key] = event
             if isinstance(event, PolicyDeleted) and _ended(state, event.key):
@@ -190,6 +192,13 @@ def _forget_claim(state: DetectorState, policy: PolicyKey, key: ObjectKey) -> No
     held.discard(key)
     if not held:
         state.claimed.pop(policy, None)
+
+
+def _released(state: DetectorState, policy: PolicyKey) -> tuple[Key, ...]:
+    """A deleted policy whose last claim ended; it may disappear now."""
+    view = state.policies.get(policy)
+    waits = view is not None and view.match is not None and view.match.terminating and bool(view.finalizer)
+    return (policy,) if waits and policy not in state.claimed else ()
 
 
 def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | None) -> Iterable[Key]:

@@ -59,6 +59,7 @@ async def _run(settings: MemberSettings, ready: Callable[[Running], None] | None
             git_version=settings.version,
             tokens={token: Identity("admin", "admin", ("system:masters",))},
             audit_log=settings.audit_log,
+            admission=False,
         ),
     )
     # Only here: a quota in a control plane is a template for members.

@@ -13,7 +13,7 @@ from schemas.manifest import Manifest
 from services._rules.admission import cluster_rules as clusters
 from services._rules.admission import delivery, interpreters
 from services._rules.admission.common import field_types as shapes
-from services._rules.admission.common.answer import Admitted, Context, Denied, Refusal, Stage, denied
+from services._rules.admission.common.answer import Admitted, Context, Denied, Refusal, denied
 from services._rules.admission.later import cron_federated_hpa as cron_autoscaling
 from services._rules.admission.later import federated_hpa as autoscaling
 from services._rules.admission.later import federated_quota as quota
@@ -29,7 +29,18 @@ from services._rules.constants import (
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.kubernetes.validation.field_errors import FieldError
 
-__all__ = ["KINDS", "Admitted", "Context", "Denied", "FieldError", "Operation", "admit", "check_deletion"]
+__all__ = [
+    "KINDS",
+    "Admitted",
+    "Context",
+    "Denied",
+    "FieldError",
+    "Operation",
+    "admit",
+    "check_deletion",
+    "default",
+    "validate",
+]
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 _Default = Callable[[Manifest, str, Context], Manifest]
@@ -43,35 +54,38 @@ class _Rules(Struct, frozen=True):
     validate: _Validate | None = None
 
 
-def admit(
-    kind: str, operation: Operation, obj: Manifest | None, old: Manifest | None = None, context: Context | None = None
+def default(
+    kind: str, operation: Operation, obj: Manifest, old: Manifest | None, context: Context
 ) -> Admitted | Denied:
-    """Decide upon one request; `old` is the stored object of an update or deletion.
+    """The mutating step: the object with its defaults; a Cluster is also validated here, between its defaults.
 
-    A kind without rules is admitted as it is. Inputs are never changed.
+    `old` is the stored object of an update. A kind without rules is admitted as it is. Inputs are never changed.
     """
-    context = context or Context()
-    if operation == "DELETE":
-        return check_deletion(old or {})
-    obj = obj or {}
-    if operation == "CREATE":
-        old = None
     if kind == "Cluster":
         return _admit_cluster(obj, old, context)
     rules = KINDS.get(kind)
     if rules is None:
         return Admitted(obj)
-    stage: Stage = "mutating" if rules.default else "validating"
     try:
         obj = shapes.checked(kind, obj)
-        if rules.default is not None:
-            obj = rules.default(obj, operation, context)
-        stage = "validating"
-        causes = rules.validate(obj, old, context) if rules.validate is not None else []
+        return Admitted(rules.default(obj, operation, context) if rules.default is not None else obj)
     except (shapes.ShapeError, QuantityError) as problem:
-        return Denied(stage, 400, str(problem))
+        return Denied("mutating" if rules.default else "validating", 400, str(problem))
     except Refusal as problem:
-        return Denied(stage, problem.code, problem.message)
+        return Denied("mutating", problem.code, problem.message)
+
+
+def validate(kind: str, obj: Manifest, old: Manifest | None, context: Context) -> Admitted | Denied:
+    """The validating step, of an object that `default` answered; `old` is None for a new object."""
+    rules = KINDS.get(kind)
+    if rules is None or rules.validate is None:
+        return Admitted(obj)
+    try:
+        causes = rules.validate(obj, old, context)
+    except (shapes.ShapeError, QuantityError) as problem:
+        return Denied("validating", 400, str(problem))
+    except Refusal as problem:
+        return Denied("validating", problem.code, problem.message)
     return denied(causes) if causes else Admitted(obj)
 
 

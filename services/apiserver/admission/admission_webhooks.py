@@ -256,7 +256,7 @@ class Webhooks:
             response.setdefault("patchType", "JSONPatch")
         attributes.call.warnings += response.get("warnings") or []
         if not response.get("allowed"):
-            raise _denied(hook.name, response.get("status") or {})
+            raise denied(hook.name, response.get("status") or {})
         return response
 
     @staticmethod
@@ -332,7 +332,7 @@ def _internal(text: str) -> ApiError:
     return ApiError(500, "InternalError", f"Internal error occurred: {text}", {"causes": [{"message": text}]})
 
 
-def _denied(name: str, given: Manifest) -> ApiError:
+def denied(name: str, given: Manifest) -> ApiError:
     """The refusal of a webhook as an answer."""
     code = given.get("code") or 0
     code = max(code, 400)

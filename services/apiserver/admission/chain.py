@@ -26,7 +26,8 @@ class Attributes(msgspec.Struct):
 class Plugin(Protocol):
     """One step of the chain; either method raises ApiError to refuse the write.
 
-    With an attribute `resources`, a set of `group/plural`, only writes of objects stored there are shown to it.
+    With an attribute `resources`, a set of `group/plural`, only writes of objects stored there are shown to it; with an
+    attribute `operations`, only writes of those operations.
     """
 
     async def mutate(self, attributes: Attributes) -> None:
@@ -41,29 +42,35 @@ class Admission:
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
         self.plugins = list(plugins)
-        self._asked: dict[tuple[str, str], list[Plugin]] = {}
+        self._asked: dict[tuple[str, str, str], list[Plugin]] = {}
         self._known = 0
 
-    def _of(self, kind: Kind) -> list[Plugin]:
-        """The plugins that handle a kind."""
+    def _of(self, attributes: Attributes) -> list[Plugin]:
+        """The plugins that handle an operation on a kind."""
         if self._known != len(self.plugins):
             self._asked.clear()
             self._known = len(self.plugins)
-        where = kind.store_group, kind.resource.plural
+        kind, operation = attributes.kind, attributes.operation
+        where = kind.store_group, kind.resource.plural, operation
         found = self._asked.get(where)
         if found is None:
             key = kind.store_key
-            found = [p for p in self.plugins if key in getattr(p, "resources", (key,))]
+            found = [
+                plugin
+                for plugin in self.plugins
+                if key in getattr(plugin, "resources", (key,))
+                and operation in getattr(plugin, "operations", (operation,))
+            ]
             self._asked[where] = found
         return found
 
     async def mutate(self, attributes: Attributes) -> Manifest:
         """Run the first half; returns the object to go on with (an empty one for deletions)."""
-        for plugin in self._of(attributes.kind):
+        for plugin in self._of(attributes):
             await plugin.mutate(attributes)
         return attributes.new if attributes.new is not None else {}
 
     async def validate(self, attributes: Attributes) -> None:
         """Run the second half."""
-        for plugin in self._of(attributes.kind):
+        for plugin in self._of(attributes):
             await plugin.validate(attributes)

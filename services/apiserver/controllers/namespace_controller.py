@@ -2,6 +2,7 @@
 
 from services._kit.concurrency.keyed_work import WorkQueue
 from services.apiserver.core.request_context import LOOPBACK, Call
+from services.apiserver.core.status_errors import ApiError
 from services.apiserver.store.store_port import Conflict, Event, Key
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects
@@ -48,15 +49,21 @@ class NamespaceController:
         if entry is None or not entry.obj["metadata"].get("deletionTimestamp"):
             return None
         call = Call(LOOPBACK, manager="namespaces")
-        remaining = 0
+        remaining, refused = 0, None
         for stored, kind in {k.store_key: k for k in registry.all() if not k.virtual}.items():
             if not kind.resource.namespaced:
                 continue
             group, _, plural = stored.partition("/")
             for item in list(store.list(group, plural, name)):
                 if not item.obj["metadata"].get("deletionTimestamp"):
-                    await self._deleter.discard(kind, item.key, DeleteOptions({}, {}), call)
+                    try:
+                        await self._deleter.discard(kind, item.key, DeleteOptions({}, {}), call)
+                    except ApiError as e:
+                        # An object that is protected from deletion must not keep the others.
+                        refused = e
             remaining += sum(1 for _ in store.list(group, plural, name))
+        if refused is not None:
+            raise refused
         if remaining:
             return None
         await self._finalize(name, call)

@@ -74,6 +74,13 @@ def known_to(service: str, variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name in names}
 
 
+def known_to_api_server(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those variables of services that the API server reads as well."""
+    from services.apiserver.settings import GATES
+
+    return {name: value for name, value in variables.items() if name == GATES}
+
+
 def _settings_of(service: str) -> set[str]:
     module = importlib.import_module(f"services.{service}.settings")
     kinds = [

@@ -229,6 +229,7 @@ class Installer:
         if self.embedded:
             environment = {
                 **surroundings.beginning_with(surroundings.APISERVER, self._inherited, (*SERVICES, DESCHEDULER)),
+                **surroundings.known_to_api_server(self._inherited),
                 "FLEETLOG_NATS_URL": installation.log_access,
                 "FLEETLOG_NATS_CREDS": installation.nats_creds,
                 "FLEETLOG_APISERVER_REPLICAS": str(installation.log_replicas),

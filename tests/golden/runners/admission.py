@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
-from services._rules.admission import Admitted, Context, admit
+from services._rules.admission import Admitted, Context
 from services._rules.kubernetes import quantity
+from tests.support.admitting import admit
 
 Case = dict[str, Any]
 

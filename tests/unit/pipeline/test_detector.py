@@ -18,9 +18,10 @@ from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.secrets.secret_objects import DigestKey
 from services.detector import state as det
 from services.detector.app import Detector, Store
+from services.detector.claim_writes import WriteClaim
 from services.detector.decide import (
     DetectorDecision,
-    WriteClaim,
+    ReleasePolicy,
     WritePolicyId,
     decide_policy,
     decide_template,
@@ -205,6 +206,30 @@ def test_deleting_the_policy_keeps_the_binding_and_takes_the_claim_away() -> Non
     claim = verdict.effects[0]
     assert isinstance(claim, WriteClaim)
     assert claim.labels == {const.PROPAGATION_POLICY_ID_LABEL: None}
+
+
+def test_a_deleted_policy_is_released_once_its_claims_are() -> None:
+    kept = policy()
+    kept["metadata"]["finalizers"] = [const.PROPAGATION_POLICY_FINALIZER]
+    world = World(kept)
+    world.sees(deployment())
+    world.settles()
+    leaving = {**kept, "metadata": {**kept["metadata"], "deletionTimestamp": "2026-11-01T00:00:00Z"}}
+    assert set(det.take_policy(world.state, POLICY, leaving)) == {POLICY, KEY}
+    assert not [one for one in decide_policy(world.state, POLICY).effects if isinstance(one, ReleasePolicy)]
+    verdict = decide_template(world.state, KEY, NOW)
+    (binding,) = verdict.events
+    assert isinstance(binding, BindingRequested)
+    assert binding.policy is None
+    assert det.fold(world.state, 9, subject_of(binding), binding) == (POLICY,)
+    released = ReleasePolicy(POLICY, kept["metadata"]["uid"], const.PROPAGATION_POLICY_FINALIZER)
+    assert released in decide_policy(world.state, POLICY).effects
+
+
+def test_a_deleted_policy_without_our_finalizer_is_left_alone() -> None:
+    leaving = policy()
+    leaving["metadata"] |= {"deletionTimestamp": "2026-11-01T00:00:00Z", "finalizers": ["example.com/other"]}
+    assert not decide_policy(World(leaving).state, POLICY).effects
 
 
 def test_another_policy_takes_over_at_once() -> None:

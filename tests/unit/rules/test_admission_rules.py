@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from services._rules.admission import Admitted, Context, Denied, admit, check_deletion
+from services._rules.admission import Admitted, Context, Denied, check_deletion
 from services._rules.constants import (
     DELETION_PROTECTED_LABEL,
     DEPENDENCIES_ANNOTATION,
     PROPAGATION_POLICY_ID_LABEL,
     WORK_ID_LABEL,
 )
+from tests.support.admitting import admit
 
 UUID = "8d3c1c3e-5d0b-4a52-9d58-3b0f8f6d7a11"
 CONTEXT = Context(namespace="default", identity=UUID, now="2026-01-01T00:00:00Z")

@@ -1,0 +1,42 @@
+"""Computes the writes that change the claim of a policy on a template."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
+from services._rules.policies.policy_claims import clean_cluster_policy_claim, clean_policy_claim
+
+
+class WriteClaim(Struct, frozen=True):
+    """Set labels and annotations of a template; None removes one. Only if it still has this uid."""
+
+    key: ObjectKey
+    api_version: str
+    uid: str
+    labels: dict[str, str | None]
+    annotations: dict[str, str | None]
+
+
+def unclaimed(manifest: Manifest) -> Manifest:
+    """The template without the claim of any policy."""
+    return clean_cluster_policy_claim(clean_policy_claim(manifest))
+
+
+def claim_write(key: ObjectKey, manifest: Manifest, wanted: Manifest) -> list[WriteClaim]:
+    """The write that turns the claim of one manifest into that of the other, if any."""
+    if wanted is manifest:
+        return []
+    before, after = manifest["metadata"], wanted["metadata"]
+    labels = _difference(before.get("labels") or {}, after.get("labels") or {})
+    annotations = _difference(before.get("annotations") or {}, after.get("annotations") or {})
+    if not labels and not annotations:
+        return []
+    return [WriteClaim(key, manifest["apiVersion"], str(before.get("uid", "")), labels, annotations)]
+
+
+def _difference(before: dict[str, str], after: dict[str, str]) -> dict[str, str | None]:
+    changed: dict[str, str | None] = {name: value for name, value in after.items() if before.get(name) != value}
+    changed.update((name, None) for name in before.keys() - after.keys())
+    return changed
