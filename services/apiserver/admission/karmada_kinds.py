@@ -78,6 +78,9 @@ class KarmadaKinds:
         operation = cast("rules.Operation", attributes.operation)
         new = _identified(kind.kind, attributes.old, new)
         decision = rules.default(kind.kind, operation, new, attributes.old, self._context(attributes))
+        if isinstance(decision, Denied) and decision.code == 400 and (errors := attributes.kind.check(new)):
+            # The schema refuses the type of the field with its place and what it may be.
+            raise status.invalid(attributes.kind.group_kind, attributes.name, errors)
         attributes.new = _admitted(attributes, decision)
 
     async def validate(self, attributes: Attributes) -> None:

@@ -115,8 +115,9 @@ async def test_a_refusal_names_field_value_and_remedy(
 
 
 async def test_what_the_schema_refuses_is_refused_as_the_schema_does(client: Any, control: None) -> None:
-    code, answer = await client("POST", POLICIES, policy(preemption="Sometimes"))
-    assert (code, answer["reason"]) == (422, "Invalid")
+    for spec in ({"preemption": "Sometimes"}, {"placement": "x"}):
+        code, answer = await client("POST", POLICIES, policy(**spec))
+        assert (code, answer["reason"]) == (422, "Invalid")
 
 
 async def test_the_identity_of_a_policy_is_never_changed(client: Any, control: None) -> None:
