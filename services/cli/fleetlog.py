@@ -10,6 +10,7 @@ from services.cli.installation.installation_commands import app as installation_
 from services.cli.installation.installation_commands import crds as definition_commands
 from services.cli.log.log_commands import app as log_commands
 from services.cli.members.nats_commands import app as nats_commands
+from services.cli.objects.validation_commands import app as validation_commands
 from services.cli.overview.overview_commands import app as overview_commands
 from services.cli.queries.query_commands import app as query_commands
 from services.cli.secrets.secret_commands import app as secret_commands
@@ -38,6 +39,7 @@ for _commands in (
     secret_commands,
     nats_commands,
     definition_commands,
+    validation_commands,
 ):
     app.add_typer(_commands)
 

@@ -1,4 +1,4 @@
-"""Options of the commands `karmadactl get` and `karmadactl interpret`."""
+"""Options of the commands `karmadactl get`, `karmadactl interpret` and `fleetlog validate`."""
 
 from __future__ import annotations
 
@@ -85,3 +85,17 @@ class InterpretOptions(NamedTuple):
     show: Annotated[
         str, typer.Option("--show", help="Print the scripts for a kind: Kind, Kind.group or group/version/Kind.")
     ] = ""
+
+
+class ValidateOptions(NamedTuple):
+    """Which manifests to validate."""
+
+    filename: Annotated[
+        tuple[Path, ...],
+        typer.Option("--filename", "-f", help="Files or directories with manifests; - is standard input."),
+    ] = ()
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Read directories in directories, too.")] = False
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of objects whose manifest names none.")
+    ] = "default"
+    output: Annotated[str, typer.Option("--output", "-o", help="json; a line for each refusal if empty.")] = ""
