@@ -6,7 +6,7 @@ import base64
 
 from schemas.manifest import Manifest
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.field_errors import FieldError, duplicate, forbidden, invalid, required
+from services.apiserver.kinds.field_errors import Errors, FieldError, duplicate, forbidden, invalid, required
 from services.apiserver.kinds.kind_model import Resource
 from services.apiserver.kinds.rules import (
     Check,
@@ -78,15 +78,14 @@ def _stable_signer(name: str, field: str) -> list[FieldError]:
 def _one_decision() -> Check:
     decided = ""
 
-    def check(item: Manifest, field: str) -> list[FieldError]:
+    def check(item: Manifest, field: str) -> Errors:
         nonlocal decided
         kind, before = item.get("type", ""), decided
         if kind not in _DECISIONS:
-            return []
+            return
         decided = kind
-        if before in ("", kind):
-            return []
-        return [invalid(f"{field}.type", kind, "Approved and Denied conditions are mutually exclusive")]
+        if before not in ("", kind):
+            yield invalid(f"{field}.type", kind, "Approved and Denied conditions are mutually exclusive")
 
     return check
 

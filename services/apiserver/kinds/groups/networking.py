@@ -12,7 +12,7 @@ from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.containers import PROTOCOLS, port_or_name
 from services.apiserver.kinds.checks.status_fields import LOAD_BALANCER, parsed
-from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, required
+from services.apiserver.kinds.field_errors import Errors, FieldError, Raw, forbidden, invalid, required
 from services.apiserver.kinds.kind_model import Resource
 from services.apiserver.kinds.rules import Check, Rules, changed, choice, each, formed, inside, listed, needed
 
@@ -186,14 +186,12 @@ def _with_backends(obj: Manifest, spec: Manifest, api_version: str, change: Any)
     return {**obj, "apiVersion": api_version, "spec": spec}
 
 
-def _controller(controller: str, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _controller(controller: str, field: str) -> Errors:
     if len(controller) > 250:
-        found.append(invalid(field, controller, "must be no more than 250 characters"))
+        yield invalid(field, controller, "must be no more than 250 characters")
     prefix, slash, path = controller.partition("/")
     if not slash or not prefix or not path or names.subdomain(prefix):
-        found.append(invalid(field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")'))
-    return found
+        yield invalid(field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")')
 
 
 class IngressClass(BuiltinKind):

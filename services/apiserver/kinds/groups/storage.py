@@ -11,7 +11,15 @@ from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
 from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
 from services.apiserver.kinds.checks.containers import resource_name
 from services.apiserver.kinds.checks.volumes import SOURCE, SOURCES
-from services.apiserver.kinds.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from services.apiserver.kinds.field_errors import (
+    Errors,
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from services.apiserver.kinds.rules import (
     Check,
     Form,
@@ -218,15 +226,14 @@ def _once(form: Form) -> Siblings:
     def start() -> Check:
         seen: set[str] = set()
 
-        def check(name: str, field: str) -> list[FieldError]:
+        def check(name: str, field: str) -> Errors:
             if not name:
-                found = [required(field)]
+                yield required(field)
             elif name in seen:
-                found = [duplicate(field, name)]
+                yield duplicate(field, name)
             else:
-                found = [invalid(field, name, text) for text in form(name)]
+                yield from [invalid(field, name, text) for text in form(name)]
             seen.add(name)
-            return found
 
         return check
 

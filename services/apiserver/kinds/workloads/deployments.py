@@ -12,7 +12,15 @@ from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.status_fields import counts
 from services.apiserver.kinds.defaults import Defaults, Fill
-from services.apiserver.kinds.field_errors import FieldError, forbidden, go_map, invalid, not_supported, required
+from services.apiserver.kinds.field_errors import (
+    Errors,
+    FieldError,
+    forbidden,
+    go_map,
+    invalid,
+    not_supported,
+    required,
+)
 from services.apiserver.kinds.rules import NOT_NEGATIVE, Check, given, inside, needed, not_negative, number, refused
 from services.apiserver.kinds.workloads import pod_defaults
 
@@ -83,14 +91,13 @@ def selector(empty_text: str = "invalid label selector") -> Check:
 def restarted(kind: str) -> Check:
     """Rule of a pod template: its containers always restart and have no end."""
 
-    def check(template: Manifest, path: str) -> list[FieldError]:
-        pod, found = template.get("spec") or {}, []
+    def check(template: Manifest, path: str) -> Errors:
+        pod = template.get("spec") or {}
         if (policy := pod.get("restartPolicy")) != "Always":
-            found.append(not_supported(f"{path}.spec.restartPolicy", policy, ("Always",)))
+            yield not_supported(f"{path}.spec.restartPolicy", policy, ("Always",))
         if pod.get("activeDeadlineSeconds") is not None:
             text = f"activeDeadlineSeconds in {kind} is not Supported"
-            found.append(forbidden(f"{path}.spec.activeDeadlineSeconds", text))
-        return found
+            yield forbidden(f"{path}.spec.activeDeadlineSeconds", text)
 
     return check
 
@@ -190,7 +197,7 @@ def _template_of_controller(spec: Manifest, path: str) -> list[FieldError]:
     labels, found = (spec["template"].get("metadata") or {}).get("labels"), []
     if not (spec.get("selector") or {}).items() <= (labels or {}).items():
         found.append(invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH))
-    return found + _CONTROLLER_TEMPLATE(spec, path)
+    return [*found, *_CONTROLLER_TEMPLATE(spec, path)]
 
 
 class ReplicationController(Workload):
