@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     duplicate,
     forbidden,

@@ -275,7 +275,7 @@ async def test_bodies_and_redirects_pass_as_they_are_and_cookies_stay_with_their
 
 
 async def test_a_watch_streams_and_ends_when_its_reader_leaves(start_front, plane, monkeypatch) -> None:
-    monkeypatch.setattr("services.gateway.front.upstream.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("services._kit.kube.answers.relay.LOOK_SECONDS", 0.05)
     front = await start_front()
     headers = {"Authorization": "Bearer of-bob"}
     async with front.session.get(f"{front.url}/api/v1/pods?watch=true", headers=headers) as answer:

@@ -228,8 +228,7 @@ def _answers(state: estimator.EstimatorState, seq: int) -> None:
 
 def _take_estimator(state: estimator.EstimatorState, key: ObjectKey, made: Any, seq: int) -> None:
     estimating.ask(state, key, made, NOW + seq)
-    if not isinstance(made.found, estimating.Later):
-        appended(folded_when_stored(estimator.fold), state, seq, (made.found,))
+    appended(folded_when_stored(estimator.fold), state, seq, made.events)
 
 
 ESTIMATOR = Decider(

@@ -5,7 +5,7 @@ import pytest
 from services.apiserver.core.request import ListOptions, RequestInfo, parse_query, split_path
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_catalog import builtin_registry
-from services.apiserver.reads.negotiation import Form, negotiate
+from services.apiserver.reads.negotiation import Form, discovery_version, negotiate
 from services.apiserver.reads.request_selectors import Selection, label_test
 
 
@@ -87,11 +87,21 @@ def test_field_selectors() -> None:
         ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Form(view="Table")),
         ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Form()),
         ("application/json;q=0.1,application/yaml", Form(yaml=True)),
+        (
+            "application/json;q=0.1,application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+            Form(view="PartialObjectMetadataList"),
+        ),
         ("text/html", None),
     ],
 )
 def test_accepted_forms(accept: str, form: Form | None) -> None:
     assert negotiate(accept) == form
+
+
+def test_discovery_is_aggregated_when_it_is_preferred() -> None:
+    aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    assert discovery_version(f"{aggregated},application/json") == "v2"
+    assert discovery_version(f"application/json,{aggregated}") == ""
 
 
 @pytest.mark.parametrize(
@@ -101,6 +111,7 @@ def test_accepted_forms(accept: str, form: Form | None) -> None:
         {"resourceVersionMatch": "Exact"},
         {"resourceVersionMatch": "Odd", "resourceVersion": "5"},
         {"resourceVersionMatch": "Exact", "resourceVersion": "0"},
+        {"watch": "1", "sendInitialEvents": "true"},
     ],
 )
 def test_list_options_without_meaning_are_refused(query: dict[str, str]) -> None:

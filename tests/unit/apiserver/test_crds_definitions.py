@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.crds.beta import to_v1, to_v1beta1
 from services.apiserver.crds.conditions import deleting_instances, is_established, settled, terminating
 from services.apiserver.crds.definition import FINALIZER, check_definition, check_definition_update
 from services.apiserver.crds.generate import definitions, rendered, schema_of
-from services.apiserver.crds.kind import CustomResourceDefinition
+from services.apiserver.crds.kind import CustomResourceDefinition, to_v1, to_v1beta1
 from services.apiserver.kinds.kind_model import DecodeError, Resource
 
 NOW = "2026-01-01T00:00:00Z"

@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.checks import containers as container_checks
-from services.apiserver.kinds.checks import object_metadata as meta
-from services.apiserver.kinds.checks import schedules as cron
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as meta
+from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     aggregate,
     forbidden,
@@ -17,6 +15,8 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services.apiserver.kinds.checks import containers as container_checks
+from services.apiserver.kinds.checks import schedules as cron
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.workloads.deployments import MISMATCH
@@ -48,7 +48,7 @@ def prepared(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
 def problems(api_version: str, name: str, body: dict[str, Any]) -> list[str]:
     kind = kind_of(api_version, name)
     obj = prepared(kind, body)
-    return [str(error) for error in meta.check_create(kind, obj) + kind.validate_create(obj)]
+    return [str(error) for error in kind.check_metadata(obj) + kind.validate_create(obj)]
 
 
 def pod(**container: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_name_formats(check: Any, good: str, bad: str) -> None:
 
 def test_a_new_object_needs_a_name() -> None:
     config = kind_of("v1", "ConfigMap")
-    found = [str(error) for error in meta.check_create(config, {"metadata": {"namespace": "d"}})]
+    found = [str(error) for error in config.check_metadata({"metadata": {"namespace": "d"}})]
     assert found == ["metadata.name: Required value: name or generateName is required"]
 
 
@@ -284,7 +284,7 @@ def test_wrong_objects_are_refused_field_by_field(
 ) -> None:
     kind = kind_of(api_version, name)
     obj = prepared(kind, body)
-    errors: list[FieldError] = [] if kind.virtual else meta.check_create(kind, obj)
+    errors: list[FieldError] = [] if kind.virtual else kind.check_metadata(obj)
     assert [error.field for error in errors + kind.validate_create(obj)] == fields
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.kinds.checks import object_metadata as meta
 from services.apiserver.kinds.kind_catalog import builtin_registry
 
 REGISTRY = builtin_registry()
@@ -22,7 +21,7 @@ def fields(api_version: str, name: str, body: dict[str, Any]) -> list[tuple[str,
     kind.default(body)
     body["metadata"]["uid"] = "u"
     kind.prepare_create(body)
-    errors = meta.check_create(kind, body) + kind.validate_create(body)
+    errors = kind.check_metadata(body) + kind.validate_create(body)
     return [(e.cause()["field"], e.cause()["reason"].removeprefix("FieldValue")) for e in errors]
 
 

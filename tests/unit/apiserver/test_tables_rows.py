@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.tables.build import table
+from services.apiserver.tables.build import printer_of
 from services.apiserver.tables.human import duration
+from services.apiserver.tables.printer import table
 
 NOW = dt.datetime(2026, 1, 1, 12, 0, tzinfo=dt.UTC)
 META = {"name": "x", "creationTimestamp": "2026-01-01T11:00:00Z"}
@@ -20,7 +21,7 @@ def kind(plural: str, group: str = "", columns: list | None = None) -> Any:
 
 def cells(plural: str, obj: dict, group: str = "", columns: list | None = None) -> list:
     whole = {"metadata": META, **obj}
-    return table(kind(plural, group, columns), [whole], "", "v1", True, NOW)["rows"][0]["cells"]
+    return table(printer_of(kind(plural, group, columns)), [whole], "", "v1", True, NOW)["rows"][0]["cells"]
 
 
 def pod(status: dict, spec: dict | None = None, **meta: str) -> dict:
@@ -61,7 +62,7 @@ def test_a_pod_is_told_in_one_word(obj: dict, shown: list) -> None:
 
 def test_a_finished_pod_has_a_row_condition_and_a_live_one_has_none() -> None:
     done, live = pod({"phase": "Succeeded"}), pod({"phase": "Running"})
-    rows = table(kind("pods"), [done, live], "", "v1", True, NOW)["rows"]
+    rows = table(printer_of(kind("pods")), [done, live], "", "v1", True, NOW)["rows"]
     assert rows[0]["conditions"][0]["reason"] == "Succeeded"
     assert "conditions" not in rows[1]
 
@@ -156,7 +157,7 @@ def test_custom_columns_follow_their_paths_and_types() -> None:
     }
     shown = ["x", "v", '{"a":1}', "true", 3, None, "True", None, None, "60m"]
     assert cells("planets", obj, "g.example.com", columns) == shown
-    built = table(kind("planets", "g.example.com", columns), [], "", "v1", True, NOW)
+    built = table(printer_of(kind("planets", "g.example.com", columns)), [], "", "v1", True, NOW)
     assert [item["priority"] for item in built["columnDefinitions"]] == [0, 0, 0, 0, 1, 0, 0, 0, 0, 0]
 
 
@@ -175,7 +176,7 @@ def test_kinds_without_columns_have_name_and_time() -> None:
 )
 def test_include_object_says_what_comes_with_a_row(include: str, shown: object) -> None:
     obj = {"metadata": META, "data": {"k": "v"}}
-    built = table(kind("configmaps"), [obj], include, "v1beta1", False, NOW)
+    built = table(printer_of(kind("configmaps")), [obj], include, "v1beta1", False, NOW)
     assert built["columnDefinitions"] is None
     assert built["rows"][0]["object"] == shown
 

@@ -6,6 +6,12 @@ from schemas.codec import subject_of
 from schemas.events.observed import WorkObserved
 from services.gateway.state import GatewayState, fold
 from services.gateway.views.catalog import Catalog
+from services.gateway.views.view_shapes import GROUP
+
+
+def entries(collection):
+    """The objects of a collection, in order."""
+    return list(collection.bucket(GROUP, collection._resource).entries(""))
 
 
 class Shown:

@@ -26,7 +26,7 @@ from tests.integration.gateway.story import (
     rolled_up,
     withdrawn,
 )
-from tests.unit.gateway.gateway_facts import Shown
+from tests.unit.gateway.gateway_facts import Shown, entries
 
 SECRET = ObjectKey(group="", resource="secrets", namespace="default", name="keys")
 ROLE = ObjectKey(group="rbac.authorization.k8s.io", resource="clusterroles", namespace="", name="system:Foo")
@@ -38,12 +38,12 @@ def plain(value):
 
 
 def the_binding(shown, api_version="work.karmada.io/v1alpha2"):
-    (entry,) = [*shown.catalog.bindings.entries.values(), *shown.catalog.cluster_bindings.entries.values()]
+    (entry,) = [*entries(shown.catalog.bindings), *entries(shown.catalog.cluster_bindings)]
     return plain(bindings.build(entry.source, entry.version, api_version))
 
 
 def the_work(shown, blob=None):
-    (entry,) = shown.catalog.works.entries.values()
+    (entry,) = entries(shown.catalog.works)
     return plain(works.build(entry.source, entry.version, entry.created, blob))
 
 
@@ -188,7 +188,7 @@ def test_a_namespace_has_works_and_no_binding():
         requested(SPACE, kind="Namespace", api_version="v1", everywhere=True, policy=None),
         rendered("member1", SPACE, kind="Namespace", api_version="v1"),
     )
-    assert not shown.catalog.cluster_bindings.entries
+    assert not entries(shown.catalog.cluster_bindings)
     metadata = the_work(shown)["metadata"]
     assert metadata["annotations"] == {}
     assert metadata["labels"] == {"work.karmada.io/permanent-id": work_id("member1", SPACE, "u1")}
@@ -284,7 +284,7 @@ def test_a_missing_blob_leaves_an_outline_and_a_reason():
 def test_a_withdrawn_work_nobody_ever_saw_is_gone_at_once():
     shown = Shown()
     shown.tell(rendered("member1"), withdrawn("member1"))
-    assert not shown.catalog.works.entries
+    assert not entries(shown.catalog.works)
 
 
 def test_a_work_rendered_again_is_not_terminating_any_more():
@@ -299,5 +299,5 @@ def test_facts_that_nothing_is_shown_from_change_nothing():
     shown = Shown()
     key = PolicyKey("PropagationPolicy", "default", "web")
     shown.tell(cluster("member1"), PolicyChanged(key=key, uid="p", manifest=raw({})))
-    assert not shown.catalog.bindings.entries
+    assert not entries(shown.catalog.bindings)
     assert shown.catalog.bindings.revision == 2

@@ -10,7 +10,7 @@ from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from services._kit.delivery.lane_parts import summary
 from services.gateway.views import binding_views as bindings
 from tests.integration.gateway.story import NGINX, cluster, placed, requested
-from tests.unit.gateway.gateway_facts import Shown
+from tests.unit.gateway.gateway_facts import Shown, entries
 
 BASE = "Failed to apply all works, see status.aggregatedStatus for details"
 
@@ -19,7 +19,7 @@ def message(*items: ClusterStatusItem) -> str:
     shown = Shown()
     shown.tell(cluster("member1"), requested(), placed(member1=1))
     shown.tell(StatusRolledUp(key=NGINX, uid="u1", items=items))
-    (entry,) = shown.catalog.bindings.entries.values()
+    (entry,) = entries(shown.catalog.bindings)
     body: Any = msgspec.json.decode(msgspec.json.encode(bindings.build(entry.source, entry.version)))
     return next(str(one["message"]) for one in body["status"]["conditions"] if one["type"] == "FullyApplied")
 

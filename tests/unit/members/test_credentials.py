@@ -15,7 +15,7 @@ from schemas.agent import Expiry
 from services._kit.credentials.expiry import BadCredentials, credentials_of
 from services._kit.credentials.kubeconfig import kubeconfig_expiry
 from services.apiserver.auth.authentication import ServiceAccountTokens
-from services.cluster_monitor.credential_expiry import EXPIRING, WARNING_SECONDS, warns_at, with_expiry
+from services.cluster_monitor.readiness import EXPIRING, WARNING_SECONDS, warns_at, with_expiry
 
 NOT_AFTER = datetime(2030, 5, 1, tzinfo=UTC)
 SPEC = {"apiEndpoint": "https://member:6443", "secretRef": {"namespace": "karmada-cluster", "name": "m1"}}

@@ -16,7 +16,7 @@ from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.log.stream_port import Message
-from services._kit.runtime.service import Decision
+from services._rules.decision import Decision
 from services.scheduler.app import ROOM, Scheduler
 from services.scheduler.settings import SchedulerSettings
 from tests.support.facts import binding, cluster

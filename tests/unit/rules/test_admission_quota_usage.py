@@ -3,7 +3,7 @@
 from typing import Any
 
 from services._rules.admission import Denied
-from services._rules.admission.later.quota_usage import QuotaUse, check_quotas
+from services._rules.admission.later.federated_quota import QuotaUse, check_quotas
 
 
 def binding(replicas: int, **request: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from services._rules.delivery.apply import (
     reflect,
     retained,
 )
-from services._rules.interpreter import INTERPRET_STATUS, RETAIN, InterpretError
+from services._rules.interpreter import InterpretError, Operation
 
 MANAGED = {const.MANAGED_LABEL: const.LABEL_TRUE}
 
@@ -122,8 +122,15 @@ def test_a_status_may_be_as_large_as_is_said() -> None:
 
 
 def test_a_failure_names_operation_kind_cluster_reason_and_remedy() -> None:
-    text = not_interpreted(RETAIN, LIVE, "m1", "line 3: oh")
-    for word in (RETAIN, "example.io/v1 Widget", "cluster m1", "line 3: oh", "left as it is", "correct the script"):
+    text = not_interpreted(Operation.RETAIN, LIVE, "m1", "line 3: oh")
+    for word in (
+        Operation.RETAIN,
+        "example.io/v1 Widget",
+        "cluster m1",
+        "line 3: oh",
+        "left as it is",
+        "correct the script",
+    ):
         assert word in text
-    assert "left as it is" not in not_interpreted(INTERPRET_STATUS, LIVE, "m1", "oh")
-    assert len(not_interpreted(RETAIN, LIVE, "m1", "x" * 1_000_000)) < 5000
+    assert "left as it is" not in not_interpreted(Operation.STATUS, LIVE, "m1", "oh")
+    assert len(not_interpreted(Operation.RETAIN, LIVE, "m1", "x" * 1_000_000)) < 5000

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
-from services._rules.interpreter import INTERPRET_REPLICA
+from services._rules.interpreter import Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION, EVERY, FILTERS, WEBHOOKS, Configured, concerns
 
 WIDGET = ("example.io/v1", "Widget")
@@ -31,9 +31,9 @@ def test_a_customization_touches_its_target_and_the_first_by_name_answers() -> N
     configured = Configured()
     assert configured.take(custom("b", WIDGET, "b")) == {WIDGET}
     assert configured.take(custom("a", WIDGET, "a")) == {WIDGET}
-    assert configured.customizations.scripts(*WIDGET, INTERPRET_REPLICA) == ("a",)
+    assert configured.customizations.scripts(*WIDGET, Operation.REPLICA) == ("a",)
     assert configured.take(PolicyDeleted(key=PolicyKey(CUSTOMIZATION, "", "a"), uid="u")) == {WIDGET}
-    assert configured.customizations.scripts(*WIDGET, INTERPRET_REPLICA) == ("b",)
+    assert configured.customizations.scripts(*WIDGET, Operation.REPLICA) == ("b",)
 
 
 def test_another_target_touches_the_old_and_the_new_kind() -> None:

@@ -23,7 +23,7 @@ from services._rules.delivery.plausibility import (
     most_replicas,
     numbers,
 )
-from services._rules.interpreter import InterpretError, NativeInterpreter
+from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
 
 KEY = ObjectKey("apps", "deployments", "default", "nginx")
 SEEN = WorkObserved(cluster="m1", key=KEY, uid="u", work_seq=7, digest="d", applied=True, at=10.0)
@@ -163,7 +163,11 @@ def test_what_is_plausible_can_be_summed_within_32_bits(statuses: list[dict[str,
     items = [{"clusterName": f"m{place}", "status": json.decode(raw)} for place, raw in enumerate(counted)]
     template = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a", "generation": 1}}
     try:
-        summed = NativeInterpreter().aggregate_status(template, items, now="2026-01-01T00:00:00Z").get("status", {})
+        summed = (
+            NativeInterpreter()
+            .interpret(Operation.AGGREGATE, template, items, "2026-01-01T00:00:00Z")
+            .get("status", {})
+        )
     except InterpretError as problem:
         pytest.fail(f"{problem}: {counted}")
     numbers_of = [value for name, value in summed.items() if name != "observedGeneration"]

@@ -13,7 +13,7 @@ from schemas.keys import ObjectKey
 from services._rules.absence.endpoint_identity import Judgement
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.log.restore_order import AT_THE_END, BEFORE, Restoring, absence_in_doubt
-from services.detector.restore_comparison import unlisted, unsettled
+from services.detector.control_plane_scope import unlisted, unsettled
 from services.detector.state import POLICY_KINDS, DetectorState, fold
 from tests.support.facts import KEY, binding, template
 

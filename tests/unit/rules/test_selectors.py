@@ -10,9 +10,8 @@ from services._rules.kubernetes.selectors import (
     compile_expressions,
     compile_selector,
     parse_selector,
-    valid_label_key,
-    valid_label_value,
 )
+from services._rules.kubernetes.validation.name_formats import is_label_key, is_label_value
 
 
 @pytest.mark.parametrize(
@@ -94,13 +93,13 @@ def test_node_expressions_compare_numbers() -> None:
 
 
 def test_keys_and_values_follow_the_length_rules() -> None:
-    assert valid_label_key("a" * 63)
-    assert not valid_label_key("a" * 64)
-    assert valid_label_key("example.com/a")
-    assert not valid_label_key("Example.com/a")
-    assert not valid_label_key("/a")
-    assert valid_label_value("")
-    assert not valid_label_value("a-")
+    assert is_label_key("a" * 63)
+    assert not is_label_key("a" * 64)
+    assert is_label_key("example.com/a")
+    assert not is_label_key("Example.com/a")
+    assert not is_label_key("/a")
+    assert is_label_value("")
+    assert not is_label_value("a-")
 
 
 _names = st.sampled_from(["a", "b", "c"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_REPLICA, RETAIN, InterpretError
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.webhooks.webhook_index import PATIENCE, ClientConfig, ServiceAddress, Webhooks
 
 WIDGET = ("example.io/v1", "Widget")
@@ -14,7 +14,7 @@ WIDGET = ("example.io/v1", "Widget")
 
 def rule(**fields: Any) -> dict[str, Any]:
     kinds = {"apiGroups": ["example.io"], "apiVersions": ["v1"], "kinds": ["Widget"]}
-    return {"operations": [INTERPRET_REPLICA], **kinds, **fields}
+    return {"operations": [Operation.REPLICA], **kinds, **fields}
 
 
 def hook(name: str = "a.example.io", *rules: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def webhooks(*hooks: dict[str, Any], **others: list[dict[str, Any]]) -> Webhooks
     return Webhooks({name: {"webhooks": listed} for name, listed in {"c": list(hooks), **others}.items()})
 
 
-def found(known: Webhooks, operation: str = INTERPRET_REPLICA, target: tuple[str, str] = WIDGET) -> str | None:
+def found(known: Webhooks, operation: str = Operation.REPLICA, target: tuple[str, str] = WIDGET) -> str | None:
     hook = known.find(*target, operation)
     return hook.name if hook is not None else None
 
@@ -33,19 +33,19 @@ def found(known: Webhooks, operation: str = INTERPRET_REPLICA, target: tuple[str
 @pytest.mark.parametrize(
     ("fields", "operation", "target", "matches"),
     [
-        ({}, INTERPRET_REPLICA, WIDGET, True),
-        ({}, RETAIN, WIDGET, False),
-        ({}, INTERPRET_REPLICA, ("example.io/v2", "Widget"), False),
-        ({}, INTERPRET_REPLICA, ("example.com/v1", "Widget"), False),
-        ({}, INTERPRET_REPLICA, ("example.io/v1", "Gadget"), False),
-        ({"operations": ["*"]}, RETAIN, WIDGET, True),
-        ({"operations": [RETAIN, INTERPRET_HEALTH]}, INTERPRET_HEALTH, WIDGET, True),
-        ({"apiVersions": ["*"]}, INTERPRET_REPLICA, ("example.io/v2", "Widget"), True),
-        ({"apiGroups": ["*"]}, INTERPRET_REPLICA, ("v1", "Widget"), True),
-        ({"apiGroups": [""]}, INTERPRET_REPLICA, ("v1", "Widget"), True),
-        ({"apiGroups": [""]}, INTERPRET_REPLICA, WIDGET, False),
-        ({"kinds": ["*"]}, INTERPRET_REPLICA, ("example.io/v1", "Gadget"), True),
-        ({"kinds": []}, INTERPRET_REPLICA, WIDGET, False),
+        ({}, Operation.REPLICA, WIDGET, True),
+        ({}, Operation.RETAIN, WIDGET, False),
+        ({}, Operation.REPLICA, ("example.io/v2", "Widget"), False),
+        ({}, Operation.REPLICA, ("example.com/v1", "Widget"), False),
+        ({}, Operation.REPLICA, ("example.io/v1", "Gadget"), False),
+        ({"operations": ["*"]}, Operation.RETAIN, WIDGET, True),
+        ({"operations": [Operation.RETAIN, Operation.HEALTH]}, Operation.HEALTH, WIDGET, True),
+        ({"apiVersions": ["*"]}, Operation.REPLICA, ("example.io/v2", "Widget"), True),
+        ({"apiGroups": ["*"]}, Operation.REPLICA, ("v1", "Widget"), True),
+        ({"apiGroups": [""]}, Operation.REPLICA, ("v1", "Widget"), True),
+        ({"apiGroups": [""]}, Operation.REPLICA, WIDGET, False),
+        ({"kinds": ["*"]}, Operation.REPLICA, ("example.io/v1", "Gadget"), True),
+        ({"kinds": []}, Operation.REPLICA, WIDGET, False),
     ],
 )
 def test_a_rule_names_operations_groups_versions_and_kinds_or_all_of_them(
@@ -55,10 +55,12 @@ def test_a_rule_names_operations_groups_versions_and_kinds_or_all_of_them(
 
 
 def test_the_first_by_configuration_and_webhook_answers_and_nobody_else() -> None:
-    known = webhooks(hook("b.example.io"), hook("a.example.io", rule(operations=[RETAIN])), a=[hook("z.example.io")])
+    known = webhooks(
+        hook("b.example.io"), hook("a.example.io", rule(operations=[Operation.RETAIN])), a=[hook("z.example.io")]
+    )
     assert found(known) == "a/z.example.io"
-    assert found(known, RETAIN) == "c/a.example.io"
-    assert found(known, INTERPRET_HEALTH) is None
+    assert found(known, Operation.RETAIN) == "c/a.example.io"
+    assert found(known, Operation.HEALTH) is None
     # The order is that of the whole text: a dash comes before a slash.
     assert found(webhooks(hook("a.example.io"), **{"c-1": [hook("z.example.io")]})) == "c-1/z.example.io"
 
@@ -71,7 +73,7 @@ def test_nothing_is_found_where_nothing_is_configured() -> None:
 @pytest.mark.parametrize(("seconds", "timeout"), [(None, PATIENCE), (1, 1.0), (30, 30.0), (0, 1.0), (300, 30.0)])
 def test_every_webhook_has_a_deadline(seconds: int | None, timeout: float) -> None:
     fields = {} if seconds is None else {"timeoutSeconds": seconds}
-    known = webhooks(hook("a.example.io", **fields)).find(*WIDGET, INTERPRET_REPLICA)
+    known = webhooks(hook("a.example.io", **fields)).find(*WIDGET, Operation.REPLICA)
     assert known is not None
     assert known.timeout == timeout
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.checks import object_metadata as meta
-from services.apiserver.kinds.field_errors import Errors, FieldError, Raw, duplicate, forbidden, invalid, required
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as meta
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    Raw,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+)
 from services.apiserver.kinds.rules import (
     Check,
     apply,

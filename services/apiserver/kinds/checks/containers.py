@@ -6,9 +6,8 @@ from functools import lru_cache
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.checks.security_contexts import CONTAINER as SECURITY
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import (
     Errors,
     FieldError,
     duplicate,
@@ -18,6 +17,7 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services.apiserver.kinds.checks.security_contexts import CONTAINER as SECURITY
 from services.apiserver.kinds.rules import (
     NOT_NEGATIVE,
     Rules,

@@ -6,8 +6,8 @@ from typing import Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.field_errors import FieldError, forbidden, not_supported, required
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, not_supported, required
 from services.apiserver.kinds.rules import (
     Check,
     Rules,

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as meta
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from services.apiserver.kinds.checks import affinities as affinity_checks
 from services.apiserver.kinds.checks import containers as container_checks
-from services.apiserver.kinds.checks import object_metadata as meta
 from services.apiserver.kinds.checks import security_contexts as security_checks
 from services.apiserver.kinds.checks import volumes as volume_checks
 from services.apiserver.kinds.checks.status_fields import parsed
-from services.apiserver.kinds.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
 from services.apiserver.kinds.rules import (
     Check,
     apply,

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds.field_errors import FieldError, invalid, required
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid, required
 from services.apiserver.kinds.rules import apply, choice, each, inside, number, only_if, text, valid
 
 _HIGHEST: Final = 2**31 - 1

@@ -6,8 +6,8 @@ import ipaddress
 from typing import Final
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.field_errors import FieldError, invalid
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 from services.apiserver.kinds.rules import Rules, each, formed, inside, not_negative, valid
 
 _SPECIAL: Final = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, required
 from services.apiserver.kinds.checks.containers import no_dots
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, required
 from services.apiserver.kinds.rules import (
     Check,
     Rules,

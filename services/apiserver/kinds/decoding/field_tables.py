@@ -10,14 +10,13 @@ import base64
 import binascii
 import datetime
 import functools
-import gzip
-import importlib.resources
 import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from schemas.api.field_types import kubernetes_types
 from services._rules.kubernetes.quantity import Quantity, QuantityError, parse
 
 Schema = dict[str, Any]
@@ -37,7 +36,7 @@ class ShapeError(ValueError):
 
 
 class Field:
-    """One field: its type code (see `fields.json.gz`), and when it is written although it is empty."""
+    """One field: its type code (see `kubernetes_types`), and when it is written although it is empty."""
 
     __slots__ = ("code", "element", "go_name", "keep", "marks", "name", "pointer", "ref", "required")
 
@@ -66,21 +65,15 @@ class Definition:
 
 
 @functools.cache
-def _table() -> dict[str, dict[str, Any]]:
-    data = importlib.resources.files(__package__).joinpath("fields.json.gz").read_bytes()
-    table: dict[str, dict[str, Any]] = msgspec.json.decode(gzip.decompress(data))
-    return table
-
-
-@functools.cache
 def definition(name: str) -> Definition:
     """Return the definition of that OpenAPI name; one that is not in the table has no fields."""
-    return Definition(name, _table().get(name, {"f": []}))
+    raw = kubernetes_types().get(name)
+    return Definition(name, msgspec.json.decode(raw) if raw else {"f": []})
 
 
 def is_known(name: str) -> bool:
     """Return whether the table has fields for that OpenAPI name."""
-    return name in _table()
+    return name in kubernetes_types()
 
 
 # Reading a body.

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.field_errors import Errors, FieldError, invalid, required
 from services.apiserver.kinds.kind_model import Resource
 from services.apiserver.kinds.rules import (
     Check,

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import metric_targets as metric_checks
 from services.apiserver.kinds.checks.status_fields import counts
 from services.apiserver.kinds.defaults import Defaults
-from services.apiserver.kinds.field_errors import Errors, FieldError, invalid
 from services.apiserver.kinds.rules import apply, each, inside, number
 
 CPU_PERCENT = 80

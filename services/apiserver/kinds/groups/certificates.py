@@ -5,8 +5,15 @@ from __future__ import annotations
 import base64
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+)
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.field_errors import Errors, FieldError, duplicate, forbidden, invalid, required
 from services.apiserver.kinds.kind_model import Resource
 from services.apiserver.kinds.rules import (
     Check,

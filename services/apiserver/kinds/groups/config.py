@@ -8,9 +8,16 @@ from collections.abc import Collection
 import msgspec
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.field_errors import Errors, FieldError, forbidden, invalid, required, too_long
 from services.apiserver.kinds.rules import immutable
 
 SIZE_LIMIT = 1024 * 1024

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid, not_supported
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.field_errors import FieldError, invalid, not_supported
 from services.apiserver.kinds.kind_model import Resource
 from services.apiserver.kinds.rules import Check, Rules, apply, choice, each, inside, needed, text
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import object_metadata as meta
-from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS, port_or_name
-from services.apiserver.kinds.checks.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
-from services.apiserver.kinds.defaults import Defaults
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as meta
+from services._rules.kubernetes.validation.field_errors import (
     Errors,
     FieldError,
     Raw,
@@ -21,6 +17,10 @@ from services.apiserver.kinds.field_errors import (
     invalid,
     required,
 )
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS, port_or_name
+from services.apiserver.kinds.checks.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
+from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.rules import (
     Test,
     choice,

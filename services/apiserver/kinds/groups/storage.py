@@ -6,12 +6,8 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
-from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
-from services.apiserver.kinds.checks.containers import resource_name
-from services.apiserver.kinds.checks.volumes import SOURCE, SOURCES
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import (
     Errors,
     FieldError,
     duplicate,
@@ -20,6 +16,10 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
+from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
+from services.apiserver.kinds.checks.containers import resource_name
+from services.apiserver.kinds.checks.volumes import SOURCE, SOURCES
 from services.apiserver.kinds.rules import (
     Check,
     Form,

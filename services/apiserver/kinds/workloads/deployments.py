@@ -7,12 +7,7 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.selectors import LabelSelectorError, Selector, compile_expressions
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.checks.status_fields import counts
-from services.apiserver.kinds.defaults import Defaults, Fill
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation.field_errors import (
     Errors,
     FieldError,
     forbidden,
@@ -21,6 +16,11 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks import pod_specs as pod_checks
+from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.checks.status_fields import counts
+from services.apiserver.kinds.defaults import Defaults, Fill
 from services.apiserver.kinds.rules import NOT_NEGATIVE, Check, given, inside, needed, not_negative, number, refused
 from services.apiserver.kinds.workloads import pod_defaults
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import (
+    FieldError,
+    Raw,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.status_fields import counts
-from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, not_supported, required
 from services.apiserver.kinds.rules import inside, not_negative
 from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import (

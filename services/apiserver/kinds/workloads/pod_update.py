@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid
+from services._rules.kubernetes.validation.name_formats import subdomain
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.containers import IMAGE
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid
-from services.apiserver.kinds.name_formats import subdomain
 from services.apiserver.kinds.rules import apply, each
 
 SPEC_TEXT = (
