@@ -21,6 +21,7 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.object_metadata import immutable
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 
@@ -310,11 +311,6 @@ def unique(name: str, *, blank: bool = False) -> Siblings:
 
 
 # Changes.
-
-
-def immutable(field: str, new: Any, old: Any, shown: Any = None) -> list[FieldError]:
-    """Return an error when a field that may not change did; `shown` replaces the value in the message."""
-    return [] if new == old else [invalid(field, new if shown is None else shown, "field is immutable")]
 
 
 def changed(paths: tuple[str, ...], new: Any, old: Any, path: str = "") -> list[FieldError]:

@@ -124,19 +124,17 @@ _ENV_PATHS = (
     "status.podIP",
     "status.podIPs",
 )
+MAP_ENTRIES = ("metadata.annotations['", "metadata.labels['")
 _RESOURCE_PATHS = tuple(
     f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
 )
 
 
-def _env_path(path: str, field: str) -> list[FieldError]:
-    if not path or path in (*_ENV_PATHS, "status.hostIPs"):
-        return []
-    if path.startswith(("metadata.annotations['", "metadata.labels['")):
-        return []
+def _env_path(path: str, field: str) -> Errors:
     if path in ("metadata.labels", "metadata.annotations"):
-        return [not_supported(field, path, _ENV_PATHS)]
-    return [invalid(field, path, f"error converting fieldPath: field label not supported: {path}")]
+        yield not_supported(field, path, _ENV_PATHS)
+    elif path and path not in (*_ENV_PATHS, "status.hostIPs") and not path.startswith(MAP_ENTRIES):
+        yield invalid(field, path, f"error converting fieldPath: field label not supported: {path}")
 
 
 def _resource_path(path: str, field: str) -> Errors:
@@ -167,12 +165,12 @@ def _value_from(item: Manifest, path: str) -> Errors:
         yield invalid(field, "", "may not have more than one field specified at a time")
 
 
-def _one_reference(item: Manifest, path: str) -> list[FieldError]:
+def _one_reference(item: Manifest, path: str) -> Errors:
     given, field = len(item.keys() & {"configMapRef", "secretRef"}), path.rpartition("[")[0]
-    if given == 1:
-        return []
-    texts = {0: "must specify one of: `configMapRef` or `secretRef`"}
-    return [invalid(field, "", texts.get(given, "may not have more than one field specified at a time"))]
+    if given == 0:
+        yield invalid(field, "", "must specify one of: `configMapRef` or `secretRef`")
+    elif given > 1:
+        yield invalid(field, "", "may not have more than one field specified at a time")
 
 
 _ENV_FROM = (
@@ -273,10 +271,9 @@ privileged_allowed = True
 """Whether containers may be privileged (kube-apiserver's --allow-privileged); set once when the server starts."""
 
 
-def _privileged(value: Manifest, field: str) -> list[FieldError]:
+def _privileged(value: Manifest, field: str) -> Errors:
     if value.get("privileged") and not privileged_allowed:
-        return [forbidden(f"{field}.privileged", "disallowed by cluster policy")]
-    return []
+        yield forbidden(f"{field}.privileged", "disallowed by cluster policy")
 
 
 @lru_cache(maxsize=256)

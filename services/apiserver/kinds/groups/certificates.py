@@ -64,22 +64,21 @@ def _request(spec: Manifest, path: str) -> list[FieldError]:
     return [invalid(f"{path}.request", request, text)] if text else []
 
 
-def _signer(name: str, field: str) -> list[FieldError]:
+def _signer(name: str, field: str) -> Errors:
+    domain, _, path = name.partition("/")
     if not name:
-        return [required(field)]
-    domain, slash, path = name.partition("/")
-    if not slash or not path or "/" in path:
-        text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        return [invalid(field, name, text)]
-    if "." not in domain:
-        return [invalid(field, domain, "should be a domain with at least two segments separated by dots")]
-    return []
+        yield required(field)
+    elif not path or "/" in path:
+        yield invalid(field, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
+    elif "." not in domain:
+        yield invalid(field, domain, "should be a domain with at least two segments separated by dots")
 
 
-def _stable_signer(name: str, field: str) -> list[FieldError]:
+def _stable_signer(name: str, field: str) -> Errors:
     if name == LEGACY_SIGNER:
-        return [invalid(field, name, "the legacy signerName is not allowed via this API version")]
-    return _signer(name, field)
+        yield invalid(field, name, "the legacy signerName is not allowed via this API version")
+    else:
+        yield from _signer(name, field)
 
 
 def _one_decision() -> Check:

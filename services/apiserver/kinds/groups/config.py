@@ -17,8 +17,8 @@ from services._rules.kubernetes.validation.field_errors import (
     required,
     too_long,
 )
+from services._rules.kubernetes.validation.object_metadata import immutable
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.rules import immutable
 
 SIZE_LIMIT = 1024 * 1024
 REDACTED = "<secret contents redacted>"

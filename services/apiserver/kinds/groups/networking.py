@@ -27,17 +27,16 @@ def _host(host: str, field: str) -> list[FieldError]:
     return [invalid(field, host, text) for text in check(host)]
 
 
-def _path(path: Manifest, field: str) -> list[FieldError]:
+def _path(path: Manifest, field: str) -> Errors:
     kind, place, text = path.get("pathType"), f"{field}.path", path.get("path", "")
     if kind not in _PATH_TYPES or (kind == "ImplementationSpecific" and not text):
-        return []
+        return
     if not text.startswith("/"):
-        return [invalid(place, text, "must be an absolute path")]
-    if kind == "ImplementationSpecific":
-        return []
-    inside_it = [part for part in ("//", "/./", "/../", "%2f", "%2F") if part in text]
-    found = [invalid(place, text, f"must not contain '{part}'") for part in inside_it]
-    return found + [invalid(place, text, f"cannot end with '{end}'") for end in ("/..", "/.") if text.endswith(end)]
+        yield invalid(place, text, "must be an absolute path")
+    elif kind != "ImplementationSpecific":
+        inner = [part for part in ("//", "/./", "/../", "%2f", "%2F") if part in text]
+        yield from (invalid(place, text, f"must not contain '{part}'") for part in inner)
+        yield from (invalid(place, text, f"cannot end with '{end}'") for end in ("/..", "/.") if text.endswith(end))
 
 
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")

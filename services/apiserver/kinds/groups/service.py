@@ -17,6 +17,7 @@ from services._rules.kubernetes.validation.field_errors import (
     invalid,
     required,
 )
+from services._rules.kubernetes.validation.object_metadata import immutable
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS, port_or_name
 from services.apiserver.kinds.checks.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
@@ -26,7 +27,6 @@ from services.apiserver.kinds.rules import (
     choice,
     distinct,
     each,
-    immutable,
     inside,
     needed,
     number,

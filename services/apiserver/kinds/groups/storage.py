@@ -16,6 +16,7 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.object_metadata import immutable
 from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
 from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
 from services.apiserver.kinds.checks.containers import resource_name
@@ -29,7 +30,6 @@ from services.apiserver.kinds.rules import (
     each,
     every,
     given,
-    immutable,
     inside,
     listed,
     lookup,
