@@ -105,12 +105,12 @@ def host_ports(items: list[Manifest], field: str) -> Errors:
     """Return an error for each host port that two containers want."""
     seen: set[str] = set()
     for index, item in enumerate(items):
-        for number_, port in enumerate(item.get("ports") or ()):
+        for position, port in enumerate(item.get("ports") or ()):
             if not port.get("hostPort"):
                 continue
             wanted = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
             if wanted in seen:
-                yield duplicate(f"{field}[{index}].ports[{number_}].hostPort", wanted)
+                yield duplicate(f"{field}[{index}].ports[{position}].hostPort", wanted)
             seen.add(wanted)
 
 

@@ -25,20 +25,13 @@ COUNTED = (
     "services.loadbalancers",
     "services.nodeports",
 )
+_PREFIXES = ("", "requests.", "limits.")
 STANDARD = (
     *COUNTED,
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
     "requests.storage",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
+    *(f"{prefix}{name}" for prefix in _PREFIXES for name in ("cpu", "memory", "ephemeral-storage")),
 )
-_OF_PODS = ("pods", *(f"{kind}{name}" for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")))
+_OF_PODS = ("pods", *(f"{prefix}{name}" for prefix in _PREFIXES for name in ("cpu", "memory")))
 
 
 def quota_name(name: str, field: str) -> list[FieldError]:

@@ -38,11 +38,9 @@ from services.apiserver.kinds.rules import (
 )
 
 UNSET = "primary clusterIP can not be unset"
-
-
 _STICKY = Defaults({"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}})
-
-
+_EXTERNAL = ("NodePort", "LoadBalancer")
+_TRAFFIC_POLICIES = (None, "", "Cluster", "Local")
 _EXTERNAL_NAME = text("externalName", names.subdomain, need="")
 
 
@@ -58,10 +56,6 @@ def _headless(spec: Manifest, path: str) -> Errors:
 
 def _is(*types: str) -> Test:
     return lambda spec: spec.get("type") in types
-
-
-_EXTERNAL = ("NodePort", "LoadBalancer")
-_TRAFFIC_POLICIES = (None, "", "Cluster", "Local")
 
 
 def _no_kubelet_port(port: Manifest, field: str) -> Errors:
