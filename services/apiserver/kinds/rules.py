@@ -98,8 +98,9 @@ def each(name: str, *rules: Rule) -> ListCheck:
         checks: Any = started(rules) if comparing else rules
         where = f"{path}.{name}" if path else name
         for index, item in enumerate(items):
+            place_of_item = f"{where}[{index}]"
             for one in checks:
-                found += one(item, f"{where}[{index}]")
+                found += one(item, place_of_item)
         return found
 
     return check

@@ -318,8 +318,9 @@ def containers(items: list[Manifest], volumes: frozenset[str], field: str) -> li
     found: list[FieldError] = []
     checks = started(_rules_of(volumes))
     for index, item in enumerate(items):
+        place = f"{field}[{index}]"
         for check in checks:
-            found += check(item, f"{field}[{index}]")
+            found += check(item, place)
     return [*found, *host_ports(items, field)]
 
 
