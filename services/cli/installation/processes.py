@@ -27,14 +27,12 @@ from services._kit.runtime.service_wiring import BAD_SETTINGS
 from services.cli.common.failure_reasons import Reasons
 from services.cli.common.layout import Layout
 from services.cli.common.running import say
-from services.cli.supervision.child import be_patient, name_process
+from services.cli.supervision.child import Leash, be_patient, name_process
 from services.cli.supervision.child_watch import ChildWatch
 from services.cli.supervision.deaths import Deaths, ended
 from services.cli.supervision.liveness import Limits
 from services.cli.supervision.liveness_probe import Address
-from services.cli.supervision.parent import Leash
-from services.cli.supervision.process_identity import Running, start_of
-from services.cli.supervision.process_table import Entry, Roll
+from services.cli.supervision.process_identity import Entry, Roll, Running, start_of
 
 PATIENT: Final[Mapping[str, int]] = {"gateway": 5}
 """Niceness of services that nothing on its way to a member waits for: where cores are few, others run first."""

@@ -16,8 +16,7 @@ from msgspec.structs import fields
 from services._kit.base.private_files import private_text
 from services._kit.kube.client import KubeClient
 from services.cli.attachments.attachment_checks import Unusable, examine
-from services.cli.attachments.attachment_retry import keep_trying, leave, left
-from services.cli.attachments.member_attachments import join_members, register_members
+from services.cli.attachments.member_attachments import join_members, keep_trying, leave, left, register_members
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.layout import CONTROL, HUB_USER, Installation, Layout, agent_process
 from services.cli.common.running import INTERRUPTED, Failed, say

@@ -23,6 +23,7 @@ from services._kit.log.stream_port import Log, match
 from services._rules.history.delta_encoding import base_of, decode_delta
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.moments import moment
+from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
 from services.cli.log.archive import FORMAT, Extent, Header, Record, Writer, record
 from services.cli.log.log_options import ExportChoice
@@ -65,8 +66,7 @@ async def export(access: LogAccess, path: Path, choice: ExportChoice) -> int:
             writer.give_up()
             raise
         await asyncio.to_thread(writer.finish)
-    told = ", ".join(f"{count:,} of {name}" for name, count in writer.counts.items()) or "no messages"
-    complain(f"{path}: {told}")
+    complain(f"{path}: {counted(writer.counts)}")
     return 0
 
 

@@ -21,6 +21,7 @@ from services._kit.log.fact_history import HEADER_STORED_AT, until_held
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Log, NewMessage
 from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
 from services.cli.common.stream_topology import asked_sizes
 from services.cli.log.archive import IMPORTED, Header, Line, Record, inspect, read, stream_config
@@ -141,9 +142,8 @@ async def import_log(access: LogAccess, path: Path) -> int:
         await topology.apply(connection, sizes=asked_sizes())
         await refuse_used(connection, [stream.name for stream in STREAMS])
         await fill(connection, path, header, read(path), {})
-    told = ", ".join(f"{count:,} of {name}" for name, count in end.messages.items()) or "no messages"
     origin = header.streams[FACTS.name].id if FACTS.name in header.streams else "?"
-    complain(f"{told}, as they stood on log {origin}; `fleetlog log verify` checks them")
+    complain(f"{counted(end.messages)}, as they stood on log {origin}; `fleetlog log verify` checks them")
     return 0
 
 

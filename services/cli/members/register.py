@@ -23,8 +23,8 @@ from services._kit.base.private_files import private_text
 from services._rules.identity import bootstrap_tokens as rules
 from services._rules.identity.account_tokens import creds_text
 from services.cli.common.control_plane import kubeconfig_path, read_kubeconfig
-from services.cli.common.duration_options import seconds_of
 from services.cli.common.karmadactl_options import MemberFile
+from services.cli.common.moments import seconds_of
 from services.cli.common.running import Failed, patience
 from services.cli.members.join import kubeconfig_of, member_identity
 from services.cli.members.member_options import RegisterOptions

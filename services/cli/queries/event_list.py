@@ -17,17 +17,15 @@ from schemas.topology import FACTS, HISTORY, OBSERVED, STREAMS, Stream
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Message
 from services._rules.history.event_words import summarize
-from services.cli.common.duration_options import seconds_of
 from services.cli.common.logbook import LogAccess, open_log
-from services.cli.common.moments import stamp
-from services.cli.common.printing import GAP
+from services.cli.common.moments import seconds_of, stamp
+from services.cli.common.printing import GAP, check_output
 from services.cli.common.running import Failed, complain
 from services.cli.queries.history_output import clock_time
 from services.cli.queries.query_options import EventQuery
 
 REMEMBERED: Final = 20_000
 """Subjects and positions whose events are kept at hand, to tell what is new and what caused it."""
-_OUTPUTS: Final = ("", "wide", "json")
 _WIDTHS: Final = (7, 12, 40, 16, 0, 0)
 _BROADEST: Final = (12, 32, 72, 20, 80, 60)
 
@@ -177,8 +175,7 @@ class Printer:
 
 async def events(access: LogAccess, query: EventQuery) -> int:
     """Show events; ends at the end of the stream, or never when following. Raises Failed for what makes no sense."""
-    if query.output not in _OUTPUTS:
-        raise Failed(f"unsupported output {query.output!r}; use wide or json")
+    check_output(query.output, ("wide", "json"))
     stream = stream_of(query)
     filters = filters_of(query, stream)
     async with open_log(access) as connection:

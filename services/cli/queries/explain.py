@@ -20,12 +20,11 @@ from services._kit.log.fact_history import merged, stored_at
 from services._kit.log.stream_port import Log
 from services.cli.common.logbook import open_log, streams
 from services.cli.common.moments import moment, stamp
-from services.cli.common.printing import as_json, as_yaml, table
+from services.cli.common.printing import check_output, render, table
 from services.cli.common.running import Failed, complain, patience
 from services.cli.queries.object_history import key_asked
 from services.cli.queries.query_options import ObjectQuery
 
-_OUTPUTS: Final = ("", "wide", "json", "yaml")
 _DIVISIONS: Final[Mapping[str, str]] = {
     "everywhere": "The object has no replicas to divide; every selected cluster gets it.",
     "duplicated": "Every selected cluster runs all {demand} replicas.",
@@ -48,8 +47,7 @@ class Explained(Struct, frozen=True):
 
 async def explain(query: ObjectQuery, output: str = "", at: str = "") -> int:
     """Print why an object is placed as it is, or was at a moment; raises Failed when the log knows no placement."""
-    if output not in _OUTPUTS:
-        raise Failed(f"unsupported output {output!r}; use wide, json or yaml")
+    check_output(output)
     access = query.log.access
     until = moment(at, "--at", time.time()) if at else None
     key = await key_asked(query)
@@ -60,10 +58,7 @@ async def explain(query: ObjectQuery, output: str = "", at: str = "") -> int:
         raise Failed(
             f"the log held no placement of {key}{when}; has a policy claimed it? `fleetlog history` tells what happened"
         )
-    if output in ("json", "yaml"):
-        print((as_json if output == "json" else as_yaml)(document(key, found)), end="")
-    else:
-        print(text(key, found, wide=output == "wide"), end="")
+    render(output, lambda: document(key, found), lambda: text(key, found, wide=output == "wide"))
     if found.explanation is None and not isinstance(found.event, PlacementReleased):
         complain(
             f"no explanation of #{found.position} is kept: each object keeps those of its newest four changes, 30 days "

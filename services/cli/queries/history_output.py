@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from schemas.keys import ObjectKey
 from services._rules.history.timeline import Entry, because, line, offset
+from services.cli.common.moments import stamp
 from services.cli.common.printing import aligned
 
 _BROADEST: Final = 80
@@ -37,11 +38,10 @@ def render_history(entries: Sequence[Entry], *, wide: bool = False) -> str:
 
 def document(key: ObjectKey, entries: Sequence[Entry]) -> dict[str, Any]:
     """A story as the JSON document that the gateway serves, too."""
-    began = datetime.fromtimestamp(entries[0].time, UTC).isoformat(timespec="milliseconds")
     return {
         "kind": "History",
         "apiVersion": "fleetlog/v1",
         "object": {"resource": key.group_resource, "namespace": key.namespace, "name": key.name},
-        "began": began.replace("+00:00", "Z"),
+        "began": stamp(entries[0].time),
         "entries": [{**msgspec.to_builtins(entry), "line": line(entry)} for entry in entries],
     }

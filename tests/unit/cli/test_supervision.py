@@ -22,8 +22,7 @@ from services.cli.installation.up import limits_of
 from services.cli.supervision.liveness import Limits
 from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.lock import AlreadyRunning, Lock
-from services.cli.supervision.process_identity import Running, current, runs, start_of
-from services.cli.supervision.process_table import Entry, Roll
+from services.cli.supervision.process_identity import Entry, Roll, Running, current, runs, start_of
 from services.cli.supervision.stop_command import stop_installation
 from tests.e2e.fleet import until
 from tests.support.standing import stand_still
@@ -66,7 +65,7 @@ def supervising(layout: Layout, body: str, before: str = "") -> Iterator[subproc
     from services.cli.common.layout import Layout
     from services.cli.supervision.lock import Lock
     from services.cli.installation.processes import Rank, Supervisor
-    from services.cli.supervision import parent
+    from services.cli.supervision import child
     {before}
     layout = Layout(Path({str(layout.directory)!r}))
     with Lock(layout.lock):
@@ -106,7 +105,7 @@ def test_children_and_programs_end_with_a_supervisor_that_was_killed(layout: Lay
 
 def test_where_the_kernel_tells_nothing_a_pipe_tells_children_of_the_end(layout: Layout) -> None:
     body = "supervisor.add_service('service', Rank.SERVICE, 'tests.support.sleeping', {})"
-    with supervising(layout, body, "parent._prctl = lambda: None") as process:
+    with supervising(layout, body, "child._prctl = lambda: None") as process:
         assert len(Roll(layout.roll).left()) == 1
         process.kill()
         process.wait()
