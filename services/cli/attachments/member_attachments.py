@@ -11,15 +11,15 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from services._kit.base.private_files import private_text
 from services._kit.credentials.access import open_member
-from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services.cli.attachments.attachment_checks import Unusable, Usable, examine
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.karmadactl_options import Traits
 from services.cli.common.running import JoinRefused, NotReady
-from services.cli.common.waiting import answers, wait_until
-from services.cli.members.join import access_of_kubeconfig, cluster_id, join, kubeconfig_of, member_identity
+from services.cli.common.waiting import answers, condition, opened, wait_until
+from services.cli.members.clusters import CLUSTERS
+from services.cli.members.join import access_of_kubeconfig, cluster_id, join, member_identity, save_kubeconfig
 
 Manifest = dict[str, Any]
 
@@ -40,14 +40,11 @@ class Joined(Struct, frozen=True, kw_only=True):
 
 async def register_members(control: Path, members: Mapping[str, Path], agents: Mapping[str, Path]) -> str:
     """Enter pull members and write their agents' kubeconfigs; what is there already is kept."""
-    client = await KubeClient.from_kubeconfig(control)
-    try:
+    async with opened(control) as client:
         known = await known_clusters(client)
         await asyncio.gather(
             *(_join_one(client, name, members[name], known.get(name), path) for name, path in agents.items())
         )
-    finally:
-        await client.close()
     return ", ".join(agents)
 
 
@@ -62,8 +59,7 @@ async def join_members(
     Those with an agent's kubeconfig become pull members. `attached` are kubeconfigs of clusters that are not ours: what
     is wrong with one of them is found within seconds, said, and not waited for.
     """
-    client = await KubeClient.from_kubeconfig(control)
-    try:
+    async with opened(control) as client:
         known = await known_clusters(client)
         ours = [
             _join_one(client, name, path, known.get(name), (agents or {}).get(name)) for name, path in members.items()
@@ -74,14 +70,12 @@ async def join_members(
         usable = [name for name, trouble in found.items() if not trouble]
         slow = await asyncio.gather(*(_settled(client, name, own=name in members) for name in usable))
         found.update(zip(usable, slow, strict=True))
-    finally:
-        await client.close()
     return Joined(members=names, troubles={name: trouble for name, trouble in found.items() if trouble})
 
 
 async def known_clusters(control: KubeClient) -> dict[str, Manifest]:
     """The Cluster objects by name."""
-    present = await control.get(resource_path("cluster.karmada.io", "v1alpha1", "clusters"))
+    present = await control.get(CLUSTERS)
     return {item["metadata"]["name"]: item for item in present.get("items") or ()}
 
 
@@ -116,11 +110,8 @@ async def attach(control: KubeClient, name: str, path: Path, known: Manifest | N
 
 
 async def _enter(control: KubeClient, name: str, usable: Usable) -> None:
-    member = await KubeClient.from_kubeconfig(usable.kubeconfig)
-    try:
+    async with opened(usable.kubeconfig) as member:
         ours = await member_identity(member, name, usable.access)
-    finally:
-        await member.close()
     if not ours.token and not ours.client_cert:
         raise JoinRefused(
             "the cluster issues no tokens and the kubeconfig holds neither token nor client certificate; "
@@ -175,8 +166,7 @@ async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest 
     pull = spec.get("syncMode") == "Pull"
     joined = pull or spec.get("apiEndpoint") == access.endpoint
     served = not pull or agent is None or _there(agent)
-    member = await KubeClient.from_kubeconfig(path)
-    try:
+    async with opened(path) as member:
         silence = await answers(member)
         if joined and (silence or served):
             return silence
@@ -184,10 +174,8 @@ async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest 
             await wait_until(f"member {name}", lambda: answers(member), READY_SECONDS)
         identity = await cluster_id(member)
         ours = await member_identity(member, name, access)
-    finally:
-        await member.close()
     if agent is not None:
-        private_text(agent, msgspec.json.encode(kubeconfig_of(ours, name)).decode())
+        save_kubeconfig(agent, ours, name)
     if not joined:
         await join(control, name, ours, identity, Traits(), mode="Pull" if agent else "Push", reuse=True)
     return ""
@@ -210,14 +198,14 @@ async def _settled(control: KubeClient, name: str, *, own: bool) -> str:
 
 async def until_ready(control: KubeClient, name: str, seconds: float) -> None:
     """Wait until the control plane calls a member Ready; raises NotReady."""
-    path = resource_path("cluster.karmada.io", "v1alpha1", "clusters", "", name)
+    path = f"{CLUSTERS}/{name}"
 
     async def look() -> str:
         cluster = await control.get(path)
-        for condition in (cluster.get("status") or {}).get("conditions") or ():
-            if condition["type"] == "Ready":
-                return "" if condition["status"] == "True" else str(condition.get("message"))
-        return "its condition is not known yet"
+        ready = condition(cluster, "Ready")
+        if not ready:
+            return "its condition is not known yet"
+        return "" if ready["status"] == "True" else str(ready.get("message"))
 
     await wait_until(f"member {name}", look, seconds)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +14,8 @@ from services._kit.kube.client import ApiError, KubeClient, Unreachable, resourc
 from services._rules.constants import NAMESPACE_SYSTEM
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.layout import CONTROL, Installation, Layout
-from services.cli.common.waiting import wait_until
-from services.cli.members.join import access_of_kubeconfig, ensure
+from services.cli.common.waiting import condition, opened, wait_until
+from services.cli.members.join import access_of_kubeconfig, ensure, kubeconfig_with
 
 GATEWAY_SERVICE: Final = "fleetlog-gateway"
 _GROUP: Final = "work.karmada.io"
@@ -51,21 +52,24 @@ def environment(layout: Layout, installation: Installation) -> dict[str, str]:
 
 async def register(control: Path, ca_pem: bytes, port: int) -> None:
     """Make the control plane answer for bindings and works through the gateway with this authority."""
-    client = await KubeClient.from_kubeconfig(control)
-    try:
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_SYSTEM}}
+    async with opened(control) as client:
+        namespace, service = gateway_service("localhost")
         await ensure(client, resource_path("", "v1", "namespaces"), namespace)
-        service = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": GATEWAY_SERVICE, "namespace": NAMESPACE_SYSTEM},
-            "spec": {"type": "ExternalName", "externalName": "localhost"},
-        }
         await ensure(client, resource_path("", "v1", "services", NAMESPACE_SYSTEM), service)
         for version, priority in VERSIONS:
             await _register(client, version, priority, base64.b64encode(ca_pem).decode(), port)
-    finally:
-        await client.close()
+
+
+def gateway_service(host: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The Service by which a control plane reaches the gateway at a host, and before it the namespace of both."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_SYSTEM}}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": GATEWAY_SERVICE, "namespace": NAMESPACE_SYSTEM},
+        "spec": {"type": "ExternalName", "externalName": host},
+    }
+    return namespace, service
 
 
 def api_service(version: str, priority: int, bundle: str, port: int) -> dict[str, Any]:
@@ -99,47 +103,43 @@ async def _register(client: KubeClient, version: str, priority: int, bundle: str
 
 async def available(control: Path) -> str:
     """Wait until the control plane answers for bindings and works: clients remember what was not served."""
-    client = await KubeClient.from_kubeconfig(control)
 
-    async def look() -> str:
+    async def look(client: KubeClient) -> str:
         for version, _ in VERSIONS:
             service = await client.get(f"{_API_SERVICES}/{version}.{_GROUP}")
-            for condition in (service.get("status") or {}).get("conditions") or ():
-                if condition["type"] == "Available" and condition["status"] != "True":
-                    return str(condition.get("message") or "not available yet")
+            found = condition(service, "Available")
+            if found and found["status"] != "True":
+                return str(found.get("message") or "not available yet")
         listed = await client.get(f"/apis/{_GROUP}/{VERSIONS[0][0]}")
         return "" if listed.get("resources") else "nothing is served yet"
 
-    async def patient() -> str:
-        try:
-            return await look()
-        except (ApiError, Unreachable) as error:
-            return str(error)
-
-    try:
-        await wait_until("bindings and works", patient, 60.0)
-    finally:
-        await client.close()
+    await _until("bindings and works", control, look)
     return "bindings and works"
 
 
 async def reached(kubeconfig: Path) -> str:
     """Wait until the gateway answers for bindings, works and, by the control plane, for everything else."""
-    client = await KubeClient.from_kubeconfig(kubeconfig)
 
-    async def look() -> str:
-        try:
-            served = {group.get("name") for group in (await client.get("/apis")).get("groups") or ()}
-        except (ApiError, Unreachable) as error:
-            return str(error)
+    async def look(client: KubeClient) -> str:
+        served = {group.get("name") for group in (await client.get("/apis")).get("groups") or ()}
         missing = {_GROUP, "cluster.karmada.io"} - served
         return f"not served yet: {', '.join(sorted(missing))}" if missing else ""
 
-    try:
-        await wait_until("the gateway", look, 60.0)
-    finally:
-        await client.close()
-    return f"all kinds at {client.server}"
+    return f"all kinds at {await _until('the gateway', kubeconfig, look)}"
+
+
+async def _until(what: str, kubeconfig: Path, look: Callable[[KubeClient], Awaitable[str]]) -> str:
+    """Wait until a server shows what `look` wants; its URL."""
+
+    async def complaint() -> str:
+        try:
+            return await look(client)
+        except (ApiError, Unreachable) as error:
+            return str(error)
+
+    async with opened(kubeconfig) as client:
+        await wait_until(what, complaint, 60.0)
+        return client.server
 
 
 Manifest = dict[str, Any]
@@ -177,7 +177,9 @@ def outside_settings(layout: Layout, installation: Installation, ca_pem: bytes) 
     if lent:
         shown["token"] = installation.token
     server = f"https://127.0.0.1:{installation.port('gateway_api')}"
-    text = msgspec.json.format(msgspec.json.encode(_kubeconfig(given, server, ca_pem, shown)), indent=2)
+    cluster = {"server": server, "certificate-authority-data": base64.b64encode(ca_pem).decode()}
+    kubeconfig = kubeconfig_with("fleetlog", cluster, shown, _context(given).get("namespace") or "")
+    text = msgspec.json.format(msgspec.json.encode(kubeconfig), indent=2)
     private_text(layout.kubeconfig(CONTROL), text.decode())
     return settings
 
@@ -196,19 +198,3 @@ def _context(kubeconfig: Manifest) -> Manifest:
     chosen = kubeconfig.get("current-context")
     found: Manifest = next(entry["context"] for entry in kubeconfig["contexts"] if entry.get("name") == chosen)
     return found
-
-
-def _kubeconfig(given: Manifest, server: str, ca_pem: bytes, user: Manifest) -> Manifest:
-    """One context with the namespace of the given one."""
-    context = {"cluster": "fleetlog", "user": "fleetlog"}
-    if namespace := _context(given).get("namespace"):
-        context["namespace"] = namespace
-    cluster = {"server": server, "certificate-authority-data": base64.b64encode(ca_pem).decode()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "fleetlog",
-        "contexts": [{"name": "fleetlog", "context": context}],
-        "clusters": [{"name": "fleetlog", "cluster": cluster}],
-        "users": [{"name": "fleetlog", "user": user}],
-    }

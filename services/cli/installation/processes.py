@@ -17,7 +17,6 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
@@ -29,10 +28,10 @@ from services.cli.common.layout import Layout
 from services.cli.common.running import say
 from services.cli.supervision.child import Leash, be_patient, name_process
 from services.cli.supervision.child_watch import ChildWatch
-from services.cli.supervision.deaths import Deaths, ended
 from services.cli.supervision.liveness import Limits
 from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.process_identity import Entry, Roll, Running, start_of
+from services.cli.supervision.supervised_process import Process, Rank, ended
 
 PATIENT: Final[Mapping[str, int]] = {"gateway": 5}
 """Niceness of services that nothing on its way to a member waits for: where cores are few, others run first."""
@@ -51,48 +50,6 @@ _STACK_SECONDS: Final = 1.0
 _PROGRAM_START: Final = 10.0
 """How much longer a program may take to its first answer: the log's server has all of its store checked before."""
 _OURS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Rank(IntEnum):
-    """What stands on what: processes of a lower rank are stopped after those of a higher one."""
-
-    LOG = 0
-    API = 1
-    SERVICE = 2
-
-
-class Process:
-    """One child: how to start it, and what became of it so far."""
-
-    def __init__(
-        self,
-        name: str,
-        rank: Rank,
-        start: Callable[[], int],
-        *,
-        parts: Sequence[str] = (),
-        watch: ChildWatch | None = None,
-        stack: signal.Signals = signal.SIGUSR2,
-        once: bool = False,
-    ) -> None:
-        self.name = name
-        self.parts = tuple(parts)
-        """Services that it runs, where it runs several; its process id is found under their names as well."""
-        self.rank = rank
-        self.start = start
-        self.watch = watch
-        self.stack = stack
-        """Signal at which it writes to its log where it is."""
-        self.once = once
-        """Whether it is done, and not started again, when it ends with 0."""
-        self.said: tuple[Reasons, ...] = ()
-        """What it and its parts have written since their start."""
-        self.pid = 0
-        self.running = Running(0, "")
-        self.deaths = Deaths()
-        self.due_at = 0.0
-        self.kill_at = 0.0
-        """When one that hangs is killed; 0: it is not given up."""
 
 
 class Supervisor:

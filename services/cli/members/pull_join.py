@@ -11,15 +11,13 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from services._kit.base.private_files import private_text
 from services._rules.identity.accounts import AgentIdentity, accounts_config
 from services.cli.common.control_plane import kubeconfig_path, open_control
 from services.cli.common.karmadactl_options import ControlPlaneOptions, Signing
 from services.cli.common.layout import CONTROL, Installation, Layout
 from services.cli.common.running import Failed, patience
-from services.cli.members.join import join, kubeconfig_of, member_identity
+from services.cli.members.join import join, member_identity, save_kubeconfig
 from services.cli.members.member_options import REPORTS, JoinOptions
 from services.cli.members.membership import check_name, check_new, member_id, open_member_file
 from services.cli.nats.account_claims import admit_here, expel, reachable
@@ -80,7 +78,7 @@ async def join_pull_member(target: ControlPlaneOptions, name: str, options: Join
             print(f"cluster({name}) would be joined (dry run)")
             return 0
         if access is not None:
-            private_text(place / "member.kubeconfig", msgspec.json.encode(kubeconfig_of(access, name)).decode())
+            save_kubeconfig(place / "member.kubeconfig", access, name)
         reported = access if options.report_secrets == REPORTS[0] else None
         await join(control.client, name, reported, identity, options.traits, mode="Pull", namespace=options.namespace)
         if signed is not None:

@@ -26,7 +26,7 @@ from services.cli.common.control_plane import kubeconfig_path, read_kubeconfig
 from services.cli.common.karmadactl_options import MemberFile
 from services.cli.common.moments import seconds_of
 from services.cli.common.running import Failed, patience
-from services.cli.members.join import kubeconfig_of, member_identity
+from services.cli.members.join import member_identity, save_kubeconfig
 from services.cli.members.member_options import RegisterOptions
 from services.cli.members.membership import check_name, member_id, open_member_file
 from services.cli.members.pull_join import CREDS, start_agent
@@ -81,7 +81,7 @@ async def register(options: RegisterOptions) -> int:
         user_token, url = await _ask(plane, options, name, identity, seed, seconds)
         private_text(place / CREDS, creds_text(user_token, seed))
         access = await member_identity(member, name, given, options.namespace)
-        private_text(place / "member.kubeconfig", msgspec.json.encode(kubeconfig_of(access, name)).decode())
+        save_kubeconfig(place / "member.kubeconfig", access, name)
     print(f"cluster({name}) is joined successfully")
     print(start_agent(name, place, url), end="")
     return 0

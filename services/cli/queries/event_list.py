@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections import deque
@@ -17,7 +16,7 @@ from schemas.topology import FACTS, HISTORY, OBSERVED, STREAMS, Stream
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Message
 from services._rules.history.event_words import summarize
-from services.cli.common.logbook import LogAccess, open_log
+from services.cli.common.logbook import LogAccess, check_pattern, open_log
 from services.cli.common.moments import seconds_of, stamp
 from services.cli.common.printing import GAP, check_output
 from services.cli.common.running import Failed, complain
@@ -62,9 +61,7 @@ def filters_of(query: EventQuery, stream: Stream) -> tuple[str, ...]:
     """Subject patterns to read; `>` and nothing mean the whole stream. Raises Failed for what is no pattern."""
     if query.subject in ("", ">"):
         return stream.subjects or FACTS.subjects
-    tokens = query.subject.split(".")
-    if not all(tokens) or re.search(r"\s", query.subject) or ">" in tokens[:-1]:
-        raise Failed(f"--subject {query.subject!r}: tokens between dots, `*` for any one, `>` at the end for the rest")
+    check_pattern(query.subject)
     return (query.subject,)
 
 

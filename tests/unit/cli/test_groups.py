@@ -11,8 +11,9 @@ import pytest
 from services._kit.base.settings import Settings
 from services.cli.common.layout import Layout, new_installation
 from services.cli.installation.process_groups import GROUPS, PROCESS_OF, Member
-from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.processes import Supervisor
 from services.cli.installation.up import DESCHEDULER, SERVICES
+from services.cli.supervision.supervised_process import Rank
 
 MEMBERS = [(name, member) for members in GROUPS.values() for name, member in members.items()]
 ALONE = {"executor", "status_aggregator", "gateway"}

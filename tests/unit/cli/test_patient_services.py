@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from services.cli.common.layout import Layout, new_installation
-from services.cli.installation.processes import PATIENT, SPARING, Rank, Supervisor
+from services.cli.installation.processes import PATIENT, SPARING, Supervisor
+from services.cli.supervision.supervised_process import Rank
 
 ON_THE_WAY = {"detector", "scheduler", "override_renderer", "executor", "registrar", "status_aggregator", "estimator"}
 

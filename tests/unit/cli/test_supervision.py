@@ -17,13 +17,14 @@ import pytest
 
 from services.cli.common.layout import Layout, new_installation
 from services.cli.common.running import Failed
-from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.processes import Supervisor
 from services.cli.installation.up import limits_of
 from services.cli.supervision.liveness import Limits
 from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.lock import AlreadyRunning, Lock
 from services.cli.supervision.process_identity import Entry, Roll, Running, current, runs, start_of
 from services.cli.supervision.stop_command import stop_installation
+from services.cli.supervision.supervised_process import Rank
 from tests.e2e.fleet import until
 from tests.support.standing import stand_still
 
@@ -64,7 +65,8 @@ def supervising(layout: Layout, body: str, before: str = "") -> Iterator[subproc
     from pathlib import Path
     from services.cli.common.layout import Layout
     from services.cli.supervision.lock import Lock
-    from services.cli.installation.processes import Rank, Supervisor
+    from services.cli.installation.processes import Supervisor
+    from services.cli.supervision.supervised_process import Rank
     from services.cli.supervision import child
     {before}
     layout = Layout(Path({str(layout.directory)!r}))
