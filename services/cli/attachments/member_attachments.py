@@ -232,7 +232,7 @@ async def keep_trying(
     control: Path,
     files: Mapping[str, Path],
     troubles: Mapping[str, str],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     pause: float = PAUSE,
 ) -> None:
     """Return once every member of `troubles` is usable; says each new reason, and each member that became usable.
@@ -246,10 +246,10 @@ async def keep_trying(
         for name in list(open_troubles):
             trouble = await _try(control, name, files[name])
             if not trouble:
-                tell(f"member {name} is usable now")
+                report(f"member {name} is usable now")
                 del open_troubles[name]
             elif trouble != open_troubles[name]:
-                tell(f"member {name} is still not usable: {trouble}")
+                report(f"member {name} is still not usable: {trouble}")
                 open_troubles[name] = trouble
 
 

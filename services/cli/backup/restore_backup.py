@@ -37,7 +37,7 @@ _STOP_SECONDS: Final = 30.0
 class Objects:
     """Writes the present objects of the embedded API server behind every revision that the lost one can have given.
 
-    Clients that watch from an earlier revision are told that it is gone, and list again.
+    Clients that watch from an earlier revision learn that it is gone, and list again.
     """
 
     def __init__(self, connection: Connection, present: dict[str, int]) -> None:

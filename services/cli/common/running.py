@@ -76,7 +76,7 @@ def run(command: Callable[[], Coroutine[Any, Any, int | None] | int | None]) -> 
 
 
 def explain(error: BaseException) -> str | None:
-    """An error as kubectl would say it; None for one that nobody foresaw."""
+    """An error as kubectl prints it; None for an unknown one."""
     from services._kit.base.log_errors import LogError
     from services._kit.kube.client import ApiError, Unreachable
 

@@ -1,7 +1,7 @@
 """Makes the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect, in one directory.
 
 One authority signs for the servers (log, control plane, gateway) and for the services' identities in the control plane;
-the front proxy has an authority of its own, because whoever holds one of its certificates may speak for anybody.
+the front proxy has an authority of its own, because a holder of one of its certificates may act for any user.
 """
 
 from __future__ import annotations

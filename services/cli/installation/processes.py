@@ -66,13 +66,13 @@ class Supervisor:
         self.refusal = ""
         """Which process cannot start because of its settings, and why; empty: none, or not while steps ran."""
         self._stopping = False
-        self._news, self._tell = os.pipe()
+        self._news, self._wake = os.pipe()
         os.set_blocking(self._news, False)
-        os.set_blocking(self._tell, False)
+        os.set_blocking(self._wake, False)
 
     def listen(self) -> None:
         """Take over the signals of this process: asked to stop, and children that died."""
-        signal.set_wakeup_fd(self._tell)
+        signal.set_wakeup_fd(self._wake)
         for number in _OURS:
             # What nohup has turned off stays so.
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -194,7 +194,7 @@ class Supervisor:
         )
 
     def _log_runs(self) -> bool:
-        """Whether the log's server, where it is ours, runs: without it nobody can be expected to answer."""
+        """Whether the log's server, where it is ours, runs: without it no process can be expected to answer."""
         logs = [process for process in self._processes.values() if process.rank is Rank.LOG]
         return all(process.pid and (process.watch is None or process.watch.answers) for process in logs)
 
@@ -301,7 +301,7 @@ class Supervisor:
             now = time.monotonic()
             news = process.deaths.died(now, ended(code))
             process.due_at = now + process.deaths.pause
-            # One that was given up was told about when it was.
+            # One that was given up was reported when it was.
             quiet = process.kill_at or self._stopping or self.asked_to_stop or self.refusal
             if news and not quiet:
                 self.report(f"{process.name} {news}; {self._log_of(process)}")
@@ -335,7 +335,7 @@ class Supervisor:
         for process in processes:
             if process.pid:
                 _signal(process.pid, signal.SIGTERM)
-        began = told = time.monotonic()
+        began = reported = time.monotonic()
         deadline = began + grace_seconds
         while left := [process for process in processes if process.pid]:
             self._collect()
@@ -349,8 +349,8 @@ class Supervisor:
                 for process in left:
                     _signal(process.pid, signal.SIGKILL)
                 deadline = now + grace_seconds
-            elif now - told >= _STOP_PROGRESS:
-                told = now
+            elif now - reported >= _STOP_PROGRESS:
+                reported = now
                 say(f"  waiting for {names} … ({now - began:.0f} s)\n")
             select.select([self._news], [], [], min(deadline - now, _LOOK_SECONDS))
             self._swallow()

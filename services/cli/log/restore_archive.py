@@ -1,6 +1,6 @@
 """The command `fleetlog log import`: fills the empty log of another installation so that every position is the same.
 
-Facts name one another by position (`prev`, `as_of`, `own`, `causes`), so a position must not move. The stream is told
+Facts name one another by position (`prev`, `as_of`, `own`, `causes`), so a position must not move. The stream is made
 to begin where the file begins; what stood between two messages of the file and is not in it is replaced by fillers,
 which are purged at the end. The time of a message is kept in a header: the log only knows when it stored it itself.
 """
@@ -48,7 +48,7 @@ class Filling:
         self._counts: dict[str, int] = {}
 
     async def take(self, item: Record) -> None:
-        """Store a message at its position; raises Failed when somebody else writes there, too."""
+        """Store a message at its position; raises Failed when another client writes there, too."""
         if self.next == 1 and item.seq > 1:
             await self._log.purge(">", item.seq - 1)
             self.next = item.seq
@@ -77,7 +77,7 @@ class Filling:
         self._size += size
         self.next += 1
         if message.subject == self._filler:
-            return  # Nobody misses one.
+            return  # A filler is never read.
         count = self._counts[message.subject] = self._counts.get(message.subject, 0) + 1
         if count % _STRIDE == 0 and self._history is not None:
             await self._flush()
@@ -91,7 +91,7 @@ class Filling:
         stored = await self._log.append(batch)
         if stored.first != first:
             raise Failed(
-                f"{self._log.name}: a message landed on #{stored.first} instead of #{first}; somebody else writes to "
+                f"{self._log.name}: a message landed on #{stored.first} instead of #{first}; another client writes to "
                 "this log. Stop the services, remove its streams, and import again"
             )
 
@@ -152,7 +152,7 @@ async def fill(
 ) -> None:
     """Store all messages of a file in an empty log, and mark it as restored; `more` takes those of further streams.
 
-    Raises Failed for messages of a stream that nobody takes.
+    Raises Failed for messages of a stream that has no taker.
     """
     await _note(connection, {topology.IMPORTING: path.name})
     logs = streams(connection)

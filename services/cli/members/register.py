@@ -116,7 +116,7 @@ async def discover(options: RegisterOptions, token: tuple[str, str], seconds: fl
         raise Failed(f"the authority of {url} is none of those given; it is {', '.join(found) or 'none at all'}")
     plane = _Plane(url, ca_pem)
     if (await asyncio.to_thread(plane.call, "GET", _INFO))["data"][rules.INFO_KEY] != kubeconfig:
-        raise Failed(f"{url} says something else about itself when it is asked securely; somebody is in between")
+        raise Failed(f"{url} describes itself in another way over a verified connection; it may be intercepted")
     return plane
 
 
@@ -152,7 +152,7 @@ async def _ask(
             return found[rules.TOKEN_ANNOTATION], found.get(rules.URL_ANNOTATION, "")
         if time.monotonic() + _PAUSE > deadline:
             raise Failed(
-                f"nobody answers the request {asked['metadata']['name']}; where the operator's keys are, run: "
+                f"no answer to the request {asked['metadata']['name']}; where the operator's keys are, run: "
                 "fleetlog nats sign"
             )
         await asyncio.sleep(_PAUSE)

@@ -179,7 +179,7 @@ async def _write(
     *,
     dry_run: bool,
 ) -> str:
-    """Read, change and write the taints of a cluster, again where somebody else wrote in between."""
+    """Read, change and write the taints of a cluster, again after a conflict with another writer."""
     for attempt in range(ATTEMPTS):
         item = await cluster(client, name)
         taints, verb = change(item)

@@ -65,7 +65,7 @@ async def create(target: ControlPlaneOptions, options: TokenOptions) -> int:
 
 
 async def show(target: ControlPlaneOptions) -> int:
-    """Print the tokens that there are; a Secret that holds none is told of and left out."""
+    """Print the tokens that there are; a Secret that holds none is reported and left out."""
     async with open_control(target) as control:
         found = await _all(control.client)
     now = time.time()

@@ -1,4 +1,4 @@
-"""The command `fleetlog explain`: why an object runs where it runs, cluster by cluster, as the log tells it."""
+"""The command `fleetlog explain`: why an object runs where it runs, cluster by cluster, as the log has it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _DIVISIONS: Final[Mapping[str, str]] = {
     "everywhere": "The object has no replicas to divide; every selected cluster gets it.",
     "duplicated": "Every selected cluster runs all {demand} replicas.",
     "static weights": "{demand} replicas are divided by static weights, which add up to {weights}.",
-    "fresh scale": "{demand} replicas are divided by the room clusters have, {weights} in all.",
+    "fresh scale": "{demand} replicas are divided by the capacity of clusters, {weights} in all.",
     "scale down": "{demand} replicas are divided by what runs now, {weights} replicas in all.",
-    "scale up": "{kept} replicas stay; {demand} more are divided by the room clusters have, {weights} in all.",
+    "scale up": "{kept} replicas stay; {demand} more are divided by the capacity of clusters, {weights} in all.",
     "no change": "All {kept} replicas stay where they are.",
 }
 
@@ -52,11 +52,11 @@ async def explain(query: ObjectQuery, output: str = "", at: str = "") -> int:
     until = moment(at, "--at", time.time()) if at else None
     key = await key_asked(query)
     async with patience("reading the log"), open_log(access) as connection:
-        found = await told_of(streams(connection), key, until)
+        found = await placement_of(streams(connection), key, until)
     if found is None:
         when = f" at {stamp(until)}" if until is not None else ""
         raise Failed(
-            f"the log held no placement of {key}{when}; has a policy claimed it? `fleetlog history` tells what happened"
+            f"the log held no placement of {key}{when}; has a policy claimed it? `fleetlog history` shows what happened"
         )
     render(output, lambda: document(key, found), lambda: text(key, found, wide=output == "wide"))
     if found.explanation is None and not isinstance(found.event, PlacementReleased):
@@ -67,7 +67,7 @@ async def explain(query: ObjectQuery, output: str = "", at: str = "") -> int:
     return 0
 
 
-async def told_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> Explained | None:
+async def placement_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> Explained | None:
     """The placement in force at a moment (None: now) with its explanation; None where there was none."""
     last: Explained | None = None
     for position, message in (await merged(logs, (placement_subject(key),))).items():
@@ -188,7 +188,7 @@ def _clusters(found: PlacementExplained, *, wide: bool) -> str:
     headers = ["cluster", "rank", "selected", "available", "source", "age", "running", "weight", "share", "replicas"]
     if wide:
         headers[2:2] = ["region", "group", "score"]
-        headers += ["kept", "room", "reserved"]
+        headers += ["kept", "capacity", "reserved"]
     rows = [_row(item, found, wide=wide) for item in found.clusters]
     more = f"and {_count(found.others, 'more cluster')} that passed the filters\n" if found.others else ""
     return table(headers, rows) + more

@@ -22,9 +22,9 @@ def clock_time(seconds: float) -> str:
 
 
 def render_history(entries: Sequence[Entry], *, wide: bool = False) -> str:
-    """A story as aligned lines: time since its first step, subject, position, event, meaning, cause.
+    """A history as aligned lines: time since its first step, subject, position, event, meaning, cause.
 
-    Wide lines also tell the time of day, and how much of the log the deciding service had seen.
+    Wide lines also show the time of day, and how much of the log the deciding service had seen.
     """
     lines = []
     for entry in entries:
@@ -37,7 +37,7 @@ def render_history(entries: Sequence[Entry], *, wide: bool = False) -> str:
 
 
 def document(key: ObjectKey, entries: Sequence[Entry]) -> dict[str, Any]:
-    """A story as the JSON document that the gateway serves, too."""
+    """A history as the JSON document that the gateway serves, too."""
     return {
         "kind": "History",
         "apiVersion": "fleetlog/v1",

@@ -27,7 +27,7 @@ _OUTPUTS: Final = ("", "wide", "json", "yaml")
 
 
 async def history(query: ObjectQuery, output: str = "", at: str = "") -> int:
-    """Print the story of one object, or its state at a moment; raises Failed when the log knows nothing of it."""
+    """Print the history of one object, or its state at a moment; raises Failed when the log knows nothing of it."""
     if output not in _OUTPUTS or (output == "yaml" and not at):
         raise Failed(f"unsupported output {output!r}; use wide or json, or yaml together with --at")
     access = query.log.access
@@ -81,7 +81,7 @@ async def state_at(access: LogAccess, key: ObjectKey, at: float, output: str = "
         entries = await told(logs, facts) if facts else []
         began = "" if facts else min((stamp(fact.time) for fact in await facts_of(logs, key)), default="")
     if not facts:
-        later = f"; its story begins at {began}" if began else ", nor does it now"
+        later = f"; its history begins at {began}" if began else ", nor does it now"
         raise Failed(f"at {stamp(at)} the log held no fact about {key}{later}")
     facets = standing(facts)
     render(
@@ -107,7 +107,7 @@ def state_document(key: ObjectKey, at: float, facets: Sequence[Standing], entrie
 def state_text(
     key: ObjectKey, at: float, facets: Sequence[Standing], entries: Sequence[Entry], *, wide: bool = False
 ) -> str:
-    """The state as a table for people, and the story up to then below it."""
+    """The state as a table for people, and the history up to then below it."""
     rows = [
         (
             facet.facet + (f" {facet.cluster}" if facet.cluster else ""),

@@ -1,4 +1,4 @@
-"""The command `fleetlog replay`: decides a recorded log anew with this version, and tells what comes out otherwise."""
+"""The command `fleetlog replay`: decides a recorded log again with this version, and prints what differs."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def facts_in(path: Path) -> Iterable[Fact]:
 
 
 def replayed(facts: Iterable[Fact], *, wide: bool = False) -> Result:
-    """Decide every placement anew on the facts it had in view (`as_of`), at its time, with its estimates."""
+    """Decide every placement again on the facts it had in view (`as_of`), at its time, with its estimates."""
     result = Result()
     ordered = list(facts)
     # One leader decides in the order of what it saw, so the state is folded once, up to each decision's view.
@@ -127,7 +127,7 @@ def replayed(facts: Iterable[Fact], *, wide: bool = False) -> Result:
         found = _differing(state, item.position, event, wide=wide)
         if found is not None:
             result.differences.append(found)
-        # Until the placement is folded its room counts as promised, as it did then.
+        # Until the placement is folded its capacity counts as reserved, as it did then.
         state.ledger.promise(event.key, event.clusters, decided_at(event))
     return result
 

@@ -101,7 +101,7 @@ def outcomes(
     now: float,
     only: ObjectKey | None = None,
 ) -> list[Moved]:
-    """Suppose, then decide every object, or the one; each decision's room counts for those after it."""
+    """Suppose, then decide every object, or the one; the capacity that a decision takes counts for those after it."""
     suppose(world, supposed, scale)
     state = world.state
     state.ledger.expire(now)

@@ -21,7 +21,7 @@ _STATE, _START = 0, 19
 
 
 class Running(Struct, frozen=True):
-    """A process as it was when it was recorded; `start` is empty where the system could not tell its start time."""
+    """A process as it was when it was recorded; `start` is empty where the system does not know its start time."""
 
     pid: int
     start: str

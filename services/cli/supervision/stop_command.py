@@ -14,7 +14,7 @@ from services.cli.common.running import Failed
 from services.cli.supervision.lock import STOP, UP, AlreadyRunning, Holder, Lock
 from services.cli.supervision.process_identity import Entry, Roll, Running, runs
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 GRACE_SECONDS: Final = 15.0
 """How long the processes of one rank have to end by themselves."""
@@ -24,7 +24,7 @@ PROGRESS_SECONDS: Final = 2.0
 _PAUSE: Final = 0.05
 
 
-def stop_installation(layout: Layout, seconds: float, tell: Tell) -> str:
+def stop_installation(layout: Layout, seconds: float, report: Report) -> str:
     """Stop what runs in a directory and wait until it has ended; what was done, in one sentence.
 
     The supervisor has `seconds` to stop its processes; then it is killed, and they are stopped one by one. Raises
@@ -37,15 +37,15 @@ def stop_installation(layout: Layout, seconds: float, tell: Tell) -> str:
     while True:
         try:
             with lock:
-                count = stop_leftovers(layout, lock, tell)
+                count = stop_leftovers(layout, lock, report)
         except AlreadyRunning as error:
             holder = lock.holder()
             if holder is None or not runs(holder.running):
-                _orphans_of_unknown(layout, tell)
+                _orphans_of_unknown(layout, report)
                 continue
             if holder.work not in (UP, STOP):
                 raise Failed(str(error)) from None
-            killed = _end_supervisor(layout, holder, seconds, tell) or killed
+            killed = _end_supervisor(layout, holder, seconds, report) or killed
             if not killed and not Roll(layout.roll).left():
                 return f"stopped the installation in {layout.directory}; its data stays"
             continue
@@ -56,7 +56,7 @@ def stop_installation(layout: Layout, seconds: float, tell: Tell) -> str:
         return f"no installation runs in {layout.directory}"
 
 
-def stop_leftovers(layout: Layout, lock: Lock, tell: Tell) -> int:
+def stop_leftovers(layout: Layout, lock: Lock, report: Report) -> int:
     """Stop what an ended supervisor has left running; how many processes that were. Raises Failed."""
     roll = Roll(layout.roll)
     left = roll.left()
@@ -64,8 +64,8 @@ def stop_leftovers(layout: Layout, lock: Lock, tell: Tell) -> int:
         them = "it" if len(left) == 1 else "them"
         former = lock.former
         who = f" (process {former.running.pid}, since {former.since})" if former is not None else ""
-        tell(f"found {_counted(len(left))} of an installation whose supervisor{who} is gone; stopping {them} …")
-        stop(left, lambda text: tell(f"  {text}"))
+        report(f"found {_counted(len(left))} of an installation whose supervisor{who} is gone; stopping {them} …")
+        stop(left, lambda text: report(f"  {text}"))
     for path in layout.lock.parent.glob("*.pid"):
         path.unlink(missing_ok=True)
     roll.clear()
@@ -76,7 +76,7 @@ def _counted(number: int) -> str:
     return "1 process" if number == 1 else f"{number} processes"
 
 
-def _end_supervisor(layout: Layout, holder: Holder, seconds: float, tell: Tell) -> bool:
+def _end_supervisor(layout: Layout, holder: Holder, seconds: float, report: Report) -> bool:
     """Ask the supervisor to stop and wait until it has ended; whether it had to be killed."""
     supervisor = holder.running
 
@@ -84,18 +84,18 @@ def _end_supervisor(layout: Layout, holder: Holder, seconds: float, tell: Tell) 
         return (names(Roll(layout.roll).left()) or "the supervisor") if runs(supervisor) else ""
 
     if holder.work == UP:
-        tell(f"stopping the installation of process {supervisor.pid}, which runs since {holder.since} …")
+        report(f"stopping the installation of process {supervisor.pid}, which runs since {holder.since} …")
         _send(supervisor, signal.SIGTERM)
-    if _ended(left, seconds, lambda text: tell(f"  {text}")):
+    if _ended(left, seconds, lambda text: report(f"  {text}")):
         return False
-    tell(f"process {supervisor.pid} did not end within {seconds:g} s and is killed")
+    report(f"process {supervisor.pid} did not end within {seconds:g} s and is killed")
     _send(supervisor, signal.SIGKILL)
-    if not _ended(left, KILLED_SECONDS, lambda text: tell(f"  {text}")):
+    if not _ended(left, KILLED_SECONDS, lambda text: report(f"  {text}")):
         raise Failed(f"process {supervisor.pid} does not end, not even when it is killed")
     return True
 
 
-def stop(entries: Sequence[Entry], tell: Tell, grace: float = GRACE_SECONDS) -> None:
+def stop(entries: Sequence[Entry], report: Report, grace: float = GRACE_SECONDS) -> None:
     """Ask processes to end, rank by rank, and kill those that do not within `grace` seconds; raises Failed."""
 
     def left() -> str:
@@ -106,10 +106,10 @@ def stop(entries: Sequence[Entry], tell: Tell, grace: float = GRACE_SECONDS) -> 
         for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, KILLED_SECONDS)):
             for entry in ranked:
                 _send(entry.running, number, f"{entry.name} (process {entry.running.pid})")
-            if _ended(left, seconds, tell):
+            if _ended(left, seconds, report):
                 break
             if number is signal.SIGTERM:
-                tell(f"killing what did not end within {grace:g} s: {left()}")
+                report(f"killing what did not end within {grace:g} s: {left()}")
         else:
             raise Failed(f"these processes do not end, not even when they are killed: {left()}")
 
@@ -119,7 +119,7 @@ def names(entries: Sequence[Entry]) -> str:
     return ", ".join(f"{entry.name} (process {entry.running.pid})" for entry in entries)
 
 
-def _ended(left: Callable[[], str], seconds: float, tell: Tell) -> bool:
+def _ended(left: Callable[[], str], seconds: float, report: Report) -> bool:
     """Whether `left`, which names the processes that run, becomes empty in time; reports them meanwhile."""
     began = reported = time.monotonic()
     while running := left():
@@ -128,7 +128,7 @@ def _ended(left: Callable[[], str], seconds: float, tell: Tell) -> bool:
             return False
         if now - reported >= PROGRESS_SECONDS:
             reported = now
-            tell(f"waiting for {running} … ({now - began:.0f} s)")
+            report(f"waiting for {running} … ({now - began:.0f} s)")
         time.sleep(_PAUSE)
     return True
 
@@ -147,7 +147,7 @@ def _send(process: Running, number: signal.Signals, name: str = "") -> None:
         raise Failed(f"{name} belongs to another user; stop it as that user, or as root") from None
 
 
-def _orphans_of_unknown(layout: Layout, tell: Tell) -> None:
+def _orphans_of_unknown(layout: Layout, report: Report) -> None:
     """Stop what holds the lock without being its supervisor; raises Failed where nothing of it is known."""
     left = Roll(layout.roll).left()
     if not left:
@@ -159,4 +159,4 @@ def _orphans_of_unknown(layout: Layout, tell: Tell) -> None:
             raise Failed(
                 f"a process that is not known here holds {layout.lock}; `fuser {layout.lock}` names it, end it"
             ) from None
-    stop(left, tell)
+    stop(left, report)

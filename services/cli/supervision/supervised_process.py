@@ -12,7 +12,7 @@ from services.cli.supervision.child_watch import ChildWatch
 from services.cli.supervision.process_identity import Running
 
 STABLE_SECONDS: Final = 10.0
-"""Whoever lived longer did not end because of its start."""
+"""A process that lived longer did not end because of its start."""
 LONGEST_PAUSE: Final = 5.0
 FIRST_PAUSE: Final = 0.1
 LOOP: Final = 3
