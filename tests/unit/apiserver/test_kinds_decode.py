@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.apiserver.kinds.checks import quantities as quantity
+from services.apiserver.kinds.decoding.field_tables import canonical_quantity
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.kinds.kind_model import DecodeError, Kind
 
@@ -75,14 +75,14 @@ def test_reading_twice_changes_nothing() -> None:
     ],
 )
 def test_quantities_get_their_one_spelling(given: str, canonical: str) -> None:
-    assert quantity.canonical(given) == canonical
-    assert quantity.canonical(canonical) == canonical
+    assert canonical_quantity(given) == canonical
+    assert canonical_quantity(canonical) == canonical
 
 
 @pytest.mark.parametrize("given", ["", "abc", "1Qi", "1.2.3", "--1", "1 Gi"])
 def test_bad_quantities_are_refused(given: str) -> None:
     with pytest.raises(ValueError, match="quantit"):
-        quantity.canonical(given)
+        canonical_quantity(given)
 
 
 def test_quantities_in_bodies_may_be_numbers() -> None:

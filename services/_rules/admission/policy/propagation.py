@@ -43,9 +43,8 @@ def default(scope: _Scope, obj: Manifest, operation: str, context: Context) -> M
         for item in spec.get("resourceSelectors") or ()
     ):
         spec["propagateDeps"] = True
-    application = (spec.get("failover") or {}).get("application")
-    graceful = application and application.get("purgeMode") in placement.GRACEFUL
-    if graceful and application.get("gracePeriodSeconds") is None:
+    application = (spec.get("failover") or {}).get("application") or {}
+    if application.get("purgeMode") in placement.GRACEFUL and application.get("gracePeriodSeconds") is None:
         spec["failover"] = spec["failover"] | {"application": application | {"gracePeriodSeconds": _GRACE_SECONDS}}
     if spec.get("suspension"):
         # Scheduling is suspended on bindings only; on a policy the field does not exist.

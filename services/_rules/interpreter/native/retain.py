@@ -19,7 +19,6 @@ from services._rules.interpreter.native.prune import TOKEN_SECRET
 Retainer = Callable[[Manifest, Manifest], Manifest]
 
 
-
 def retain_deployment(desired: Manifest, observed: Manifest) -> Manifest:
     """Keeps the observed replicas where the desired object asks for it by label."""
     if object_at(desired, "metadata", "labels").get(RETAIN_REPLICAS_LABEL) != "true":

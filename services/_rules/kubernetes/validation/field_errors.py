@@ -47,6 +47,12 @@ def go_map(values: dict[str, str] | None) -> Raw:
     return Raw(f"map[string]string{{{pairs}}}")
 
 
+def go_strings(values: list[str]) -> Raw:
+    """Return a list of strings in the spelling in which repeated and conflicting values are reported."""
+    shown = ", ".join(f'"{value}"' for value in values)
+    return Raw(f"[]string{{{shown}}}")
+
+
 class FieldError(msgspec.Struct, frozen=True):
     """One thing wrong with one field of an object; `detail` may be empty."""
 
