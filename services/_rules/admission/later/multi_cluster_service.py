@@ -1,13 +1,16 @@
-"""Rules of MultiClusterService, and of addresses of load balancers (reference 01 §4.3)."""
+"""Rules of MultiClusterService (reference 01 §4.3)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._rules.admission.common import value_formats as formats
+from services._rules.kubernetes.patch.json_patch import without_nulls
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as metadata
 from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, each, invalid, not_supported
+from services._rules.kubernetes.validation.field_rules import apply
+from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER
 
 _TYPES: Final = ("CrossCluster", "LoadBalancer")
 
@@ -21,7 +24,7 @@ def validate(obj: Manifest, old: Manifest | None) -> list[FieldError]:
         found += metadata.check_change(obj.get("metadata") or {}, old.get("metadata") or {})
         if types != ((old.get("spec") or {}).get("types") or []):
             found.append(invalid("spec.types", types, "is immutable"))
-        found += load_balancer((obj.get("status") or {}).get("loadBalancer"))
+        found += apply(LOAD_BALANCER, without_nulls(obj.get("status") or {}), "status")
     found += metadata.check_create(obj.get("metadata") or {}, names.dns1035, namespaced=True)
     found += _ports(spec.get("ports") or [])
     for position, name in enumerate(types):
@@ -33,21 +36,6 @@ def validate(obj: Manifest, old: Manifest | None) -> list[FieldError]:
         for position, cluster in enumerate(spec.get(field) or ()):
             name = cluster.get("name") or ""
             found += each(f"spec.{field}[{position}].name", name, formats.cluster_name(name))
-    return found
-
-
-def load_balancer(status: Mapping[str, Any] | None) -> list[FieldError]:
-    """What is wrong with the addresses in a status."""
-    found: list[FieldError] = []
-    for position, address in enumerate((status or {}).get("ingress") or ()):
-        place = f"status.loadBalancer.ingress[{position}]"
-        ip, host = address.get("ip") or "", address.get("hostname") or ""
-        if ip:
-            found += each(f"{place}.ip", ip, formats.ip_address(ip))
-        if host:
-            found += each(f"{place}.hostname", host, names.subdomain(host))
-            if not formats.ip_address(host):
-                found.append(invalid(f"{place}.hostname", host, "must be a name, not an IP address"))
     return found
 
 

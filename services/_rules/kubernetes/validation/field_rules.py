@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from services._rules.kubernetes.validation import name_formats
 from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     duplicate,
@@ -23,6 +24,7 @@ from services._rules.kubernetes.validation.field_errors import (
 )
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
+PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 Check = Callable[[Any, str], list[FieldError]]
 Form = Callable[[str], list[str]]
@@ -274,6 +276,13 @@ def not_negative(*names: str) -> Check:
         return [invalid(place(path, name), value[name], NOT_NEGATIVE) for name in names if (value.get(name) or 0) < 0]
 
     return check
+
+
+def port_or_name(value: int | str, field: str) -> list[FieldError]:
+    """Return what is wrong with a port given by number or name."""
+    if isinstance(value, str):
+        return [invalid(field, value, text) for text in name_formats.port_name(value)]
+    return [] if 1 <= value <= 65535 else [invalid(field, value, PORT_RANGE)]
 
 
 # Items of a list.

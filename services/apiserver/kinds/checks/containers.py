@@ -18,6 +18,7 @@ from services._rules.kubernetes.validation.field_errors import (
 )
 from services._rules.kubernetes.validation.field_rules import (
     NOT_NEGATIVE,
+    PORT_RANGE,
     Rules,
     apply,
     choice,
@@ -28,6 +29,7 @@ from services._rules.kubernetes.validation.field_rules import (
     not_negative,
     number,
     one_of,
+    port_or_name,
     started,
     text,
     unique,
@@ -35,7 +37,6 @@ from services._rules.kubernetes.validation.field_rules import (
 from services.apiserver.kinds.checks.security_contexts import CONTAINER as SECURITY
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
-PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOL = choice("protocol", PROTOCOLS, need="")
 _HUGE = "hugepages-"
 NATIVE = ("cpu", "memory", "storage", "ephemeral-storage")
@@ -47,13 +48,6 @@ def _untrimmed(value: str) -> list[str]:
 
 
 IMAGE = text("image", _untrimmed, need="")
-
-
-def port_or_name(value: int | str, field: str) -> list[FieldError]:
-    """Return what is wrong with a port given by number or name."""
-    if isinstance(value, str):
-        return [invalid(field, value, text) for text in names.port_name(value)]
-    return [] if 1 <= value <= 65535 else [invalid(field, value, PORT_RANGE)]
 
 
 _PORT = inside("port", port_or_name, absent=0)

@@ -6,9 +6,9 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import FieldError, required
 from services._rules.kubernetes.validation.field_rules import choice, each, inside, number, text
+from services._rules.kubernetes.validation.status_fields import address, non_special
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.containers import PROTOCOLS
-from services.apiserver.kinds.checks.status_fields import address, non_special
 
 
 def _some_address(subset: Manifest, field: str) -> list[FieldError]:

@@ -26,14 +26,15 @@ from services._rules.kubernetes.validation.field_rules import (
     needed,
     number,
     only_if,
+    port_or_name,
     refused,
     text,
     unique,
     unwanted,
 )
+from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS, port_or_name
-from services.apiserver.kinds.checks.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
+from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS
 from services.apiserver.kinds.defaults import Defaults
 
 UNSET = "primary clusterIP can not be unset"

@@ -34,9 +34,9 @@ def counts(fields: tuple[str, ...], part_of_replicas: tuple[str, ...] = ()) -> R
 
 
 def parsed(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address that a text is; None when it is none."""
+    """Return the address that a text is; None when it is none, or one of a zone."""
     try:
-        return ipaddress.ip_address(value)
+        return ipaddress.ip_address(value) if "%" not in value else None
     except ValueError:
         return None
 
