@@ -6,6 +6,7 @@ from typing import Any, Final
 from schemas.manifest import Manifest
 from services._rules.admission.later.federated_quota import is_extended
 from services._rules.kubernetes.patch.json_patch import without_nulls
+from services._rules.kubernetes.resource_quota import PLAIN
 from services._rules.kubernetes.validation import metric_targets as targets
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as metadata
@@ -14,7 +15,6 @@ from services._rules.kubernetes.validation.field_rules import apply, inside, not
 from services._rules.kubernetes.validation.field_rules import each as of_each
 
 _KINDS: Final = ("ContainerResource", "Object", "Pods", "Resource")
-_STANDARD_CONTAINER_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 _EXPIRY_SECONDS: Final = 15
 _DOUBLE: Final = {"type": "Percent", "value": 100, "periodSeconds": _EXPIRY_SECONDS}
 _DEFAULT_UP: Final = {
@@ -57,7 +57,7 @@ def _metric(metric: Manifest, field: str) -> list[FieldError]:
     measured = metric.get("containerResource") if kind == "ContainerResource" else None
     name, container = (measured or {}).get("name") or "", (measured or {}).get("container") or ""
     place = f"{field}.containerResource"
-    if name and not (name in _STANDARD_CONTAINER_RESOURCES or name.startswith("hugepages-") or is_extended(name)):
+    if name and not (name in PLAIN or name.startswith("hugepages-") or is_extended(name)):
         problem = "must be a standard resource of containers or an extended one"
         found.append(invalid(f"{place}.name", name, problem))
     return found + (each(f"{place}.container", container, names.label(container)) if container else [])
