@@ -21,6 +21,7 @@ from schemas.keys import ObjectKey
 from schemas.subjects import facet as subject_of
 from services._rules.effective import Effective, current_targets, effective, lowers, tasks_of
 from services._rules.history.retention import all_closed
+from services._rules.interpreter.configuration import Target, concerns
 
 FacetEvent = (
     TemplateEvent
@@ -45,6 +46,7 @@ _FACETS: Final[Mapping[type[Any], tuple[str, str]]] = {
     for event in events
 }
 """The fields that an event is kept in, with its position."""
+_POSITIONS: Final = dict(_FACETS.values())
 
 
 def is_of_facet(event: Known) -> TypeGuard[FacetEvent]:
@@ -128,8 +130,7 @@ class ObjectFacets(Struct):
 
     def seen(self, *facets: str) -> Provenance:
         """The positions of facets that a decision read; those that are not there are left out."""
-        positions = {facet: getattr(self, f"{facet}_seq") for facet in facets}
-        return Provenance(own={facet: seq for facet, seq in positions.items() if seq})
+        return Provenance(own={facet: seq for facet in facets if (seq := getattr(self, _POSITIONS[facet]))})
 
 
 F = TypeVar("F", bound=ObjectFacets)
@@ -169,8 +170,8 @@ class ObjectStates(ServiceState, Generic[F]):
 
     def take(self, seq: int, subject: str, event: FacetEvent) -> F:
         """Keep an event as the last one of its facet; the facets of its object."""
+        facets = self.objects.get(event.key) or self.of(event.key)
         facet, position = _FACETS[type(event)]
-        facets = self.of(event.key)
         setattr(facets, facet, event)
         setattr(facets, position, seq)
         if facet == self.writes:
@@ -184,6 +185,16 @@ class ObjectStates(ServiceState, Generic[F]):
     def forget(self, purged: Purged) -> None:
         """Drop what is gone from the log, unless newer facts of it exist."""
         self.drop(purged)
+
+    def of_kinds(self, kinds: frozenset[Target]) -> list[ObjectKey]:
+        """Objects whose template is of one of these kinds; none without any."""
+        return [
+            key
+            for key, facets in self.objects.items()
+            if kinds
+            and isinstance(template := facets.template, TemplateChanged)
+            and concerns(kinds, template.api_version, template.kind)
+        ]
 
     def drop(self, purged: Purged) -> list[tuple[ObjectKey, F]]:
         """Drop the objects that are gone from the log, unless newer facts of them exist; returns them."""

@@ -10,9 +10,10 @@ import msgspec
 import structlog
 
 from schemas.agent import WAIT_SECONDS, Reported, ReportedAnswer, RoomAnswers, RoomQuestions, TakenPods
-from services._kit.base.backoff import Backoff
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import LogError
+from services._kit.base.pacing import Backoff
+from services._kit.concurrency.tasks import set_within
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._kit.members.node_informer import MemberView
 from services._kit.members.unschedulable import NotCounted, unschedulable_replicas
@@ -21,7 +22,7 @@ from services._rules.capacity.replica_estimate import Answers, Picture, read_req
 from services._rules.capacity.reserved import PodClass
 from services._rules.identity.accounts import reports_subject
 from services._rules.kubernetes.quantity import QuantityError
-from services.agent.hub_connection import Hub
+from services.agent.hub_connection import HubConnection
 
 log = structlog.get_logger("agent.estimating")
 
@@ -39,7 +40,7 @@ class EstimateAnswers:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         cluster: str,
         opener: Callable[[], Awaitable[KubeClient]],
         clock: Clock,
@@ -102,7 +103,8 @@ class EstimateAnswers:
         try:
             if question.workload is not None:
                 return RoomAnswers(id=question.id, replicas=(await self._unschedulable(question),))
-            await self._wait_listed()
+            # Without its lists the answer is that there is no opinion.
+            await set_within(self._listed, LISTED_SECONDS)
             answers = self._answers if question.quotas else self._unlimited
             taken = {_want(item): item.count for item in question.taken}
             self._version += 1
@@ -121,14 +123,6 @@ class EstimateAnswers:
         workload = question.workload or {}
         now = self._clock.now()
         return await unschedulable_replicas(client, self._picture.waiting, workload, question.threshold, now)
-
-    async def _wait_listed(self) -> None:
-        try:
-            async with asyncio.timeout(LISTED_SECONDS):
-                await self._listed.wait()
-        except TimeoutError:
-            # Without its lists the answer is that there is no opinion.
-            return
 
     def _changed(self) -> None:
         if self._picture.complete:

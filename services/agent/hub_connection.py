@@ -4,43 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import Unavailable
+from services._kit.base.pacing import Backoff
 from services._kit.base.settings import Settings, credentials, tls_context
 from services._kit.log.connection import Connection
 
 log = structlog.get_logger("agent.link")
 
 RETRY: Final = Backoff(1.0, 30.0)
-
-
-class Hub(Protocol):
-    """What the parts of an agent need of the connection."""
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the hub's server is connected right now."""
-
-    async def wait_connected(self) -> None:
-        """Return once it is."""
-
-    async def request(self, subject: str, data: bytes, timeout: float = 10.0) -> Msg:
-        """The answer to a request; raises Unavailable or Ambiguous."""
-
-    async def publish(self, subject: str, data: bytes, reply: str) -> None:
-        """Send a message whose answers come to `reply`; raises LogError."""
-
-    async def listen(self, callback: Callable[[Msg], Awaitable[None]]) -> tuple[str, Any]:
-        """A subject for answers of one's own and its subscription; raises Unavailable."""
-
-    def on_lost(self, listener: Callable[[], None]) -> None:
-        """Call a function whenever the connection is lost."""
 
 
 class HubConnection:

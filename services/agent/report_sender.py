@@ -11,10 +11,10 @@ import structlog
 
 from schemas.agent import MAX_REPORT_BYTES, MAX_REPORTS, Reported, ReportedAnswer
 from schemas.events.observed import WorkObserved
-from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import LogError, Unavailable
+from services._kit.base.pacing import Backoff
 from services._rules.identity.accounts import reports_subject
-from services.agent.hub_connection import Hub
+from services.agent.hub_connection import HubConnection
 
 log = structlog.get_logger("agent.publishing")
 
@@ -31,7 +31,7 @@ class HubPublisher:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         cluster: str,
         stored: Callable[[WorkObserved], None],
         session: Callable[[], str],

@@ -21,12 +21,13 @@ from schemas.codec import DecodeError, Known
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
-from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import LogError
+from services._kit.base.pacing import Backoff
+from services._kit.concurrency.tasks import set_within
 from services._kit.log.jetstream_api import NOTHING, ended, positions, request
 from services._kit.runtime.interning import decoded
 from services._rules.identity.accounts import next_subject
-from services.agent.hub_connection import Hub, unlisten
+from services.agent.hub_connection import HubConnection, unlisten
 from services.agent.state import AgentState
 
 log = structlog.get_logger("agent.following")
@@ -59,7 +60,7 @@ class WorkConsumer:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         state: AgentState,
         greet: Callable[[], Any],
         take: Callable[[ObjectKey], None],
@@ -175,10 +176,7 @@ class WorkConsumer:
     async def _watch(self) -> None:
         """Return once a new consumer is needed; ticks count heartbeats that did not come."""
         while not self._again.is_set():
-            try:
-                async with asyncio.timeout(IDLE):
-                    await self._again.wait()
-            except TimeoutError:
+            if not await set_within(self._again, IDLE):
                 self._quiet += 1
                 if self._quiet > MISSED:
                     self.stats.silences += 1

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from schemas.manifest import Manifest
 from services.apiserver.admission.admission_webhooks import Webhooks
-from services.apiserver.admission.certificate_requests import CertificateRequests
+from services.apiserver.admission.builtin_plugins import CertificateRequests, LimitRanger
 from services.apiserver.admission.chain import Plugin
-from services.apiserver.admission.limit_ranger import LimitRanger
 from services.apiserver.admission.priority_class import Classes
 from services.apiserver.controllers import apiservices as aggregation
 from services.apiserver.controllers import crd_controller as definitions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -19,7 +18,6 @@ from services._rules.failover.cluster_taint_policies import apply_policies
 from services._rules.kubernetes.event_objects import Note
 from services._rules.kubernetes.patch.json_patch import merge_difference
 from services._rules.kubernetes.quantity import parse
-from services.cluster_monitor.credential_expiry import with_expiry
 from services.cluster_monitor.event_texts import note_of, note_of_all
 from services.cluster_monitor.heartbeat_timeout import Graces, silence, silent_at
 from services.cluster_monitor.member_identity import (
@@ -37,7 +35,10 @@ from services.cluster_monitor.readiness import (
     filter_ready,
     find_condition,
     remembered,
+    rfc3339,
     taints_for,
+    with_condition,
+    with_expiry,
 )
 from services.cluster_monitor.state import KIND, ClusterState, MonitorState, ReadyMemory
 
@@ -222,9 +223,7 @@ def _silent_status(status: Manifest, now: float) -> Manifest:
     wanted = silence(published)
     if wanted is None:
         return status
-    fresh = condition("Ready", wanted, published, rfc3339(now))
-    kept = [fresh if entry["type"] == "Ready" else entry for entry in conditions]
-    return {**status, "conditions": kept if published is not None else [*kept, fresh]}
+    return {**status, "conditions": with_condition(conditions, condition("Ready", wanted, published, rfc3339(now)))}
 
 
 def _heard_status(
@@ -333,8 +332,3 @@ def _moved(summary: Manifest, before: Manifest) -> bool:
 def _used(summary: Manifest, name: str) -> int:
     parts = ("allocated", "allocating")
     return sum(parse((summary.get(part) or {}).get(name, "0")).nano for part in parts)
-
-
-def rfc3339(seconds: float) -> str:
-    """A time in seconds since 1970 as Kubernetes writes it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -32,11 +32,10 @@ from services._rules.interpreter.result_cache import ResultPending
 from services._rules.policies.skip_rules import compile_skip_rules
 from services._rules.secrets.redaction import refusal_of_secret
 from services._rules.secrets.secret_objects import is_secret_resource
-from services.detector.control_plane_scope import decide_scope
+from services.detector.control_plane_scope import decide_scope, unsettled
 from services.detector.decide import NeedKey, Tell, WriteClaim, WritePolicyId, decide_policy, decide_template
 from services.detector.kind_watch import PLURALS, Watching
 from services.detector.metrics import register
-from services.detector.restore_comparison import unsettled
 from services.detector.settings import DetectorSettings
 from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, remember
 

@@ -61,6 +61,8 @@ _binding = msgspec.json.Decoder(_Binding).decode
 
 def fold(state: FailoverState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
     """Apply one fact and name the objects that may have to move by it."""
+    if is_of_facet(event):
+        return (event.key,) if _concerns(state, state.take(seq, subject, event), event) else ()
     match event:
         case ClusterChanged():
             taints = no_execute(_cluster(event.manifest).spec.taints or ())
@@ -70,13 +72,8 @@ def fold(state: FailoverState, seq: int, subject: str, event: Known) -> Iterable
         case ClusterRemoved():
             state.clusters.pop(event.name, None)
             return _concerned(state, event.name)
-        case EvictionRequested():
-            state.last_eviction = max(state.last_eviction, event.provenance.decided_at)
         case _:
-            pass
-    if not is_of_facet(event):
-        return ()
-    return (event.key,) if _concerns(state, state.take(seq, subject, event), event) else ()
+            return ()
 
 
 def _concerns(state: FailoverState, moving: Moving, event: FacetEvent) -> bool:
@@ -92,8 +89,12 @@ def _concerns(state: FailoverState, moving: Moving, event: FacetEvent) -> bool:
                 item.cluster: since.get(item.cluster, at) for item in event.items if item.health == UNHEALTHY
             }
             return bool(moving.tasks) or moving.cares_for_health
+        case EvictionRequested() | EvictionFinished():
+            if isinstance(event, EvictionRequested):
+                state.last_eviction = max(state.last_eviction, event.provenance.decided_at)
+            return True
         case _:
-            return isinstance(event, EvictionRequested | EvictionFinished) or _may_move(state, moving)
+            return _may_move(state, moving)
 
 
 def _may_move(state: FailoverState, moving: Moving) -> bool:

@@ -8,17 +8,21 @@ from typing import Final
 import structlog
 from msgspec import Struct, UnsetType
 
+from schemas.codec import Known
 from schemas.codec import decode as decode_event
+from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS
 from services._kit.base.log_errors import LogError, Refused, Unavailable
 from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
+from services._kit.log.stream_port import Message
 from services._kit.runtime.service import Context, ObjectDecider
 from services._rules.decision import Decision
+from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.secrets.secret_objects import is_sealed
-from services.override_renderer.decide import decide, needed_blobs, needs_key
+from services.override_renderer.decide import AtHand, decide, needed_blobs, needs_key
 from services.override_renderer.metrics import register
 from services.override_renderer.state import RendererState, fold
 
@@ -60,20 +64,23 @@ class OverrideRenderer(ObjectDecider[RendererState]):
         "cluster.*",
         "work.>",
     )
-    folds = staticmethod(fold)
+    states = RendererState
 
     def __init__(self) -> None:
         self._again: dict[ObjectKey, float] = {}
         self._absent: set[ObjectKey] = set()
         self._asking: AsyncInterpretation[ObjectKey] = AsyncInterpretation(self._mark)
+        self.at_hand = AtHand(interpreter=self._asking.interpreter)
 
     def _mark(self, keys: Iterable[ObjectKey]) -> None:
         if self._context is not None:
             self._context.mark(keys)
 
-    def new_state(self) -> RendererState:
-        """An empty projection."""
-        return RendererState(interpreter=self._asking.interpreter, reinterpret=self._asking.take)
+    def fold(self, state: RendererState, message: Message, event: Known) -> Iterable[ObjectKey]:
+        """Apply one event; what users configured for interpretation touches objects of some kinds."""
+        if isinstance(event, PolicyChanged | PolicyDeleted) and event.key.kind in INTERPRETERS:
+            return state.of_kinds(self._asking.take(event))
+        return fold(state, message.seq, message.subject, event)
 
     def unsettled(self, state: RendererState, now: float) -> str:
         """Manifests that could not be read or stored so far, and answers of interpreters."""
@@ -93,11 +100,11 @@ class OverrideRenderer(ObjectDecider[RendererState]):
             if left > 0:
                 return Decision(wake_at=now + left)
             del self._again[key]
-        missing = needed_blobs(state, key)
+        missing = needed_blobs(state, key, self.at_hand)
         secret = needs_key(state, key)
-        if missing or (secret and key.namespace not in state.digest_keys):
+        if missing or (secret and key.namespace not in self.at_hand.digest_keys):
             return Decision(effects=(Fetch(key, missing, secret),))
-        works = decide(state, key)
+        works = decide(state, key, self.at_hand)
         if works.missing:
             return Decision(effects=(Fetch(key, (), inline=works.missing),))
         if works.blobs and not all(self._may_name(digest) for digest, _ in works.blobs):
@@ -128,10 +135,10 @@ class OverrideRenderer(ObjectDecider[RendererState]):
     def _key_changed(self, namespace: str) -> None:
         """A namespace's key was dropped: what it opened is forgotten here as well."""
         state = self.state
-        state.digest_keys.pop(namespace, None)
+        self.at_hand.digest_keys.pop(namespace, None)
         found = [key for key in state.objects if key.namespace == namespace and needs_key(state, key)]
-        for digest in [digest for digest in state.blobs if is_sealed(digest)]:
-            del state.blobs[digest]
+        for digest in [digest for digest in self.at_hand.blobs if is_sealed(digest)]:
+            del self.at_hand.blobs[digest]
         self.context.mark(found)
 
     async def perform(self, effects: Sequence[object]) -> None:
@@ -157,24 +164,23 @@ class OverrideRenderer(ObjectDecider[RendererState]):
     async def _fetch(self, effect: Fetch) -> None:
         """Fetch a template's bytes, and what names its copies; raises LogError when something is not there."""
         context = self.context
-        state = context.projection.state
         if effect.secret:
             if context.blobs.vault is None:
                 raise Refused(0, "no key is configured, so Secrets are not rendered; set FLEETLOG_SECRETS_KEY_FILE")
             namespace = effect.key.namespace
-            state.digest_keys[namespace] = await context.blobs.vault.digests(namespace)
+            self.at_hand.digest_keys[namespace] = await context.blobs.vault.digests(namespace)
         for digest in effect.digests:
-            state.blobs[digest] = await context.blobs.get(digest)
+            self.at_hand.blobs[digest] = await context.blobs.get(digest)
         for digest, position in effect.inline:
             message = await context.logs[FACTS.name].get(position)
             work = decode_event(message.subject, message.data) if message is not None else None
             if isinstance(work, WorkRendered) and work.digest == digest and not isinstance(work.manifest, UnsetType):
-                state.blobs[digest] = bytes(work.manifest)
+                self.at_hand.blobs[digest] = bytes(work.manifest)
             else:
                 raise Unavailable(f"the work at position {position} has gone; the one after it is on its way")
-        size = sum(map(len, state.blobs.values()))
-        while size > CACHED_BYTES and len(state.blobs) > len(effect.digests) + len(effect.inline):
-            size -= len(state.blobs.pop(next(iter(state.blobs))))
+        size = sum(map(len, self.at_hand.blobs.values()))
+        while size > CACHED_BYTES and len(self.at_hand.blobs) > len(effect.digests) + len(effect.inline):
+            size -= len(self.at_hand.blobs.pop(next(iter(self.at_hand.blobs))))
 
     async def _store(self, effect: Store) -> None:
         context = self.context
@@ -182,7 +188,7 @@ class OverrideRenderer(ObjectDecider[RendererState]):
             for digest, data in dict(effect.blobs).items():
                 if await context.blobs.put_secret(effect.key.namespace, data) != digest:
                     # The key was dropped since: the digests of the copies are computed again.
-                    context.projection.state.digest_keys.pop(effect.key.namespace, None)
+                    self.at_hand.digest_keys.pop(effect.key.namespace, None)
         else:
             await self._store_copies(effect)
 
@@ -192,5 +198,5 @@ class OverrideRenderer(ObjectDecider[RendererState]):
         copies = dict(effect.blobs).values()
         bound = state.objects.get(effect.key)
         template = bound.template if bound is not None else None
-        base = state.blobs.get(template.digest) if isinstance(template, TemplateChanged) else None
+        base = self.at_hand.blobs.get(template.digest) if isinstance(template, TemplateChanged) else None
         await (blobs.put_alike(base, copies) if base is not None else blobs.put_many(copies))

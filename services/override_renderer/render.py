@@ -24,7 +24,7 @@ from services._rules.delivery.cluster_rendering import (
 from services._rules.delivery.metadata_retention import record_managed
 from services._rules.delivery.work_labels import without_marks
 from services._rules.identities import binding_id, work_id
-from services._rules.interpreter import REVISE_REPLICA, Interpreter, NativeInterpreter
+from services._rules.interpreter import Interpreter, NativeInterpreter, Operation
 from services._rules.interpreter.native.prune import prune
 from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.overrides import Applied, OverridePolicy
@@ -78,8 +78,8 @@ def render(
     and ResultPending when the interpreter has to be asked first.
     """
     manifest = base
-    if binding.workload and interpreter.hook_enabled(binding.api_version, binding.kind, REVISE_REPLICA):
-        manifest = interpreter.interpret(REVISE_REPLICA, manifest, target.replicas or 0)
+    if binding.workload and interpreter.hook_enabled(binding.api_version, binding.kind, Operation.REVISE):
+        manifest = interpreter.interpret(Operation.REVISE, manifest, target.replicas or 0)
     if completions is not None:
         manifest = apply_job_completions(manifest, target.name, completions)
     overridden = apply_overrides(manifest, cluster, cluster_policies, policies)

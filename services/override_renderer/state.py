@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from schemas.codec import Known
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
-from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
+from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
@@ -20,14 +20,8 @@ from schemas.subjects import work
 from services._rules.delivery.cluster_works import remembered
 from services._rules.facets import ObjectFacets, ObjectStates, is_of_facet
 from services._rules.history.retention import all_closed
-from services._rules.interpreter import Interpreter
-from services._rules.interpreter.configuration import KINDS as INTERPRETERS
-from services._rules.interpreter.configuration import Reinterpret, unconfigured
-from services._rules.interpreter.configuration import concerns as interprets
 from services._rules.overrides import OverridePolicy, compile_policy
 from services._rules.policies.cluster_affinity import ClusterFacts, facts_of
-from services._rules.secrets.secret_objects import DigestKey
-from services.override_renderer.render import NATIVE
 
 OVERRIDE_KINDS = frozenset({"OverridePolicy", "ClusterOverridePolicy"})
 
@@ -63,18 +57,12 @@ class Member(Struct, frozen=True):
 
 
 class RendererState(ObjectStates[Bound]):
-    """The projection; `blobs` holds manifest bytes that facts only name, filled before a decision needs them."""
+    """The projection of the override renderer."""
 
     kind = Bound
     clusters: dict[str, Member] = field(default_factory=dict)
     policies: dict[PolicyKey, tuple[OverridePolicy, int]] = field(default_factory=dict)
     problems: dict[PolicyKey, str] = field(default_factory=dict)
-    blobs: dict[str, bytes] = field(default_factory=dict)
-    digest_keys: dict[str, DigestKey] = field(default_factory=dict)
-    """What names the Secrets of a namespace; filled before a decision needs it."""
-    interpreter: Interpreter = NATIVE
-    reinterpret: Reinterpret = unconfigured
-    """Takes in what users configured for interpretation; the kinds that it touches."""
     everywhere: set[ObjectKey] = field(default_factory=set)
 
     def forget(self, purged: Purged) -> None:
@@ -93,6 +81,13 @@ class RendererState(ObjectStates[Bound]):
 
 def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
     """Apply one fact and name the objects whose works may change by it."""
+    if is_of_facet(event):
+        state.take(seq, subject, event)
+        if isinstance(event, BindingRequested) and event.everywhere:
+            state.everywhere.add(event.key)
+        elif isinstance(event, BindingRequested | BindingReleased):
+            state.everywhere.discard(event.key)
+        return (event.key,)
     match event:
         case WorkRendered() | WorkWithdrawn():
             state.subjects[subject] = seq
@@ -105,13 +100,6 @@ def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable
             return [*state.everywhere, *_holding(state, event.name)]
         case PolicyChanged() | PolicyDeleted():
             return _policy_changed(state, seq, event)
-        case _ if is_of_facet(event):
-            state.take(seq, subject, event)
-            if isinstance(event, BindingRequested) and event.everywhere:
-                state.everywhere.add(event.key)
-            elif isinstance(event, BindingRequested | BindingReleased):
-                state.everywhere.discard(event.key)
-            return (event.key,)
         case _:
             return ()
 
@@ -136,8 +124,6 @@ def _cluster_changed(state: RendererState, event: ClusterChanged) -> Iterable[Ob
 
 def _policy_changed(state: RendererState, seq: int, event: PolicyChanged | PolicyDeleted) -> Iterable[ObjectKey]:
     key = event.key
-    if key.kind in INTERPRETERS:
-        return _reinterpreted(state, event)
     if key.kind not in OVERRIDE_KINDS:
         return ()
     affected: set[ObjectKey] = set()
@@ -149,18 +135,6 @@ def _policy_changed(state: RendererState, seq: int, event: PolicyChanged | Polic
         state.policies[key] = (compiled, seq)
         affected.update(_selected(state, key, compiled))
     return affected
-
-
-def _reinterpreted(state: RendererState, event: PolicyEvent) -> Iterable[ObjectKey]:
-    """Objects whose replicas may be set in another way from now on."""
-    touched = state.reinterpret(event)
-    return [
-        key
-        for key, bound in state.objects.items()
-        if touched
-        and isinstance(bound.template, TemplateChanged)
-        and interprets(touched, bound.template.api_version, bound.template.kind)
-    ]
 
 
 def _selected(state: RendererState, key: PolicyKey, policy: OverridePolicy) -> Iterable[ObjectKey]:

@@ -33,7 +33,7 @@ from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS
 from services._kit.base.log_errors import LogError, Refused
-from services._kit.base.token_bucket import Bucket
+from services._kit.base.pacing import Bucket
 from services._kit.delivery.reports import weight
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream_api import ApiAnswer, create_consumer, result

@@ -22,8 +22,7 @@ from services._rules.decision import Decision
 from services._rules.scheduling.outcome import outcome
 from services.scheduler.decide import is_ours, schedule, waits_until
 from services.scheduler.decision_trace import Changed, Considered
-from services.scheduler.metrics import DecisionCounts, register
-from services.scheduler.metrics_steps import StepTimes
+from services.scheduler.metrics import DecisionCounts, StepTimes, register
 from services.scheduler.queue.retry_backoff import Retries
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SETTLE_SECONDS, SchedulerState, fold
@@ -163,7 +162,7 @@ class Scheduler(ObjectDecider[SchedulerState]):
             if isinstance(event, PlacementDecided | PlacementFailed):
                 self._decisions.count(event)
                 state.promise(key, event.clusters, now)
-        return Decision(made.events, wake, made.effects, helped)
+        return Decision(made.events, wake, made.effects, helped) if wake is not None or helped else made
 
     def _tries_again(self, key: ObjectKey, considered: Considered | None, now: float) -> float | None:
         """When an attempt that ended in an error is made again; what no cluster or no room stops waits for those."""

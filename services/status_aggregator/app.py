@@ -26,19 +26,17 @@ from services._kit.kube.event_recorder import EventRecorder
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import Context, ObjectDecider
 from services._rules.decision import NOTHING, Decision
-from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
+from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.configuration import FILTERS, Target
 from services._rules.kubernetes.event_objects import Note
 from services.status_aggregator.decide import RollupPace, decide, due_at, has_news
-from services.status_aggregator.event_announcements import announce, bound, overridden
+from services.status_aggregator.event_announcements import Early, announce, bound, overridden
 from services.status_aggregator.failure_events import left_out, refused, unsummed
 from services.status_aggregator.metrics import register
-from services.status_aggregator.pending_observations import Early
 from services.status_aggregator.settings import AggregatorSettings
-from services.status_aggregator.state import AggregatorState, fold, of_kinds
-from services.status_aggregator.status_prefetch import remember_present
+from services.status_aggregator.state import AggregatorState, fold
 from services.status_aggregator.status_writer import Writes
-from services.status_aggregator.template_status import Away, TemplateStatus, offers_status
+from services.status_aggregator.template_status import Away, TemplateStatus, offers_status, remember_present
 
 E = TypeVar("E")
 _MOST_PENDING: Final = 2000
@@ -95,7 +93,7 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         """Apply one event, and record a Kubernetes Event about it when it is new."""
         if isinstance(event, PolicyChanged | PolicyDeleted):
             # What is summed in another way from now on is summed again.
-            return of_kinds(state, self._interpreters.take(event))
+            return state.of_kinds(self._interpreters.take(event))
         touched = fold(state, message.seq, message.subject, event)
         if self._settings.events:
             self._announce(state, message, event)
@@ -213,7 +211,7 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         if template is None:
             return None
         kind = (template.api_version, template.kind)
-        return kind if self._interpreters.ask.customized(*kind, AGGREGATE_STATUS) else None
+        return kind if self._interpreters.ask.customized(*kind, Operation.AGGREGATE) else None
 
     def _template(self, key: ObjectKey) -> TemplateChanged | None:
         reported = self.state.objects.get(key)

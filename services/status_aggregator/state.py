@@ -22,7 +22,6 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from services._rules.constants import RETAIN_REPLICAS_LABEL
 from services._rules.facets import FacetEvent, ObjectFacets, ObjectStates, is_of_facet
-from services._rules.interpreter.configuration import Target, concerns
 
 SUM_BYTES: Final = 32 << 10
 """Bytes of statuses that count as one sum more."""
@@ -160,18 +159,6 @@ def _copy(event: WorkEvent, seq: int) -> Copy:
         return Copy(event.uid, seq, event.provenance.decided_at, wanted=False)
     overridden = bool(event.cluster_overrides or event.overrides)
     return Copy(event.uid, seq, event.provenance.decided_at, True, event.problem, overridden)
-
-
-def of_kinds(state: AggregatorState, targets: frozenset[Target]) -> list[ObjectKey]:
-    """The objects of these kinds, or all objects without any."""
-    if not targets:
-        return []
-    return [
-        key
-        for key, reported in state.objects.items()
-        if isinstance(template := reported.template, TemplateChanged)
-        and concerns(targets, template.api_version, template.kind)
-    ]
 
 
 def _touching(state: AggregatorState, cluster: str) -> list[ObjectKey]:

@@ -176,7 +176,8 @@ def decided_again(name: str, messages: list[Stored]) -> dict[str, list[int]]:
     made = service(name)
     state, folds = made.new_state(), 0
     if name == "override_renderer":
-        state.blobs.update(manifests(messages))
+        # Earlier versions kept in the state what was fetched.
+        getattr(made, "at_hand", state).blobs.update(manifests(messages))
     found: dict[str, list[int]] = {"same": [], "differ": []}
     for as_of, seq, event in sorted(recorded, key=lambda item: item[:2]):
         while folds < len(facts) and facts[folds][0].seq <= as_of:
@@ -184,13 +185,16 @@ def decided_again(name: str, messages: list[Stored]) -> dict[str, list[int]]:
                 list(made.fold(state, *facts[folds]) or ())
             folds += 1
         wanted = _plain(event)
-        found["same" if wanted in [_plain(item) for item in _decide(name, state, event)] else "differ"].append(seq)
+        found["same" if wanted in [_plain(item) for item in _decide(made, name, state, event)] else "differ"].append(
+            seq
+        )
     return found
 
 
-def _decide(name: str, state: Any, event: Any) -> list[Any]:
+def _decide(made: Any, name: str, state: Any, event: Any) -> list[Any]:
     if name == "override_renderer":
-        return list(import_module("services.override_renderer.decide").decide(state, event.key).events)
+        fetched = (made.at_hand,) if hasattr(made, "at_hand") else ()
+        return list(import_module("services.override_renderer.decide").decide(state, event.key, *fetched).events)
     settings = import_module("services.failover.settings").FailoverSettings
     gates = ("Failover=true", "StatefulFailoverInjection=true")
     rules = settings(feature_gates=gates, enable_no_execute_taint_eviction=True).rules()

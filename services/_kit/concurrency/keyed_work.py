@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from math import inf
 from typing import Final, Generic, TypeVar
 
-from services._kit.base.backoff import Backoff
 from services._kit.base.late_logger import LateLogger
+from services._kit.base.pacing import Backoff
 from services._kit.concurrency.supervision import spawn
 from services._kit.concurrency.tasks import end
 
@@ -24,7 +24,7 @@ log = LateLogger("background")
 class DelayedKeys(Generic[K]):
     """Keys that wait for a moment, each for one at most, and their failures in a row; `due` is called with each."""
 
-    def __init__(self, due: Callable[[K], None], backoff: Backoff) -> None:
+    def __init__(self, due: Callable[[K], None], backoff: Backoff = Backoff(0.1, 30.0)) -> None:  # noqa: B008 - immutable
         self._due = due
         self._backoff = backoff
         self._failures: dict[K, int] = {}
@@ -32,6 +32,9 @@ class DelayedKeys(Generic[K]):
 
     def __len__(self) -> int:
         return len(self._timers)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._timers
 
     def after(self, key: K, seconds: float) -> None:
         """Have a key wait, unless it does already."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -13,6 +12,7 @@ from msgspec import Raw
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.concurrency.supervision import supervise
+from services._kit.concurrency.tasks import set_within
 from services._kit.delivery.live_objects import Cache, Live, Place, Unclaimed
 from services._kit.kube.answers.exchange import bare
 from services._kit.kube.client import ApiError, ApiResource, BadAnswer, KubeClient, Unreachable, resource_path
@@ -134,9 +134,7 @@ class Kind:
         while not self._settled.is_set():
             # Callers after the first failure do not wait for the next one.
             self._raise_trouble()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(SYNC_SECONDS):
-                    await self._settled.wait()
+            await set_within(self._settled, SYNC_SECONDS)
         if not self._reflector.synced.is_set():
             raise UnknownKind(f"{self.resource.api_version} {self.resource.kind} is not served")
 

@@ -20,9 +20,9 @@ from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
-from services._kit.base.backoff import EXACT, Backoff
 from services._kit.base.log_errors import LogError
 from services._kit.base.metrics import ReadCollector
+from services._kit.base.pacing import EXACT, Backoff
 from services._kit.delivery.applier import Applier, ApplyResult
 from services._kit.delivery.concurrency_limiter import ConcurrencyLimiter, LimitedClient, too_much
 from services._kit.delivery.interpretation_levels import Interpretation, Offered

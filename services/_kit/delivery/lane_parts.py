@@ -14,8 +14,8 @@ from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
-from services._kit.base.backoff import EXACT, Backoff
 from services._kit.base.log_errors import LogError
+from services._kit.base.pacing import EXACT, Backoff
 from services._kit.delivery.kind_caches import UnknownKind
 from services._kit.kube.client import ApiError, Unreachable
 from services._rules.delivery.drift import both

@@ -8,9 +8,10 @@ from typing import Final
 
 import structlog
 
-from services._kit.base.backoff import Backoff
 from services._kit.base.log_errors import LogError
+from services._kit.base.pacing import Backoff
 from services._kit.concurrency.supervision import Supervised, supervise
+from services._kit.concurrency.tasks import set_within
 from services._kit.identity.member_gate import MemberGate
 from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable
 
@@ -180,12 +181,8 @@ class MemberConnection:
     async def _rest(self) -> None:
         """Wait until there is reason to ask again, at most for a pause that grows with every failure in a row."""
         self._failures += 1
-        try:
-            async with asyncio.timeout(self._backoff.pause(self._failures)):
-                await self._again.wait()
-        except TimeoutError:
-            return
-        self._failures = 0
+        if await set_within(self._again, self._backoff.pause(self._failures)):
+            self._failures = 0
 
     def _tell(self, trouble: str) -> None:
         if trouble != self.trouble:

@@ -11,7 +11,7 @@ from math import inf
 import structlog
 
 from schemas.keys import ObjectKey
-from services._kit.base.backoff import Backoff
+from services._kit.base.pacing import Backoff
 from services._kit.concurrency.keyed_work import DelayedKeys
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import end

@@ -12,9 +12,9 @@ import structlog
 from msgspec import Struct
 
 from schemas.events.policy import PolicyEvent
-from services._kit.base.backoff import Backoff
 from services._kit.base.health import Health
 from services._kit.base.metrics import ReadCollector
+from services._kit.base.pacing import Backoff
 from services._kit.concurrency.keyed_work import Background, DelayedKeys
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.keys import ObjectKey
-from services._kit.concurrency.keyed_work import Background
+from services._kit.concurrency.keyed_work import Background, DelayedKeys
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.kubernetes.event_objects import Note, event_name, event_of
@@ -29,7 +29,6 @@ Place = tuple[str, str]
 class _Record(Struct):
     first: str
     count: int = 1
-    flushing: bool = False
 
 
 class _Busy(Exception):
@@ -56,7 +55,8 @@ class EventRecorder:
         self._records: dict[Place, _Record] = {}
         self._latest: dict[ObjectKey, Place] = {}
         self._writes = self._background()
-        self._timers: dict[Place, asyncio.TimerHandle] = {}
+        self._repeated: dict[Place, tuple[Note, _Record]] = {}
+        self._waiting: DelayedKeys[Place] = DelayedKeys(self._flush)
 
     @staticmethod
     def _background() -> Background[Place]:
@@ -75,10 +75,9 @@ class EventRecorder:
                 self._gathering = asyncio.get_running_loop().call_later(self._gather, self._write_gathered)
             return
         record.count += 1
-        if not record.flushing and place not in self._gathered:
-            record.flushing = True
-            loop = asyncio.get_running_loop()
-            self._timers[place] = loop.call_later(self._repeat, self._flush, place, note, record)
+        if place not in self._gathered:
+            self._repeated[place] = note, record
+            self._waiting.after(place, self._repeat)
 
     def tell_once(self, note: Note) -> None:
         """Write an Event unless it equals the latest one about the object."""
@@ -122,19 +121,14 @@ class EventRecorder:
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None
-        timers, self._timers = self._timers, {}
-        for timer in timers.values():
-            timer.cancel()
-        for record in self._records.values():
-            record.flushing = False
+        self._waiting.clear()
+        self._repeated.clear()
         for key in list(self._latest):
             self.settled(key)
         await writes.close()
 
-    def _flush(self, place: Place, note: Note, record: _Record) -> None:
-        record.flushing = False
-        self._timers.pop(place, None)
-        self._writes.submit(place, partial(self._count, note, record))
+    def _flush(self, place: Place) -> None:
+        self._writes.submit(place, partial(self._count, *self._repeated.pop(place)))
 
     async def _create(self, note: Note, record: _Record) -> None:
         event = event_of(note, first=record.first, last=record.first, count=record.count)

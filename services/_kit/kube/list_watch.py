@@ -11,9 +11,9 @@ from msgspec import Raw, Struct
 
 from schemas.manifest import Manifest
 from services._kit.base import answer_limits as limits
-from services._kit.base.backoff import Backoff
 from services._kit.base.late_logger import LateLogger
 from services._kit.base.outage import Outage
+from services._kit.base.pacing import Backoff
 from services._kit.kube.answers.exchange import bare
 from services._kit.kube.answers.listing import each_item
 from services._kit.kube.answers.shapes import check_manifest, check_metadata, manifest_of, readable

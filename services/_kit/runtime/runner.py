@@ -25,7 +25,7 @@ from services._kit.concurrency.tasks import child, end, first_end
 from services._kit.leadership.lease import Lease
 from services._kit.leadership.write_guard import LeaderGuard
 from services._kit.log.batch_delay import BatchDelay
-from services._kit.log.heartbeat_bus import Bus
+from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.stream_port import Delivery, Log, Message
 from services._kit.runtime.appender import Appender
 from services._kit.runtime.decision_loop import DecideStats, DecisionLoop, LoopOptions
@@ -44,7 +44,7 @@ class Runner(Generic[S, K]):
         self,
         service: BaseService[S, K],
         logs: Mapping[str, Log],
-        bus: Bus,
+        bus: NatsBus,
         instance: str,
         *,
         options: LoopOptions | None = None,

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import structlog
 
-from schemas.manifest import Manifest
 from services._kit.concurrency.keyed_work import WorkQueue
 from services._rules.identity import bootstrap_tokens as tokens
 from services.apiserver.admission.chain import Attributes
@@ -120,7 +119,7 @@ class ClusterInfo:
                 ends.append(token.expires - now)
             if token.signing:
                 data[tokens.SIGNATURE_PREFIX + token.id] = tokens.sign(kubeconfig, token.id, token.secret)
-        await self._store(data)
+        await self._client.publish({"name": tokens.INFO_NAME, "namespace": tokens.INFO_NAMESPACE}, data)
         return max(min(ends), 0.05) if ends else None
 
     async def _remove(self, name: str) -> None:
@@ -129,15 +128,6 @@ class ClusterInfo:
         except ApiError as error:
             if error.code != 404:
                 raise
-
-    async def _store(self, data: dict[str, str]) -> None:
-        meta = {"name": tokens.INFO_NAME, "namespace": tokens.INFO_NAMESPACE}
-        have = self._client.get("v1", "configmaps", meta["namespace"], meta["name"])
-        manifest: Manifest = {"metadata": meta, "data": data}
-        if have is None:
-            await self._client.create("v1", "configmaps", manifest)
-        elif have.get("data") != data:
-            await self._client.update("v1", "configmaps", manifest)
 
 
 def info_kubeconfig(url: str, ca_pem: bytes) -> str:

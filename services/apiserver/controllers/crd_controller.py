@@ -3,7 +3,6 @@
 from schemas.manifest import Manifest
 from services._kit.concurrency.keyed_work import WorkQueue
 from services.apiserver.core.request_context import LOOPBACK, Call, now, timestamp
-from services.apiserver.core.status_errors import ApiError
 from services.apiserver.crds import conditions
 from services.apiserver.crds.custom_kinds import custom_kinds
 from services.apiserver.crds.definition import FINALIZER
@@ -111,12 +110,7 @@ class Definitions:
         served = self._served.get(entry.key.name, (None, []))[1]
         for item in list(store.list(group, plural)):
             if served and not item.obj["metadata"].get("deletionTimestamp"):
-                options = DeleteOptions({}, {})
-                try:
-                    await self._deleter.delete(served[0], item.key.namespace, item.key.name, options, call)
-                except ApiError as e:
-                    if e.code != 404:
-                        raise
+                await self._deleter.discard(served[0], item.key, DeleteOptions({}, {}), call)
             elif not served:
                 await store.delete(item.key, item.obj, item.revision)
         remaining = sum(1 for _ in store.list(group, plural))

@@ -142,11 +142,7 @@ class GarbageCollector:
         await self._drop(kind, entry.key, uids)
 
     async def _delete(self, kind: Kind, key: Key, options: DeleteOptions) -> None:
-        try:
-            await self._deleter.delete(kind, key.namespace, key.name, options, self._call)
-        except ApiError as e:
-            if e.code not in (404, 409):
-                raise
+        await self._deleter.discard(kind, key, options, self._call, (404, 409))
 
     async def _drop(self, kind: Kind, key: Key, uids: set[str]) -> None:
         """Remove references to owners."""

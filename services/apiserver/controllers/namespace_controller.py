@@ -2,7 +2,6 @@
 
 from services._kit.concurrency.keyed_work import WorkQueue
 from services.apiserver.core.request_context import LOOPBACK, Call
-from services.apiserver.core.status_errors import ApiError
 from services.apiserver.store.store_port import Conflict, Event, Key
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects
@@ -56,11 +55,7 @@ class NamespaceController:
             group, _, plural = stored.partition("/")
             for item in list(store.list(group, plural, name)):
                 if not item.obj["metadata"].get("deletionTimestamp"):
-                    try:
-                        await self._deleter.delete(kind, name, item.key.name, DeleteOptions({}, {}), call)
-                    except ApiError as e:
-                        if e.code != 404:
-                            raise
+                    await self._deleter.discard(kind, item.key, DeleteOptions({}, {}), call)
             remaining += sum(1 for _ in store.list(group, plural, name))
         if remaining:
             return None

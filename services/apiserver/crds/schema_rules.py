@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
 from services._rules.kubernetes.patch.go_text import go_syntax
 from services._rules.kubernetes.patch.json_patch import same_json
 from services._rules.kubernetes.validation.field_errors import (
@@ -49,14 +51,11 @@ _ROOT_WITH_STATUS: Final = {
 }
 
 
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """What applies at one place of the schema: why defaults are refused there, and whether it is object metadata."""
 
-    __slots__ = ("in_metadata", "no_default")
-
-    def __init__(self, no_default: str | None = None, *, in_metadata: bool = False) -> None:
-        self.no_default = no_default
-        self.in_metadata = in_metadata
+    no_default: str | None = None
+    in_metadata: bool = False
 
 
 def check_schema(schema: Schema, path: str, *, status: bool, structural: bool, defaults: bool) -> list[FieldError]:

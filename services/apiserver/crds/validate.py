@@ -21,14 +21,11 @@ Schema = dict[str, Any]
 NO_FIELD: Final = "<nil>"
 
 
-class Result:
+class Result(msgspec.Struct):
     """Complaints about one value, and how much of the schema was matched (to choose the closest alternative)."""
 
-    __slots__ = ("errors", "matched")
-
-    def __init__(self) -> None:
-        self.errors: list[FieldError] = []
-        self.matched = 0
+    errors: list[FieldError] = []
+    matched: int = 0
 
     def take(self, other: "Result") -> None:
         """Add the result of a schema within this one."""

@@ -51,20 +51,21 @@ class Answer(msgspec.Struct):
     headers: dict[str, str] = {}
 
 
-class Request:
+class Request(msgspec.Struct):
     """One request, authenticated and taken apart."""
 
-    __slots__ = ("form", "http", "info", "method", "path", "query", "user", "warnings")
+    http: BaseRequest
+    method: str
+    user: Identity
+    path: str
+    query: dict[str, str]
+    info: RequestInfo | None = None
+    warnings: list[str] = []
 
-    def __init__(self, http: BaseRequest, user: Identity, path: str, query: dict[str, str]) -> None:
-        self.http = http
-        self.user = user
-        self.path = path
-        self.method = http.method
-        self.query = query
-        self.info: RequestInfo | None = None
-        self.form = Form()
-        self.warnings: list[str] = []
+    @property
+    def media(self) -> str | None:
+        """The media type of the body with its parameters."""
+        return self.http.headers.get("Content-Type")
 
     async def body(self) -> bytes:
         """The whole body; raises 413."""
@@ -107,7 +108,7 @@ class HttpFace:
             path = http.rel_url.raw_path
             query = parse_query(http.rel_url.raw_query_string)
             user = self._identify(http, path)
-            request = Request(http, user, path, query)
+            request = Request(http, http.method, user, path, query)
             answer = await self._route(request)
             if isinstance(answer, web.StreamResponse):
                 return answer

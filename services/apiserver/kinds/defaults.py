@@ -24,10 +24,13 @@ class Defaults:
 
     def __call__(self, obj: Any) -> None:
         for step, name, value in self._steps:
-            step(obj, name, value)
+            if step is not None:
+                step(obj, name, value)
+            elif name not in obj:
+                obj[name] = value
 
 
-def _step(name: str, value: Any) -> tuple[Callable[[Any, str, Any], None], str, Any]:
+def _step(name: str, value: Any) -> tuple[Callable[[Any, str, Any], None] | None, str, Any]:
     inner = Defaults(value) if isinstance(value, dict) else value
     if not name:
         return (_whole, name, inner)
@@ -37,12 +40,7 @@ def _step(name: str, value: Any) -> tuple[Callable[[Any, str, Any], None], str, 
         return (_present, name[:-1], inner)
     if callable(inner):
         return (_inside, name, inner)
-    return (_copy if isinstance(inner, list) else _value, name, inner)
-
-
-def _value(obj: Any, name: str, value: Any) -> None:
-    if name not in obj:
-        obj[name] = value
+    return (_copy if isinstance(inner, list) else None, name, inner)
 
 
 def _copy(obj: Any, name: str, value: Any) -> None:

@@ -28,14 +28,11 @@ class _Token(msgspec.Struct):
     start: str = ""
 
 
-class Page:
+class Page(msgspec.Struct):
     """One page of a list: entries and list metadata."""
 
-    __slots__ = ("entries", "meta")
-
-    def __init__(self, entries: list[Entry], meta: Manifest) -> None:
-        self.entries = entries
-        self.meta = meta
+    entries: list[Entry]
+    meta: Manifest
 
 
 def select(store: Reads, kind: Kind, namespace: str, selection: Selection) -> Iterable[Entry]:

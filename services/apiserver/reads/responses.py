@@ -129,13 +129,9 @@ class View:
 
     def event(self, event: Event, kind_of: int, *, columns: bool = False) -> bytes:
         """The frame of an event: 0 added, 1 modified, 2 deleted."""
-        if self.form.view == "Table":
-            return _line(self.WORDS[kind_of], _encode(self.shown(self._object(event.entry), columns=columns)))
-        return self._shared(event, kind_of)
-
-    def _shared(self, event: Event, kind_of: int) -> bytes:
-        """The frame that all watches of this form send."""
-        return event.frame(self._forms[kind_of], lambda: self._frame(self.WORDS[kind_of], event.entry))
+        if self.form.view != "Table":
+            return event.frame(self._forms[kind_of], lambda: self._frame(self.WORDS[kind_of], event.entry))
+        return _line(self.WORDS[kind_of], _encode(self.shown(self._object(event.entry), columns=columns)))
 
     def left(self, prev: Entry, revision: int, *, columns: bool = False) -> bytes:
         """The frame of an object that left the selection: its last matching state at the revision of the change."""

@@ -22,7 +22,7 @@ from services._kit.base.settings import SettingsError
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
 from services._kit.concurrency.tasks import end
 from services.apiserver.store.follower import Following
-from services.apiserver.store.secret_encryption import Sealing
+from services.apiserver.store.secret_encryption import Sealing, Secrets
 from services.apiserver.store.store_port import (
     Conflict,
     Entry,
@@ -31,7 +31,6 @@ from services.apiserver.store.store_port import (
     StoreUnavailable,
     encode_value,
 )
-from services.apiserver.store.stored_secrets import Secrets
 from services.apiserver.store.stream_connection import NO_MESSAGE, ObjectStream
 from services.apiserver.store.subject_names import DELETED, EXPECTED, PREV, WRITE, forget_subject, headers_of
 

@@ -3,13 +3,14 @@
 import datetime as dt
 import importlib.resources
 from functools import cache, lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.jsonpath import Find, JSONPathError, compile_path
 from services._rules.kubernetes.patch.go_text import go_format
+from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.tables.cluster import CLUSTER
 from services.apiserver.tables.config import CONFIG
 from services.apiserver.tables.human import age, parse_time
@@ -35,14 +36,6 @@ _CREATED: Final[Manifest] = {
 }
 
 
-class TableKind(Protocol):
-    """What a table needs to know of a kind: its resource (`group`, `plural`); custom kinds also have `columns`."""
-
-    @property
-    def resource(self) -> Any:
-        """The names of the kind."""
-
-
 def _plain(obj: Manifest, now: dt.datetime) -> Cells:  # noqa: ARG001
     return [name_of(obj), (obj.get("metadata") or {}).get("creationTimestamp") or ""]
 
@@ -64,7 +57,7 @@ def _built_in() -> dict[str, Printer]:
     return found
 
 
-def printer_of(kind: TableKind) -> Printer:
+def printer_of(kind: Kind) -> Printer:
     """Return the table of a kind; kinds without one of their own have name and time of creation."""
     columns = getattr(kind, "columns", None)
     if columns is not None:

@@ -17,9 +17,10 @@ from services._kit.credentials.access import open_member
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services.cli.attachments.attachment_checks import Unusable, Usable, examine
 from services.cli.common.control_plane import read_kubeconfig
+from services.cli.common.karmadactl_options import Traits
 from services.cli.common.running import JoinRefused, NotReady
 from services.cli.common.waiting import answers, wait_until
-from services.cli.members.join import Traits, access_of_kubeconfig, cluster_id, join, kubeconfig_of, member_identity
+from services.cli.members.join import access_of_kubeconfig, cluster_id, join, kubeconfig_of, member_identity
 
 READY_SECONDS: Final = 60.0
 ATTACHED_READY_SECONDS: Final = 20.0

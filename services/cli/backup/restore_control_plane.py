@@ -30,7 +30,8 @@ from services.cli.backup.recorded_objects_of_log import (
     inline,
     missing_namespaces,
 )
-from services.cli.common.control_plane import ControlPlaneOptions, open_control
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.running import Failed, complain, patience
 from services.cli.common.waiting import wait_until

@@ -16,7 +16,8 @@ from services.cli.common.layout import Layout
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.running import Failed, complain, patience
 from services.cli.log.archive import BACKUP, StoredFile, StreamSetup, Writer, record, stream_config
-from services.cli.log.export import Choice, blobs_of, header_of, messages_of
+from services.cli.log.export import blobs_of, header_of, messages_of
+from services.cli.log.log_options import ExportChoice
 
 STORE: Final = (keys_stream(OBJECTS.name), OBJECTS.name)
 """Streams of the embedded API server; a control plane of another kind is backed up by its own means."""
@@ -40,7 +41,7 @@ async def back_up(
         raise Failed("the master keys of Secrets are not at hand: give --secrets-key-file FILE")
     async with patience("backing up"), open_log(access) as connection:
         logs = streams(connection)
-        header = await header_of(logs, Choice(), BACKUP)
+        header = await header_of(logs, ExportChoice(), BACKUP)
         # The key is derived once; it takes a moment.
         writer = await asyncio.to_thread(Writer, path, header, passphrase)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NoReturn
 
@@ -47,13 +47,14 @@ def fail(message: str, code: int = 1) -> NoReturn:
     raise SystemExit(code)
 
 
-def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
-    """Run a command's coroutine and end the process with its code.
+def run(command: Callable[[], Coroutine[Any, Any, int | None] | int | None]) -> NoReturn:
+    """Run a command, and the coroutine that it returns, and end the process with its code.
 
-    An error ends it with 1, Ctrl-C with 130, being told to end with 143.
+    An error ends it with 1, Ctrl-C with 130, SIGTERM with 143.
     """
     try:
-        code = asyncio.run(work)
+        work = command()
+        code = asyncio.run(work) if isinstance(work, Coroutine) else work
         sys.stdout.flush()
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ from services._rules.identity.accounts import AgentIdentity, accounts_config
 from services.apiserver.auth.certificate_authority import Authority
 from services.apiserver.auth.kubeconfig_files import write as write_kubeconfig
 from services.cli.common.layout import HUB_USER
-from services.cli.common.running import Failed
+from services.cli.common.running import Failed, complain
 from services.cli.installation.gateway_setup import GATEWAY_SERVICE, VERSIONS, api_service
 from services.cli.nats.nkeys import new_seed, public_key
 
@@ -42,6 +42,18 @@ AGENTS: Final = "agents"
 SEED: Final = "nkey.seed"
 _CLUSTER: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _MASTERS: Final = "system:masters"
+
+
+def write(directory: Path, control: str, agents: Sequence[str], dropped: Sequence[str]) -> int:
+    """Write everything into a new directory; into one that is there, only the accounts of agents. Raises Failed."""
+    if dropped:
+        shut_out(directory, dropped)
+    if (agents or dropped) and made(directory):
+        admit(directory, agents)
+    else:
+        make(directory, control or CONTROL, agents)
+    complain(f"certificates, kubeconfigs and secrets are in {directory}; docs/deploy.md says who gets which")
+    return 0
 
 
 def user_of(service: str) -> str:

@@ -21,7 +21,8 @@ from services._kit.concurrency.tasks import child
 from services._kit.credentials.access import open_member
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._kit.log.fact_history import story
-from services.cli.common.control_plane import ControlPlaneOptions, open_control
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.layout import CONTROL, Layout
 from services.cli.common.logbook import log_access, open_log, streams
 from services.cli.common.printing import table

@@ -28,8 +28,9 @@ from services.cli.installation import prometheus_config as scraping
 from services.cli.installation import startup as steps
 from services.cli.installation.disk_watch import LogWatch
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
-from services.cli.installation.installation_plan import MEMBERS, InstallationOptions, Refused, check, prepare
+from services.cli.installation.installation_plan import MEMBERS, check, prepare
 from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.up_options import InstallationOptions
 from services.cli.log.disk.files import guarded, refused_file
 from services.cli.nats import server_identities as identities
 from services.cli.secrets import secret_keys
@@ -348,7 +349,7 @@ def _copy_private(source: Path, target: Path) -> None:
 
 
 def limits_of(variables: Mapping[str, str]) -> Limits:
-    """How long a process may take to answer, from FLEETLOG_UP_*; raises Refused for what is no number of seconds."""
+    """How long a process may take to answer, from FLEETLOG_UP_*; raises Failed for what is no number of seconds."""
     values = {}
     for name in fields(Limits):
         variable = f"{surroundings.UP}{name.name.upper()}_SECONDS"
@@ -356,15 +357,17 @@ def limits_of(variables: Mapping[str, str]) -> Limits:
         try:
             values[name.name] = float(text) if text else getattr(Limits(), name.name)
         except ValueError:
-            raise Refused(f"{variable}={text}: give a number of seconds, or 0 to wait for ever") from None
+            raise Failed(f"{variable}={text}: give a number of seconds, or 0 to wait for ever") from None
         if not 0 <= values[name.name] < float("inf"):
-            raise Refused(f"{variable}={text}: give a number of seconds, or 0 to wait for ever")
+            raise Failed(f"{variable}={text}: give a number of seconds, or 0 to wait for ever")
     return Limits(**values)
 
 
 def up(options: InstallationOptions) -> int:
-    """Run an installation until it is asked to stop; the exit code. Raises Refused and AlreadyRunning."""
+    """Run an installation until it is asked to stop; the exit code. Raises Failed and AlreadyRunning."""
     surroundings.refuse_unknown(os.environ, ALL_SERVICES)
+    if options.nats_url and not options.nats_creds:
+        options = options._replace(nats_creds=os.environ.get("FLEETLOG_NATS_CREDS", ""))
     check(options)
     place = Layout(options.directory)
     lock = Lock(place.lock)

@@ -25,22 +25,10 @@ from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.moments import moment
 from services.cli.common.running import Failed, complain, patience
 from services.cli.log.archive import FORMAT, Extent, Header, Record, Writer, record
+from services.cli.log.log_options import ExportChoice
 
 _DIGEST: Final = re.compile(rb'"digest":"([^"]+)"')
 _BLOBS_AT_ONCE: Final = 100
-
-
-class Choice(Struct, frozen=True, kw_only=True):
-    """What to export: `since` and `until` are positions in FACTS or moments, `subject` a pattern; empty for all."""
-
-    since: str = ""
-    until: str = ""
-    subject: str = ""
-
-    @property
-    def all(self) -> bool:
-        """Whether nothing is left out."""
-        return not (self.since or self.until or self.subject)
 
 
 class Bounds(Struct, frozen=True):
@@ -59,7 +47,7 @@ class Bounds(Struct, frozen=True):
 ALL: Final = Bounds()
 
 
-async def export(access: LogAccess, path: Path, choice: Choice) -> int:
+async def export(access: LogAccess, path: Path, choice: ExportChoice) -> int:
     """Write the file; raises Failed for a choice that makes no sense."""
     bounds = _bounds(choice, time.time())
     _check_pattern(choice.subject)
@@ -82,7 +70,7 @@ async def export(access: LogAccess, path: Path, choice: Choice) -> int:
     return 0
 
 
-async def header_of(logs: Mapping[str, Log], choice: Choice, format_: str = FORMAT) -> Header:
+async def header_of(logs: Mapping[str, Log], choice: ExportChoice, format_: str = FORMAT) -> Header:
     """The first line of a file that is written now."""
     extents = {}
     for stream in (FACTS, OBSERVED):
@@ -136,7 +124,7 @@ async def blobs_of(log: Log, digests: list[bytes] | None) -> AsyncIterator[Recor
         yield record(BLOBS.name, seq, message.time, message)
 
 
-def _bounds(choice: Choice, now: float) -> Bounds:
+def _bounds(choice: ExportChoice, now: float) -> Bounds:
     bounds = Bounds()
     if choice.since.isdecimal():
         bounds = replace(bounds, first=int(choice.since))

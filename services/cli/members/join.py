@@ -12,6 +12,7 @@ from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules.constants import CLUSTER_API, LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
 from services._rules.names import member_role_name, member_service_account_name
+from services.cli.common.karmadactl_options import Traits
 from services.cli.common.running import JoinRefused
 
 Mode = Literal["Push", "Pull"]
@@ -29,14 +30,6 @@ class MemberAccess(Struct, frozen=True, kw_only=True):
     client_cert: str = ""
     client_key: str = ""
     insecure: bool = False
-
-
-class Traits(Struct, frozen=True, kw_only=True):
-    """What selectors may ask about a member."""
-
-    provider: str = ""
-    region: str = ""
-    zones: tuple[str, ...] = ()
 
 
 def access_of_kubeconfig(kubeconfig: Manifest, context: str = "") -> MemberAccess:

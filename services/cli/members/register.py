@@ -21,14 +21,15 @@ from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
-from services._rules.constants import NAMESPACE_CLUSTER
 from services._rules.identity import bootstrap_tokens as rules
 from services._rules.identity.account_tokens import creds_text
 from services.cli.common.control_plane import kubeconfig_path, read_kubeconfig
 from services.cli.common.duration_options import seconds_of
+from services.cli.common.karmadactl_options import MemberFile
 from services.cli.common.running import Failed, patience
-from services.cli.members.join import Traits, kubeconfig_of, member_identity
-from services.cli.members.membership import MemberFile, check_name, member_id, open_member_file
+from services.cli.members.join import kubeconfig_of, member_identity
+from services.cli.members.member_options import RegisterOptions
+from services.cli.members.membership import check_name, member_id, open_member_file
 from services.cli.members.pull_join import CREDS, start_agent
 from services.cli.members.signing import REQUESTS, TRAIT_PREFIX
 from services.cli.members.token import ca_hashes
@@ -37,23 +38,6 @@ from services.cli.nats.nkeys import key_of, new_seed
 _INFO: Final = f"/api/v1/namespaces/{rules.INFO_NAMESPACE}/configmaps/{rules.INFO_NAME}"
 _PAUSE: Final = 1.0
 _TIMEOUT: Final = 10.0
-
-
-class RegisterOptions(Struct, frozen=True, kw_only=True):
-    """What `register` was told; `hashes` pin the control plane's authority, `skip_ca` goes without."""
-
-    endpoint: str
-    token: str
-    hashes: tuple[str, ...] = ()
-    skip_ca: bool = False
-    discovery_timeout: str = "5m"
-    name: str = ""
-    kubeconfig: str = ""
-    context: str = ""
-    namespace: str = NAMESPACE_CLUSTER
-    traits: Traits = Traits()
-    agent_dir: str = ""
-    dry_run: bool = False
 
 
 class _Plane(Struct, frozen=True):

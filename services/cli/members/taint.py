@@ -12,7 +12,8 @@ from msgspec import Struct
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient
 from services._rules.constants import TAINT_CLUSTER_UNSCHEDULABLE
-from services.cli.common.control_plane import ControlPlaneOptions, open_control
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.running import Failed
 from services.cli.members.clusters import CLUSTERS, cluster
 

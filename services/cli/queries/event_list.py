@@ -7,7 +7,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -20,26 +19,17 @@ from services._kit.log.stream_port import Message
 from services._rules.history.event_words import summarize
 from services.cli.common.duration_options import seconds_of
 from services.cli.common.logbook import LogAccess, open_log
+from services.cli.common.moments import stamp
 from services.cli.common.printing import GAP
 from services.cli.common.running import Failed, complain
 from services.cli.queries.history_output import clock_time
+from services.cli.queries.query_options import EventQuery
 
 REMEMBERED: Final = 20_000
 """Subjects and positions whose events are kept at hand, to tell what is new and what caused it."""
 _OUTPUTS: Final = ("", "wide", "json")
 _WIDTHS: Final = (7, 12, 40, 16, 0, 0)
 _BROADEST: Final = (12, 32, 72, 20, 80, 60)
-
-
-class EventQuery(Struct, frozen=True, kw_only=True):
-    """What to show: `since` is a position or a duration, `tail` how many events when it is empty (0: all)."""
-
-    stream: str = ""
-    subject: str = ""
-    since: str = ""
-    tail: int = 100
-    follow: bool = False
-    output: str = ""
 
 
 class ShownEvent(Struct, frozen=True, rename="camel"):
@@ -108,7 +98,7 @@ class Teller:
         return ShownEvent(
             self._stream.name,
             message.seq,
-            _stamp(message.time),
+            stamp(message.time),
             message.subject,
             name,
             summarize(event, before),
@@ -127,7 +117,7 @@ class Teller:
         summary = f"{len(message.data)} bytes" if known else str(error)
         name = error.unknown_tag or "-"
         return ShownEvent(
-            self._stream.name, message.seq, _stamp(message.time), message.subject, name, summary, (), 0, data
+            self._stream.name, message.seq, stamp(message.time), message.subject, name, summary, (), 0, data
         )
 
     async def _previous(self, message: Message, event: Known) -> Known | None:
@@ -153,10 +143,6 @@ class Teller:
             except DecodeError as error:
                 self._names[position] = error.unknown_tag
         return f"#{position} {self._names[position]}".rstrip()
-
-
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Printer:
@@ -241,6 +227,3 @@ async def _stored(log: JetStreamLog, filters: Sequence[str], query: EventQuery, 
         span *= 8
     for message in last:
         yield message
-
-
-__all__ = ["EventQuery", "Printer", "ShownEvent", "Teller", "events", "filters_of", "stream_of"]

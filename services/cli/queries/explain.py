@@ -18,12 +18,12 @@ from schemas.subjects import placement as placement_subject
 from schemas.topology import EXPLAINED
 from services._kit.log.fact_history import merged, stored_at
 from services._kit.log.stream_port import Log
-from services.cli.common.control_plane import ControlPlaneOptions
-from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.common.logbook import open_log, streams
 from services.cli.common.moments import moment, stamp
 from services.cli.common.printing import as_json, as_yaml, table
 from services.cli.common.running import Failed, complain, patience
-from services.cli.queries.object_history import key_of
+from services.cli.queries.object_history import key_asked
+from services.cli.queries.query_options import ObjectQuery
 
 _OUTPUTS: Final = ("", "wide", "json", "yaml")
 _DIVISIONS: Final[Mapping[str, str]] = {
@@ -46,20 +46,13 @@ class Explained(Struct, frozen=True):
     explanation: PlacementExplained | None = None
 
 
-async def explain(
-    access: LogAccess,
-    target: ControlPlaneOptions,
-    kind: str,
-    name: str,
-    namespace: str = "",
-    output: str = "",
-    at: str = "",
-) -> int:
+async def explain(query: ObjectQuery, output: str = "", at: str = "") -> int:
     """Print why an object is placed as it is, or was at a moment; raises Failed when the log knows no placement."""
     if output not in _OUTPUTS:
         raise Failed(f"unsupported output {output!r}; use wide, json or yaml")
+    access = query.log.access
     until = moment(at, "--at", time.time()) if at else None
-    key = await key_of(target, kind, name, namespace)
+    key = await key_asked(query)
     async with patience("reading the log"), open_log(access) as connection:
         found = await told_of(streams(connection), key, until)
     if found is None:

@@ -23,23 +23,12 @@ from services._rules.kubernetes.taints import Taint, first_untolerated
 from services._rules.scheduling.compiled_placement import compile_placement
 from services.cli.common.running import Failed
 from services.cli.objects.apply_manifests import read_manifests
+from services.cli.queries.query_options import Suppositions
 from services.scheduler.state import Scheduled, SchedulerState, fold
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DRAINED: Final = "fleetlog.io/drained"
 _PAIR: Final = re.compile(r"([^=:]+)(?:=([^:]*))?")
-
-
-class Suppositions(Struct, frozen=True, kw_only=True):
-    """What shall be supposed: names of clusters, `CLUSTER:…` texts, replicas by object, a file with policies."""
-
-    lose: tuple[str, ...] = ()
-    drain: tuple[str, ...] = ()
-    capacity: tuple[str, ...] = ()
-    label: tuple[str, ...] = ()
-    taint: tuple[str, ...] = ()
-    scale: Mapping[ObjectKey, int] = {}
-    policy: Path | None = None
 
 
 class SimulatedState(Struct):
@@ -75,7 +64,7 @@ class SimulatedState(Struct):
         self.happens(replace(event, manifest=Raw(msgspec.json.encode(manifest))))
 
 
-def suppose(world: SimulatedState, supposed: Suppositions) -> None:
+def suppose(world: SimulatedState, supposed: Suppositions, scale: Mapping[ObjectKey, int]) -> None:
     """Let everything happen that is supposed; raises Failed, naming the option, for what cannot be understood."""
     for text in supposed.capacity:
         name, parts = _split(text, "--set-capacity", "CLUSTER:cpu=64,memory=256Gi")
@@ -94,7 +83,7 @@ def suppose(world: SimulatedState, supposed: Suppositions) -> None:
     for name in supposed.lose:
         uid = world.cluster(name).uid
         world.happens(ClusterRemoved(name=name, uid=uid))
-    for key, replicas in supposed.scale.items():
+    for key, replicas in scale.items():
         _scale(world, key, replicas)
     if supposed.policy is not None:
         _apply(world, supposed.policy)

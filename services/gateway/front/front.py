@@ -17,11 +17,12 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.content_negotiation import clauses
 from services.apiserver.core.status_errors import ApiError, unauthorized
 from services.apiserver.kinds.kind_model import Resource
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.openapi.serve import OpenApi
-from services.gateway.front.merging import discovery_accept, with_group, with_paths
+from services.apiserver.reads.negotiation import AGGREGATED
 from services.gateway.front.upstream import Upstream, impersonation
 from services.gateway.protocol.front_auth import Identity
 from services.gateway.settings import GatewaySettings
@@ -127,23 +128,26 @@ class Front:
         return await self._upstream.pass_on(request, identity)
 
     async def _merged(self, request: BaseRequest, identity: Identity, *, discovery: bool) -> web.Response:
-        accept = discovery_accept(request.headers.get("Accept", ""))
+        accept = _discovery_accept(request.headers.get("Accept", ""))
         code, media, body = await self._upstream.ask(
             identity, request, "GET", request.rel_url.raw_path_qs, accept=accept if discovery else "application/json"
         )
         if code == 200:
             try:
                 document = _decode(body)
-                merged = with_group(document, self._registry) if discovery else with_paths(document, self._own_paths())
+                merged = _with_group(document, self._registry) if discovery else self._with_paths(document)
             except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
                 text = f"the control plane does not answer like one at {request.path}: {error}"
                 raise ApiError(502, "BadGateway", text) from error
             body = encode(merged)
         return web.Response(body=body, status=code, headers={"Content-Type": media})
 
-    def _own_paths(self) -> Manifest:
-        found = self._openapi.find("openapi/v3")
-        return _decode(found.body) if found is not None else {"paths": {}}
+    def _with_paths(self, document: Manifest) -> Manifest:
+        """The document at /openapi/v3 with the gateway's paths."""
+        kept = document.get("paths") or {}
+        paths = {path: place for path, place in kept.items() if not path.startswith(f"apis/{GROUP}")}
+        own = self._openapi.find("openapi/v3")
+        return {**document, "paths": {**paths, **(_decode(own.body)["paths"] if own is not None else {})}}
 
 
 def is_own(parts: list[str]) -> bool:
@@ -164,3 +168,28 @@ def _digest(identity: Identity, posing: Iterable[tuple[str, str]], asked: Asked)
     ]
     parts += [name, version, asked.namespace, asked.name, asked.subresource]
     return hashlib.sha256(msgspec.json.encode(parts)).digest()
+
+
+def _discovery_accept(accept: str) -> str:
+    """The part of an Accept header that asks for JSON: what is to be added to has to be read."""
+    kept = [
+        ";".join([media, *(f"{name}={value}" for name, value in parameters.items())])
+        for media, parameters in clauses(accept)
+        if media == "application/json"
+    ]
+    return ",".join(kept) or "application/json"
+
+
+def _with_group(document: Manifest, registry: Registry) -> Manifest:
+    """The document at /apis, aggregated or not, with the gateway's group instead of one of the same name.
+
+    Any other document is returned as it is. Raises KeyError, TypeError and AttributeError for one that is malformed.
+    """
+    if document.get("kind") == "APIGroupList":
+        groups = [group for group in document.get("groups") or () if group["name"] != GROUP]
+        return {**document, "groups": [*groups, *registry.api_group_list()["groups"]]}
+    if document.get("kind") == AGGREGATED:
+        version = str(document["apiVersion"]).rpartition("/")[2]
+        items = [item for item in document.get("items") or () if item["metadata"]["name"] != GROUP]
+        return {**document, "items": [*items, *registry.aggregated(core=False, version=version)["items"]]}
+    return document

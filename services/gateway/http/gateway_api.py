@@ -15,7 +15,7 @@ from aiohttp.web_request import BaseRequest
 from schemas.manifest import Manifest
 from services._kit.base.health import Health
 from services.apiserver.core.request import ListOptions, RequestInfo, parse_query, split_path, truth, version_document
-from services.apiserver.core.status_errors import ApiError
+from services.apiserver.core.status_errors import ApiError, no_such_path
 from services.apiserver.openapi.serve import OpenApi
 from services.apiserver.reads.negotiation import discovery_media, discovery_version, negotiate, not_acceptable
 from services.apiserver.reads.watch_stream import send_watch, watch_response
@@ -25,7 +25,7 @@ from services.gateway.http.collection_reads import Reader
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.protocol.front_auth import Authenticator, Identity, tls_of
 from services.gateway.protocol.rendered_views import FactView
-from services.gateway.protocol.served_kinds import VERSIONS, ServedKind, no_such_path, served, target_of
+from services.gateway.protocol.served_kinds import VERSIONS, ServedKind, served, target_of
 from services.gateway.settings import GatewaySettings
 from services.gateway.views.view_shapes import GROUP, encode
 

@@ -111,6 +111,8 @@ class FactView(View):
     def _items(self, entries: Iterable[store_port.Entry]) -> list[bytes]:
         return [self.encoded(entry) for entry in entries]
 
-    def _shared(self, event: store_port.Event, kind_of: int) -> bytes:
-        # The encoder shares the JSON already.
-        return self._frame(self.WORDS[kind_of], event.entry)
+    def event(self, event: store_port.Event, kind_of: int, *, columns: bool = False) -> bytes:
+        """The frame of an event; the encoder bounds what is kept of it."""
+        if self.form.view != "Table":
+            return self._frame(self.WORDS[kind_of], event.entry)
+        return super().event(event, kind_of, columns=columns)

@@ -127,8 +127,3 @@ def target_of(registry: Registry, parts: list[str]) -> tuple[ServedKind, Request
     if not isinstance(kind, ServedKind) or info.tail or (info.namespace and not kind.resource.namespaced):
         return None
     return kind, info
-
-
-def no_such_path() -> ApiError:
-    """404 for a path that leads nowhere."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource", {})

@@ -5,17 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from services._rules.interpreter import (
-    AGGREGATE_STATUS,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_HEALTH,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-    InterpretError,
-    NativeInterpreter,
-)
+from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
 from services._rules.interpreter.native.prune import prune
 from services._rules.kubernetes.quantity import QuantityError, parse
 
@@ -32,23 +22,23 @@ _NATIVE = NativeInterpreter()
 
 
 def _get_replicas(args: Case) -> Any:
-    replicas, requirements = _NATIVE.interpret(INTERPRET_REPLICA, args["object"])
+    replicas, requirements = _NATIVE.interpret(Operation.REPLICA, args["object"])
     return {"replicas": replicas, "requirements": requirements}
 
 
 def _get_dependencies(args: Case) -> Any:
-    references = _NATIVE.interpret(INTERPRET_DEPENDENCY, args["object"])
+    references = _NATIVE.interpret(Operation.DEPENDENCY, args["object"])
     return sorted(references, key=lambda r: (r["kind"], r.get("namespace", ""), r.get("name", "")))
 
 
 _CALLS: dict[str, Callable[[Case], Any]] = {
     "GetReplicas": _get_replicas,
-    "ReviseReplica": lambda a: _NATIVE.interpret(REVISE_REPLICA, a["object"], a["replicas"]),
-    "Retain": lambda a: _NATIVE.interpret(RETAIN, a["desired"], a["observed"]),
-    "AggregateStatus": lambda a: _NATIVE.interpret(AGGREGATE_STATUS, a["object"], a.get("items"), _NOW),
+    "ReviseReplica": lambda a: _NATIVE.interpret(Operation.REVISE, a["object"], a["replicas"]),
+    "Retain": lambda a: _NATIVE.interpret(Operation.RETAIN, a["desired"], a["observed"]),
+    "AggregateStatus": lambda a: _NATIVE.interpret(Operation.AGGREGATE, a["object"], a.get("items"), _NOW),
     "GetDependencies": _get_dependencies,
-    "ReflectStatus": lambda a: _NATIVE.interpret(INTERPRET_STATUS, a["object"]),
-    "InterpretHealth": lambda a: _NATIVE.interpret(INTERPRET_HEALTH, a["object"]),
+    "ReflectStatus": lambda a: _NATIVE.interpret(Operation.STATUS, a["object"]),
+    "InterpretHealth": lambda a: _NATIVE.interpret(Operation.HEALTH, a["object"]),
     "Prune": lambda a: prune(a["object"], a.get("hooks") or ()),
     "HookEnabled": lambda a: _NATIVE.hook_enabled(a["apiVersion"], a["kind"], a["hook"]),
 }

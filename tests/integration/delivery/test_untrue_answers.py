@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.manifest import Manifest
-from services._kit.base.backoff import EXACT, Backoff
+from services._kit.base.pacing import EXACT, Backoff
 from services._kit.delivery import lane as lanes
 from services._kit.delivery import member_connection
 from services._kit.kube.client import ApiError

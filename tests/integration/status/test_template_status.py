@@ -16,7 +16,7 @@ from schemas.manifest import Manifest
 from schemas.topology import BLOBS
 from services._kit.base.clock import SystemClock
 from services._kit.content.blobs import Blobs
-from services._kit.interpretation.lua.interpreting import Interpreting
+from services._kit.interpretation.interpreter_levels import Interpreting
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services.apiserver.core.request_context import Identity
 from services.apiserver.kinds.kind_catalog import builtin_registry

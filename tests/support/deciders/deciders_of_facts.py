@@ -84,7 +84,7 @@ RENDERER = Decider(
         "work",
     ),
     lambda state: state.objects,
-    lambda state, key, _: rendering.decide(state, key),
+    lambda state, key, _: rendering.decide(state, key, rendering.AtHand()),
     lambda state, key, made, seq: appended(folded(renderer.fold), state, seq, made.events),
     started(folded(renderer.fold), "cluster", "template", "binding", "placement"),
 )

@@ -39,7 +39,7 @@ def test_moments(written, expected):
 
 
 @pytest.mark.parametrize("written", ["yesterday", "", "10", "10x", "2026-13-01T00:00:00Z", "1d2x", "1d-2h"])
-def test_what_is_no_moment_is_refused_with_an_example(written):
+def test_malformed_time_is_refused_with_an_example(written):
     with pytest.raises(Failed, match=r"--at .* is no time; write for example 2026-"):
         moment(written, "--at", NOW)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from services._kit.base.backoff import EXACT, Backoff
+from services._kit.base.pacing import EXACT, Backoff
 from services._kit.concurrency.keyed_work import Background, DelayedKeys, WorkQueue
 
 

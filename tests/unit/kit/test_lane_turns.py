@@ -167,7 +167,7 @@ async def test_pauses_grow_with_failures_in_a_row_until_they_are_forgiven(
     looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("services._kit.base.backoff.random.uniform", lambda least, most: 1.0)
+    monkeypatch.setattr("services._kit.base.pacing.random.uniform", lambda least, most: 1.0)
     made = WorkScheduler(looks.look, lambda _: False, asyncio.Event(), LaneSettings(backoff=0.1, longest_backoff=0.5))
 
     def fail() -> None:

@@ -20,7 +20,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey, PolicyKey
-from services._kit.base.token_bucket import Bucket
+from services._kit.base.pacing import Bucket
 from services._rules.interpreter.configuration import KINDS
 from services.registrar.decide import Turned, Welcome, consumer_config, examine, is_stored, may_have, welcome
 from services.registrar.state import RegistrarState, fold

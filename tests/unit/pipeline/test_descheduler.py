@@ -19,10 +19,10 @@ from schemas.keys import ObjectKey
 from services._kit.base.log_errors import Unavailable
 from services._kit.base.settings import SettingsError, load
 from services._rules.decision import Decision
+from services.descheduler.app import Estimators, NoAnswer
 from services.descheduler.decide import Question, decide, next_turn
 from services.descheduler.settings import DeschedulerSettings
 from services.descheduler.state import Answers, DeschedulerState, fold
-from services.descheduler.unschedulable_queries import Estimators, NoAnswer
 from tests.support.facts import KEY, binding, placement
 
 NOW = 1_793_232_000.0 + 7

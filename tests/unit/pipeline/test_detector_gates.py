@@ -15,7 +15,7 @@ from schemas.keys import ObjectKey
 from services._kit.base.settings import SettingsError, load
 from services._kit.kube.client import KubeClient
 from services._kit.kube.event_recorder import EventRecorder
-from services._rules.interpreter import INTERPRET_COMPONENT, NativeInterpreter
+from services._rules.interpreter import NativeInterpreter, Operation
 from services._rules.kubernetes.event_objects import Note
 from services.detector import state as det
 from services.detector.binding_request import DetectorOptions, Unresolved, affinity_groups, binding_spec
@@ -196,11 +196,11 @@ class Sets(NativeInterpreter):
     """Describes every Deployment as a set of two components."""
 
     def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
-        offered = operation == INTERPRET_COMPONENT and kind == "Deployment"
+        offered = operation == Operation.COMPONENT and kind == "Deployment"
         return offered or super().hook_enabled(api_version, kind, operation)
 
     def interpret(self, operation: str, obj: dict[str, Any], *arguments: Any) -> Any:
-        if operation != INTERPRET_COMPONENT:
+        if operation != Operation.COMPONENT:
             return super().interpret(operation, obj, *arguments)
         requirements = {"resourceRequest": {"cpu": "1"}}
         return [{"name": name, "replicas": 1, "replicaRequirements": requirements} for name in ("head", "worker")]

@@ -23,6 +23,7 @@ from services.failover.decide import Rules
 from services.failover.decide import decide as decide_failover
 from services.failover.state import FailoverState
 from services.failover.state import fold as fold_failover
+from services.override_renderer.decide import AtHand
 from services.override_renderer.decide import decide as decide_works
 from services.override_renderer.state import RendererState
 from services.override_renderer.state import fold as fold_works
@@ -106,7 +107,7 @@ class World:
             Reader(
                 SchedulerState, fold_placement, lambda s, now: _only(decide_placement(s, KEY, now, "default-scheduler"))
             ),
-            Reader(RendererState, fold_works, lambda s, _: decide_works(s, KEY).events),
+            Reader(RendererState, fold_works, lambda s, _: decide_works(s, KEY, AtHand()).events),
         ]
         self.flips = 0
         self.log.extend(cluster(name) for name in MEMBERS)

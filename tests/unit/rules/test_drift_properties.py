@@ -23,7 +23,7 @@ KINDS = st.sampled_from([("apps/v1", "Deployment"), ("v1", "ConfigMap"), ("v1", 
 
 @given(KINDS, SPECS, SPECS, LABELS, LABELS)
 @settings(max_examples=300, deadline=None)
-def test_fields_are_named_if_and_only_if_a_write_is_needed(
+def test_drift_is_named_exactly_when_a_write_is_needed(
     kind: tuple[str, str], wanted: Manifest, live: Manifest, labels: Manifest, present: Manifest
 ) -> None:
     head = {"apiVersion": kind[0], "kind": kind[1]}

@@ -7,17 +7,7 @@ from typing import Any
 import pytest
 
 from services._rules.delivery.semantic_equal import needs_update
-from services._rules.interpreter import (
-    AGGREGATE_STATUS,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_HEALTH,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-    InterpretError,
-    NativeInterpreter,
-)
+from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
 from services._rules.interpreter.native.prune import prune
 
 NATIVE = NativeInterpreter()
@@ -100,15 +90,15 @@ def ask_everything(obj: dict[str, Any], sound: dict[str, Any]) -> int:
     item = {"clusterName": "m1", "status": obj.get("status")}
     refused = 0
     for ask in (
-        lambda: NATIVE.interpret(INTERPRET_REPLICA, obj),
-        lambda: NATIVE.interpret(REVISE_REPLICA, obj, 3),
-        lambda: NATIVE.interpret(RETAIN, obj, sound),
-        lambda: NATIVE.interpret(RETAIN, sound, obj),
-        lambda: NATIVE.interpret(AGGREGATE_STATUS, obj, [item], "2026-01-01T00:00:00Z"),
-        lambda: NATIVE.interpret(AGGREGATE_STATUS, sound, [item], "2026-01-01T00:00:00Z"),
-        lambda: NATIVE.interpret(INTERPRET_DEPENDENCY, obj),
-        lambda: NATIVE.interpret(INTERPRET_STATUS, obj),
-        lambda: NATIVE.interpret(INTERPRET_HEALTH, obj),
+        lambda: NATIVE.interpret(Operation.REPLICA, obj),
+        lambda: NATIVE.interpret(Operation.REVISE, obj, 3),
+        lambda: NATIVE.interpret(Operation.RETAIN, obj, sound),
+        lambda: NATIVE.interpret(Operation.RETAIN, sound, obj),
+        lambda: NATIVE.interpret(Operation.AGGREGATE, obj, [item], "2026-01-01T00:00:00Z"),
+        lambda: NATIVE.interpret(Operation.AGGREGATE, sound, [item], "2026-01-01T00:00:00Z"),
+        lambda: NATIVE.interpret(Operation.DEPENDENCY, obj),
+        lambda: NATIVE.interpret(Operation.STATUS, obj),
+        lambda: NATIVE.interpret(Operation.HEALTH, obj),
         lambda: prune(obj),
         lambda: needs_update(obj, sound, sound),
         lambda: needs_update(sound, obj, obj),

@@ -5,33 +5,19 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from services._kit.base.answer_counts import COUNTS
+from services._kit.base.answer_limits import COUNTS
 from services._kit.kube.api import BadAnswer, NotLeading, Unreachable
 
 if TYPE_CHECKING:
-    # Commands have no lease, and loading what one needs takes as long as most of them work.
-    from services._kit.leadership.write_guard import Guard
+    from services._kit.kube.client import KubeClient
 
 E = TypeVar("E", bound=BaseException)
 
-HOP_BY_HOP: Final = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""Hop-by-hop headers: proxies do not forward them."""
 CONNECT_SECONDS: Final = 10
 READ_BUFFER: Final = 64 << 10
 """Of one connection, in bytes; twice as much waits before its sender is held up."""
@@ -42,16 +28,10 @@ _BROKEN: Final = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
 """What a client raises for a connection that failed, an answer that is no HTTP, or a session that was closed."""
 
 
-class Guarded(Protocol):
-    """A client with a guard, or none."""
-
-    guard: Guard | None
-
-
 class GuardedRequest(aiohttp.ClientRequest):
     """A request that asks the guard of its client at the last moment: it has its connection, nothing was written."""
 
-    client: Guarded
+    client: KubeClient
 
     async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
         """Send it once it may be sent; raises FenceLost when it never will be."""

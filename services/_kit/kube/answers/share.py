@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 from typing import Final, TypeVar
 
-from services._kit.base.answer_counts import COUNTS
-from services._kit.base.token_bucket import Bucket
+from services._kit.base.answer_limits import COUNTS
+from services._kit.base.pacing import Bucket
 
 T = TypeVar("T")
 

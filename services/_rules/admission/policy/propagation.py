@@ -43,9 +43,10 @@ def default(scope: _Scope, obj: Manifest, operation: str, context: Context) -> M
         for item in spec.get("resourceSelectors") or ()
     ):
         spec["propagateDeps"] = True
-    application = (spec.get("failover") or {}).get("application") or {}
+    failover = spec.get("failover") or {}
+    application = failover.get("application") or {}
     if application.get("purgeMode") in placement.GRACEFUL and application.get("gracePeriodSeconds") is None:
-        spec["failover"] = spec["failover"] | {"application": application | {"gracePeriodSeconds": _GRACE_SECONDS}}
+        spec["failover"] = failover | {"application": application | {"gracePeriodSeconds": _GRACE_SECONDS}}
     if spec.get("suspension"):
         # Scheduling is suspended on bindings only; on a policy the field does not exist.
         spec["suspension"] = {name: value for name, value in spec["suspension"].items() if name != "scheduling"}

@@ -4,18 +4,23 @@ Writers return a new manifest that shares everything but the touched path with t
 """
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from schemas.manifest import Manifest
 
-INTERPRET_REPLICA: Final = "InterpretReplica"
-INTERPRET_COMPONENT: Final = "InterpretComponent"
-REVISE_REPLICA: Final = "ReviseReplica"
-RETAIN: Final = "Retain"
-AGGREGATE_STATUS: Final = "AggregateStatus"
-INTERPRET_DEPENDENCY: Final = "InterpretDependency"
-INTERPRET_STATUS: Final = "InterpretStatus"
-INTERPRET_HEALTH: Final = "InterpretHealth"
+
+class Operation(StrEnum):
+    """What can be asked about an object, under the names of the API."""
+
+    REPLICA = "InterpretReplica"
+    COMPONENT = "InterpretComponent"
+    REVISE = "ReviseReplica"
+    RETAIN = "Retain"
+    AGGREGATE = "AggregateStatus"
+    DEPENDENCY = "InterpretDependency"
+    STATUS = "InterpretStatus"
+    HEALTH = "InterpretHealth"
 
 
 LONGEST_PROBLEM: Final = 1000
@@ -53,11 +58,11 @@ class Interpreter(Protocol):
     InterpretDependency (object): references; InterpretStatus (object): status or None; InterpretHealth (object): bool.
     """
 
-    def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
+    def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether an operation is offered for a kind."""
         ...
 
-    def interpret(self, operation: str, obj: Manifest, *arguments: Any) -> Any:
+    def interpret(self, operation: Operation, obj: Manifest, *arguments: Any) -> Any:
         """The result of an operation on an object; raises InterpretError, also where it is not offered."""
         ...
 

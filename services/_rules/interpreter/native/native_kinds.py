@@ -9,17 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.manifest import Manifest
-from services._rules.interpreter.common.interpretation import (
-    AGGREGATE_STATUS,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_HEALTH,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-    InterpretError,
-    describe,
-)
+from services._rules.interpreter.common.interpretation import InterpretError, Operation, describe
 from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.interpreter.native import dependencies as deps
 from services._rules.interpreter.native import health_rules as health
@@ -122,15 +112,15 @@ NATIVE_KINDS: Final[dict[tuple[str, str], NativeKind]] = {
 }
 _OTHER: Final = NativeKind()
 _FIELD_OF_OPERATION: Final = {
-    INTERPRET_REPLICA: "replicas",
-    REVISE_REPLICA: "revise",
-    RETAIN: "retain",
-    AGGREGATE_STATUS: "aggregate",
-    INTERPRET_DEPENDENCY: "dependencies",
-    INTERPRET_STATUS: "reflect",
-    INTERPRET_HEALTH: "health",
+    Operation.REPLICA: "replicas",
+    Operation.REVISE: "revise",
+    Operation.RETAIN: "retain",
+    Operation.AGGREGATE: "aggregate",
+    Operation.DEPENDENCY: "dependencies",
+    Operation.STATUS: "reflect",
+    Operation.HEALTH: "health",
 }
-_TYPED: Final = frozenset({INTERPRET_REPLICA, AGGREGATE_STATUS, INTERPRET_DEPENDENCY, INTERPRET_HEALTH})
+_TYPED: Final = frozenset({Operation.REPLICA, Operation.AGGREGATE, Operation.DEPENDENCY, Operation.HEALTH})
 """Operations that rely on the types of an object's fields."""
 # Built once: hook_enabled is asked several times for every object.
 _HOOKS: Final = frozenset(
@@ -147,11 +137,11 @@ class NativeInterpreter:
     Operations leave their arguments alone and return objects that may share parts with them.
     """
 
-    def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
+    def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether the operation is built in for a kind."""
-        return operation == INTERPRET_STATUS or (api_version, kind, operation) in _HOOKS
+        return operation == Operation.STATUS or (api_version, kind, operation) in _HOOKS
 
-    def interpret(self, operation: str, obj: Manifest, *arguments: Any) -> Any:
+    def interpret(self, operation: Operation, obj: Manifest, *arguments: Any) -> Any:
         """The result of an operation on an object.
 
         Raises InterpretError for an object that does not have the shape of its kind, or a kind that does not offer the
@@ -166,12 +156,12 @@ class NativeInterpreter:
             )
         if operation in _TYPED:
             check_object(str(obj.get("kind")), obj)
-        if operation == AGGREGATE_STATUS and not kind.dated:
+        if operation == Operation.AGGREGATE and not kind.dated:
             return function(obj, arguments[0])
         result = function(obj, *arguments)
-        if operation == INTERPRET_REPLICA:
+        if operation == Operation.REPLICA:
             return counts.completed(obj, result, *arguments)
-        if operation == INTERPRET_DEPENDENCY:
+        if operation == Operation.DEPENDENCY:
             deps.validate_references(result)
         return result
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, ValidationError, convert
 
 from schemas.manifest import Manifest
-from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater
+from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater, Operation
 from services._rules.kubernetes.validation.name_formats import label
 
 CONTEXT_VERSION: Final = "v1alpha1"
@@ -32,7 +32,7 @@ class Rule(Struct, frozen=True, rename="camel"):
     api_versions: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
 
-    def matches(self, group: str, version: str, kind: str, operation: str) -> bool:
+    def matches(self, group: str, version: str, kind: str, operation: Operation) -> bool:
         """Whether an operation on a kind is among those of the rule."""
         return (
             _among(operation, self.operations)
@@ -118,7 +118,7 @@ class Webhooks:
         self._hooks: Final = tuple(sorted(found, key=lambda hook: hook.name))
         self._known: dict[_Key, Webhook | None] = {}
 
-    def find(self, api_version: str, kind: str, operation: str) -> Webhook | None:
+    def find(self, api_version: str, kind: str, operation: Operation) -> Webhook | None:
         """The webhook to call for an operation on a kind."""
         if not self._hooks:
             return None

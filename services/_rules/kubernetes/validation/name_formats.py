@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -12,12 +13,7 @@ _ENV = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _KEY = "[-._a-zA-Z0-9]+"
 _DNS1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 
-_label = re.compile(_LABEL).fullmatch
-_subdomain = re.compile(_SUBDOMAIN).fullmatch
-_wildcard = re.compile(rf"\*\.{_SUBDOMAIN}").fullmatch
 _qualified = re.compile(_QUALIFIED).fullmatch
-_value = re.compile(rf"({_QUALIFIED})?").fullmatch
-_dns1035 = re.compile(_DNS1035).fullmatch
 _env = re.compile(_ENV).fullmatch
 _key = re.compile(_KEY).fullmatch
 _port = re.compile("[-a-z0-9]+").fullmatch
@@ -87,24 +83,25 @@ def _longer(value: str, limit: int) -> list[str]:
     return [f"must be no more than {limit} characters"] if len(value) > limit else []
 
 
-def label(value: str) -> list[str]:
-    """Return what keeps the value from being an RFC 1123 label."""
-    return [*_longer(value, 63), *([] if _label(value) else [LABEL_TEXT])]
+def _formed(limit: int, pattern: str, text: str) -> Callable[[str], list[str]]:
+    match = re.compile(pattern).fullmatch
+
+    def check(value: str) -> list[str]:
+        return [*_longer(value, limit), *([] if match(value) else [text])]
+
+    return check
 
 
-def dns1035(value: str) -> list[str]:
-    """Return what keeps the value from being a DNS-1035 label."""
-    return [*_longer(value, 63), *([] if _dns1035(value) else [DNS1035_TEXT])]
-
-
-def subdomain(value: str) -> list[str]:
-    """Return what keeps the value from being an RFC 1123 subdomain."""
-    return [*_longer(value, 253), *([] if _subdomain(value) else [SUBDOMAIN_TEXT])]
-
-
-def wildcard(value: str) -> list[str]:
-    """Return what keeps the value from being a subdomain behind `*.`."""
-    return [*_longer(value, 253), *([] if _wildcard(value) else [WILDCARD_TEXT])]
+label = _formed(63, _LABEL, LABEL_TEXT)
+"""Return what keeps the value from being an RFC 1123 label."""
+dns1035 = _formed(63, _DNS1035, DNS1035_TEXT)
+"""Return what keeps the value from being a DNS-1035 label."""
+subdomain = _formed(253, _SUBDOMAIN, SUBDOMAIN_TEXT)
+"""Return what keeps the value from being an RFC 1123 subdomain."""
+wildcard = _formed(253, rf"\*\.{_SUBDOMAIN}", WILDCARD_TEXT)
+"""Return what keeps the value from being a subdomain behind `*.`."""
+label_value = _formed(63, f"({_QUALIFIED})?", _VALUE_TEXT)
+"""Return what keeps the value from being a label's value."""
 
 
 def qualified(value: str) -> list[str]:
@@ -127,11 +124,6 @@ def qualified(value: str) -> list[str]:
     if not _qualified(name):
         found.append(f"name part {_QUALIFIED_TEXT}")
     return found
-
-
-def label_value(value: str) -> list[str]:
-    """Return what keeps the value from being a label's value."""
-    return [*_longer(value, 63), *([] if _value(value) else [_VALUE_TEXT])]
 
 
 # The same labels come with every write of an object and of all that is made from it.
@@ -165,9 +157,7 @@ def _dots(value: str) -> list[str]:
 
 def port_name(value: str) -> list[str]:
     """Return what keeps the value from naming a port."""
-    found: list[str] = []
-    if len(value) > 15:
-        found.append("must be no more than 15 characters")
+    found = _longer(value, 15)
     if not _port(value):
         found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not _letter(value):

@@ -1,4 +1,4 @@
-"""Services and EndpointSlices."""
+"""Services, and the addresses and ports behind them: EndpointSlices and Endpoints."""
 
 from __future__ import annotations
 
@@ -332,3 +332,40 @@ def _endpoint_to_beta(item: Manifest) -> Manifest:
     if topology:
         result["topology"] = topology
     return result
+
+
+def _some_address(subset: Manifest, field: str) -> list[FieldError]:
+    if subset.get("addresses") or subset.get("notReadyAddresses"):
+        return []
+    return [required(field, "must specify `addresses` or `notReadyAddresses`")]
+
+
+_ADDRESS = (
+    inside("ip", address, absent=""),
+    text("hostname", names.label),
+    text("nodeName", names.subdomain),
+    inside("ip", non_special, absent=""),
+)
+_ENDPOINT_NUMBER = (number("port", 1, 65535, absent=0), choice("protocol", PROTOCOLS, blank=True))
+_ONE_ENDPOINT_PORT = each("ports", text("name", names.label), *_ENDPOINT_NUMBER)
+_SUBSET_PORTS = each("ports", text("name", names.label, need=""), *_ENDPOINT_NUMBER)
+
+
+def _ports_of_endpoints(subset: Manifest, field: str) -> list[FieldError]:
+    return (_SUBSET_PORTS if len(subset.get("ports") or ()) > 1 else _ONE_ENDPOINT_PORT)(subset, field)
+
+
+class Endpoints(BuiltinKind):
+    """core/v1 Endpoints."""
+
+    create_on_update = True
+    defaults = {"subsets[]": {"ports[]": {"protocol": "TCP"}}}
+    rules = (
+        each(
+            "subsets",
+            _some_address,
+            each("addresses", *_ADDRESS),
+            each("notReadyAddresses", *_ADDRESS),
+            _ports_of_endpoints,
+        ),
+    )

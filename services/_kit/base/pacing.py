@@ -1,4 +1,4 @@
-"""Pauses before retries: doubled with every failure in a row up to a bound, and spread by chance."""
+"""Pauses: before retries, doubled with every failure in a row up to a bound; and between items at a limited rate."""
 
 from __future__ import annotations
 
@@ -34,3 +34,20 @@ class Backoff(Struct, frozen=True):
 
 EXACT = (1.0, 1.0)
 """The spread of pauses that are not left to chance."""
+
+
+class Bucket:
+    """A token bucket that may be overdrawn once: large pieces pass, and what follows waits for them."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._tokens = burst
+        self._at = 0.0
+
+    def take(self, amount: float, now: float) -> float:
+        """Take tokens at a time in seconds; how many seconds to wait before the next piece. 0 tokens only ask."""
+        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
+        self._at = now
+        self._tokens -= amount
+        return max(0.0, -self._tokens / self._rate)
