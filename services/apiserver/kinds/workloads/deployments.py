@@ -16,12 +16,21 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.field_rules import (
+    NOT_NEGATIVE,
+    Check,
+    given,
+    inside,
+    needed,
+    not_negative,
+    number,
+    refused,
+)
+from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.checks.status_fields import counts
 from services.apiserver.kinds.defaults import Defaults, Fill
-from services.apiserver.kinds.rules import NOT_NEGATIVE, Check, given, inside, needed, not_negative, number, refused
 from services.apiserver.kinds.workloads import pod_defaults
 
 MISMATCH = "`selector` does not match template `labels`"
