@@ -43,7 +43,8 @@ def _holds(operator: str | None, value: str | None, values: Sequence[str]) -> bo
             return value not in values
         case "Exists" | "DoesNotExist":
             return (value is not None) == (operator == "Exists")
-    return True
+        case _:
+            return True
 
 
 def percent_or_count(value: Any, field: str, *, cap: bool = True) -> Errors:
