@@ -136,12 +136,12 @@ class ClusterMonitor(Decider[MonitorState, str]):
 
     def decide(self, state: MonitorState, key: str, now: float) -> Decision:
         """Facts and writes of one cluster."""
-        verdict = decide_all(state, now) if key == ALL else decide(state, key, now, self._thresholds)
-        if verdict.settled:
+        decision = decide_all(state, now) if key == ALL else decide(state, key, now, self._thresholds)
+        if decision.settled:
             absence.settle(state.guard)
-        if verdict.memory is not None:
-            state.of(key).memory = verdict.memory
-        return verdict
+        if decision.memory is not None:
+            state.of(key).memory = decision.memory
+        return decision
 
     async def start(self, context: Context[MonitorState, str]) -> None:
         """Open the control plane."""
