@@ -19,8 +19,7 @@ from services._kit.concurrency.keyed_work import Background
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
 from services._kit.credentials.access import Members
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.identity.control_plane_reader import ControlPlaneIdentity
-from services._kit.identity.identity_gate import Gate
+from services._kit.identity.identity_gate import ControlPlaneIdentity, Gate
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._kit.kube.event_recorder import EventRecorder
