@@ -152,7 +152,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
         if context.connection is not None:
             await context.connection.subscribe(EVERY_ACTIVITY, self._active)
             await context.connection.subscribe("hello.*", self._heartbeat)
-            context.connection.on_regained(self._listen_anew)
+            context.connection.on_regained(self._restart_timeouts)
         guard = context.projection.state.guard
         self._identity = await ControlPlaneIdentity.open(
             self._settings.control_kubeconfig, self._client, guard, lambda: context.mark((ALL,))
@@ -190,7 +190,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
         cluster.heard_at = now
         self.context.mark((cluster.name,))
 
-    def _listen_anew(self) -> None:
+    def _restart_timeouts(self) -> None:
         """No heartbeat could arrive while the log's server was unreachable: the timeout starts again."""
         now = self.context.clock.now()
         for cluster in self.state.clusters.values():
