@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._kit.interpretation.lua.machine import LuaMachine
@@ -18,6 +18,7 @@ from services._rules.interpreter.scripts.lua_syntax import problem as syntax_pro
 from services._rules.interpreter.scripts.result_types import dependencies_of
 from services.cli.common.printing import as_json, as_yaml
 from services.cli.common.running import Failed, complain
+from services.cli.objects.object_options import Inputs
 
 _KIND: Final = "ResourceInterpreterCustomization"
 ORDER: Final = (
@@ -45,15 +46,6 @@ _NAMES: Final = {
 
 STDIN: Final = Path("-")
 """In place of a file: standard input, which can be read once."""
-
-
-class Inputs(NamedTuple):
-    """What the options of an operation say; None where one was not given."""
-
-    desired: Path | None = None
-    observed: Path | None = None
-    status: Path | None = None
-    replicas: int | None = None
 
 
 def files_in(paths: Sequence[Path], recursive: bool) -> list[Path]:
@@ -142,7 +134,7 @@ def operation_named(name: str) -> Operation:
 
 def arguments(operation: Operation, inputs: Inputs) -> list[Any]:
     """The arguments of an operation from files; raises Failed where an option is missing."""
-    if [*inputs].count(STDIN) > 1:
+    if [inputs.desired, inputs.observed, inputs.status].count(STDIN) > 1:
         raise Failed("standard input (-) can be read for one option only")
     if operation == Operation.RETAIN:
         return [_object(inputs.desired, "--desired-file"), _object(inputs.observed, "--observed-file")]
@@ -159,7 +151,7 @@ def arguments(operation: Operation, inputs: Inputs) -> list[Any]:
 
 
 async def execute(manifests: Sequence[Manifest], operation: Operation, given: Sequence[Any], output: str) -> str:
-    """The results of an operation as text; what goes wrong in a script is told on standard error.
+    """The results of an operation as text; what goes wrong in a script is written to standard error.
 
     Raises Failed where no customization defines the operation for the kind of the object.
     """

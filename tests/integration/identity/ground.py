@@ -37,8 +37,9 @@ from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
+from services.cli.common.karmadactl_options import Traits
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
-from services.cli.members.join import MemberAccess, Traits, cluster_id, join
+from services.cli.members.join import MemberAccess, cluster_id, join
 from services.cluster_monitor.app import ClusterMonitor
 from services.cluster_monitor.settings import MonitorSettings
 from services.detector.app import Detector

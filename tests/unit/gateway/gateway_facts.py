@@ -17,11 +17,12 @@ def entries(collection):
 class Shown:
     """A projection and its catalog; `tell` folds events at the next positions."""
 
-    def __init__(self, tag=7, ring=4096):
+    def __init__(self, *events, tag=7, ring=4096):
         self.state = GatewayState()
         self.catalog = Catalog(tag, ring)
         self.catalog.start(self.state)
         self.now = 1_700_000_100.0
+        self.tell(*events)
 
     def tell(self, *events):
         """Fold events and show what changed; the position of the last."""

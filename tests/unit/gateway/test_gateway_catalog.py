@@ -45,7 +45,7 @@ def watch(collection, revision):
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_a_watch_from_any_revision_ends_with_what_a_list_shows(seed):
+async def test_watch_from_any_revision_ends_with_the_list(seed):
     chance = random.Random(seed)
     shown = Shown()
     seen = []
@@ -78,7 +78,7 @@ def test_every_change_moves_the_revision_of_a_work_forward():
     assert versions == sorted(set(versions))
 
 
-def test_revisions_of_works_belong_to_the_instance_that_gave_them_out():
+def test_revisions_of_works_belong_to_their_instance():
     shown = Shown(tag=7)
     shown.tell(rendered("member1"))
     works, theirs = shown.catalog.works, Shown(tag=8)
@@ -103,8 +103,7 @@ def test_changes_below_the_ring_are_gone():
 
 def test_two_kinds_that_want_one_name_take_turns_by_age():
     young, old = key_of(1, group="apps.kruise.io"), key_of(1)
-    shown = Shown()
-    shown.tell(requested(young, "y", created_at=CREATED + 5), requested(old, "o", created_at=CREATED))
+    shown = Shown(requested(young, "y", created_at=CREATED + 5), requested(old, "o", created_at=CREATED))
     (entry,) = entries(shown.catalog.bindings)
     assert entry.place.key == old
     shown.tell(requested(young, "y", created_at=CREATED + 5, generation=2))
@@ -116,8 +115,7 @@ def test_two_kinds_that_want_one_name_take_turns_by_age():
 
 
 def test_an_entry_under_way_keeps_showing_its_own_state():
-    shown = Shown()
-    shown.tell(requested(generation=1))
+    shown = Shown(requested(generation=1))
     (before,) = entries(shown.catalog.bindings)
     shown.tell(requested(generation=2), placed(member1=1))
     assert before.obj["metadata"]["generation"] == 1

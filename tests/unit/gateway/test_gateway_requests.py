@@ -35,13 +35,13 @@ from services.gateway.views.view_shapes import GROUP
         ("apis/work.karmada.io/v1alpha2", None),
     ],
 )
-def test_paths_name_what_is_served(path, expected):
+def test_paths_of_served_kinds(path, expected):
     target = target_of(served(), path.split("/"))
     found = target and (target[0].resource.kind, target[1].namespace, target[1].name, target[1].subresource)
     assert found == expected
 
 
-def test_nobody_to_believe_is_a_setting_to_correct():
+def test_gateway_without_authentication_is_refused():
     with pytest.raises(SettingsError, match="FLEETLOG_FRONT_PROXY_CA"):
         Authenticator(GatewaySettings())
 

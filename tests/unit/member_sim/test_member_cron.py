@@ -56,7 +56,7 @@ def cronjob(template: Any, **spec: Any) -> dict[str, Any]:
     return {"schedule": "* * * * *", "jobTemplate": {"spec": job}, **spec}
 
 
-def test_cronjob_starts_a_job_every_minute_and_keeps_the_last_three(cluster: Any, template: Any) -> None:
+def test_cronjob_starts_jobs_and_keeps_the_last_three(cluster: Any, template: Any) -> None:
     cluster.create("CronJob", "tick", spec=cronjob(template))
     cluster.settle(60 * 6)
     jobs = cluster.all("Job")

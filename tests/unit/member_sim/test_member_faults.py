@@ -82,8 +82,7 @@ def test_node_fault_without_names_stops_and_starts_all(cluster: Any) -> None:
 
 def test_pod_fault_reaches_only_its_workload(cluster: Any, deployment: Any) -> None:
     cluster.create("Deployment", "web", spec=deployment(1))
-    cluster.create("Deployment", "api", spec=deployment(1, app="api"))
-    cluster.settle()
+    cluster.created("Deployment", "api", spec=deployment(1, app="api"))
     cluster.again(set_pods(cluster.state, PodFault(namespace="default", name="web")))
     cluster.settle()
     assert cluster.get("Deployment", "web")["status"].get("readyReplicas", 0) == 0

@@ -40,7 +40,7 @@ def interpreter(answers: Answers) -> CachedInterpreter:
     return CachedInterpreter(customized, answers)
 
 
-def test_what_nobody_answered_is_asked_for_and_then_found(interpreter: CachedInterpreter, answers: Answers) -> None:
+def test_missing_result_is_queried_and_then_found(interpreter: CachedInterpreter, answers: Answers) -> None:
     question = asked(lambda: interpreter.interpret(Operation.REPLICA, WIDGET))
     assert (question.operation, question.arguments) == (Operation.REPLICA, (WIDGET,))
     assert question not in answers
@@ -74,7 +74,7 @@ def test_an_error_is_an_answer(interpreter: CachedInterpreter, answers: Answers)
 @pytest.mark.parametrize(
     ("touched", "again"), [(("example.io/v1", "Widget"), True), (("apps/v1", "Deployment"), False), (EVERY, True)]
 )
-def test_an_answer_counts_until_its_kind_is_interpreted_in_another_way(
+def test_result_is_cached_until_its_kind_is_reconfigured(
     interpreter: CachedInterpreter, answers: Answers, touched: tuple[str, str], again: bool
 ) -> None:
     answers.put(asked(lambda: interpreter.interpret(Operation.REPLICA, WIDGET)), (3, None))
@@ -85,7 +85,7 @@ def test_an_answer_counts_until_its_kind_is_interpreted_in_another_way(
         assert interpreter.interpret(Operation.REPLICA, WIDGET) == (3, None)
 
 
-def test_kinds_that_nobody_customized_are_answered_at_once(interpreter: CachedInterpreter) -> None:
+def test_native_kinds_are_answered_at_once(interpreter: CachedInterpreter) -> None:
     spec = {"replicas": 2, "template": {"spec": {"containers": []}}}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
     assert interpreter.interpret(Operation.REPLICA, deployment)[0] == 2
@@ -96,7 +96,7 @@ def test_kinds_that_nobody_customized_are_answered_at_once(interpreter: CachedIn
         interpreter.interpret(Operation.COMPONENT, deployment)
 
 
-def test_only_what_decisions_ask_is_offered_for_customized_kinds(interpreter: CachedInterpreter) -> None:
+def test_customized_kinds_offer_operations_of_decisions(interpreter: CachedInterpreter) -> None:
     assert interpreter.hook_enabled("example.io/v1", "Widget", Operation.REVISE)
     assert not interpreter.hook_enabled("example.io/v1", "Widget", Operation.RETAIN)
 
@@ -134,7 +134,7 @@ def test_a_revised_object_is_the_one_that_was_asked_about(
         ((1, {"resourceRequest": {"memory": "much"}}), r"resourceRequest\.memory: "),
     ],
 )
-def test_a_size_that_no_workload_has_is_refused(
+def test_implausible_replicas_are_refused(
     interpreter: CachedInterpreter, answers: Answers, answer: tuple[Any, Any], why: str
 ) -> None:
     answers.put(asked(lambda: interpreter.interpret(Operation.REPLICA, WIDGET)), answer)
@@ -153,7 +153,7 @@ def test_a_size_that_no_workload_has_is_refused(
         ),
     ],
 )
-def test_a_component_that_no_workload_has_is_refused(
+def test_implausible_component_is_refused(
     interpreter: CachedInterpreter, answers: Answers, component: dict[str, Any], why: str
 ) -> None:
     answers.put(
@@ -163,7 +163,7 @@ def test_a_component_that_no_workload_has_is_refused(
         interpreter.interpret(Operation.COMPONENT, WIDGET)
 
 
-def test_what_was_used_longest_ago_goes_first() -> None:
+def test_least_recently_used_result_is_dropped() -> None:
     answers = Answers(capacity=3_000)
     questions = [answers.question(Operation.REPLICA, {**WIDGET, "n": n}) for n in range(3)]
     for question in questions[:2]:
@@ -174,7 +174,7 @@ def test_what_was_used_longest_ago_goes_first() -> None:
     assert [question in answers for question in questions] == [True, False, True]
 
 
-def test_answers_that_no_decision_has_used_are_kept_even_if_they_are_many() -> None:
+def test_unused_results_are_kept_within_a_bound() -> None:
     answers = Answers(capacity=2_000)
     questions = [answers.question(Operation.REPLICA, {**WIDGET, "n": n}) for n in range(40)]
     for question in questions[:5]:
@@ -188,13 +188,13 @@ def test_answers_that_no_decision_has_used_are_kept_even_if_they_are_many() -> N
     assert not any(question in answers for question in questions)
 
 
-def test_what_is_found_may_be_changed_by_its_finder(interpreter: CachedInterpreter, answers: Answers) -> None:
+def test_cached_result_is_copied_for_each_caller(interpreter: CachedInterpreter, answers: Answers) -> None:
     answers.put(asked(lambda: interpreter.interpret(Operation.REVISE, WIDGET, 1)), WIDGET)
     interpreter.interpret(Operation.REVISE, WIDGET, 1)["spec"]["size"] = 99
     assert interpreter.interpret(Operation.REVISE, WIDGET, 1) == WIDGET
 
 
-def test_nobody_is_asked_about_secrets(answers: Answers) -> None:
+def test_secrets_are_never_interpreted_by_customizations(answers: Answers) -> None:
     interpreter = CachedInterpreter(lambda *_: True, answers)
     assert interpreter.hook_enabled("v1", "ConfigMap", Operation.REVISE)
     assert not interpreter.hook_enabled("v1", "Secret", Operation.REVISE)

@@ -23,7 +23,7 @@ def table(json: str) -> LuaValue:
     return LuaValue("table", json.encode(), empties="[]" in json)
 
 
-def test_an_empty_table_is_what_a_witness_has_at_its_path() -> None:
+def test_empty_table_takes_the_type_of_the_witness() -> None:
     witness = {"spec": {"map": {}, "list": [], "rows": [{"opts": {}}, {"opts": {"a": 1}}]}}
     value = {"spec": {"map": [], "list": [], "new": [], "rows": [{"opts": []}, {"opts": [], "x": []}]}}
     assert settle_empties(value, [witness]) == {
@@ -31,7 +31,7 @@ def test_an_empty_table_is_what_a_witness_has_at_its_path() -> None:
     }
 
 
-def test_an_object_wins_where_witnesses_disagree_and_strangers_leave_lists() -> None:
+def test_empty_table_is_an_object_where_witnesses_disagree() -> None:
     assert settle_empties({"a": [], "b": [1, [], 2]}, [{"a": []}, {"a": {}}]) == {"a": {}, "b": [1, 2]}
 
 
@@ -87,7 +87,7 @@ def test_another_result_is_refused_in_words(operation: str, value: LuaValue, sai
     assert said in str(refused.value)
 
 
-def test_empty_results_at_the_top_are_objects_or_lists_by_operation() -> None:
+def test_empty_result_is_object_or_list_by_operation() -> None:
     assert result_of(Operation.STATUS, table("[]"), NIL, [{}]) == {}
     assert result_of(Operation.DEPENDENCY, table("[]"), NIL, [{}]) == []
     assert result_of(Operation.COMPONENT, table("[]"), NIL, [{}]) == []
@@ -104,13 +104,13 @@ def test_only_retention_and_revision_have_witnesses() -> None:
     assert result_of(Operation.AGGREGATE, empty, NIL, [witness, []]) == {"kind": "W", "spec": {}}
 
 
-def test_reports_lose_what_says_nothing() -> None:
+def test_status_items_drop_empty_members() -> None:
     items = [{"clusterName": "m1", "applied": False, "appliedMessage": "", "status": None, "health": "Healthy"}]
     assert arguments_of(Operation.AGGREGATE, [{}, items]) == ({}, [{"clusterName": "m1", "health": "Healthy"}])
     assert arguments_of(Operation.AGGREGATE, [{}, None]) == ({}, None)
 
 
-def test_dependencies_of_several_scripts_are_united_and_selectors_never_merged() -> None:
+def test_dependencies_of_scripts_are_united_without_selectors() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}
     chosen = {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": {"app": "x"}}}
     assert dependencies_of([[secret, chosen], [chosen, secret]]) == [chosen, chosen, secret]
@@ -154,7 +154,7 @@ def customization(name: str, kind: str = "Widget", **scripts: str) -> dict[str, 
     }
 
 
-def test_the_first_customization_by_name_answers_and_dependencies_add_up() -> None:
+def test_first_customization_answers_and_dependencies_add_up() -> None:
     found = Customizations(
         [
             customization("b", retention="B", dependencyInterpretation="DB"),

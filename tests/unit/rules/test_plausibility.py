@@ -103,7 +103,7 @@ def test_every_kind_is_judged(api_version: str, kind: str, status: Any, field: s
         {"replicas": "three", "readyReplicas": 4, "size": -1},
     ],
 )
-def test_of_a_kind_that_is_not_known_only_what_means_the_same_everywhere_is_judged(status: dict[str, Any]) -> None:
+def test_unknown_kind_is_judged_by_common_fields_only(status: dict[str, Any]) -> None:
     assert judged(status, "Widget", "example.io/v1") == ""
 
 
@@ -114,7 +114,7 @@ def test_a_status_without_end_is_not_read() -> None:
     assert implausible("apps/v1", "Deployment", deep, Given()).startswith("status: is no JSON")
 
 
-def test_a_share_bounds_what_may_be_reported_and_a_scaling_down_may_take_its_time() -> None:
+def test_placed_replicas_bound_what_is_plausible() -> None:
     assert most_replicas(3) == MARGIN + 30
     assert most_replicas(3, counted=5000) == 5000
     assert most_replicas(0) == MARGIN
@@ -157,7 +157,7 @@ _STATUSES = st.dictionaries(_NAMES, _VALUES, max_size=6)
 
 @settings(deadline=None)
 @given(st.lists(_STATUSES, min_size=1, max_size=4), st.sampled_from(["Deployment", "StatefulSet", "DaemonSet"]))
-def test_what_is_plausible_can_be_summed_within_32_bits(statuses: list[dict[str, Any]], kind: str) -> None:
+def test_plausible_statuses_add_up_within_32_bits(statuses: list[dict[str, Any]], kind: str) -> None:
     raws = [Raw(json.encode(status)) for status in statuses]
     counted = [raw for raw in raws if not implausible("apps/v1", kind, raw, Given())]
     items = [{"clusterName": f"m{place}", "status": json.decode(raw)} for place, raw in enumerate(counted)]

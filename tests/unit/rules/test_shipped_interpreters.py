@@ -98,7 +98,7 @@ def test_every_shipped_script_is_sound_and_has_an_example(api_version: str, kind
 
 
 @pytest.mark.parametrize("target", files(), ids="_".join)
-def test_a_shipped_file_is_a_customization_of_the_kind_in_its_path(target: tuple[str, str]) -> None:
+def test_bundled_file_customizes_the_kind_in_its_path(target: tuple[str, str]) -> None:
     api_version, kind = target
     found = manifest(api_version, kind)
     assert found["apiVersion"] == "config.karmada.io/v1alpha1"
@@ -108,7 +108,7 @@ def test_a_shipped_file_is_a_customization_of_the_kind_in_its_path(target: tuple
     assert found["spec"]["customizations"].keys() <= MEMBERS.keys()
 
 
-def test_what_is_built_in_has_no_scripts() -> None:
+def test_native_kinds_have_no_bundled_scripts() -> None:
     native = NativeInterpreter()
     # The status of any kind is collected.
     operations = [operation for operation in MEMBERS.values() if operation != Operation.STATUS]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from schemas.codec import encode, subject_of
 from schemas.envelope import Provenance
-from schemas.events.placement import PlacementFailed
+from schemas.events.estimate import ClusterEstimate
+from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import match
+from services._rules.history.event_words import summarize
 from services._rules.history.timeline import Fact, foreign_causes, line, offset, subjects_of, timeline
 from tests.integration.gateway.story import (
     NGINX,
@@ -54,7 +58,7 @@ def test_steps_come_in_the_order_of_time_however_they_are_given():
     assert entries[1].cluster == "member1"
 
 
-def test_causes_of_other_objects_are_named_once_their_facts_are_at_hand():
+def test_causes_of_other_objects_are_named_when_known():
     facts = [fact(placed(member1=1, cause=5), 6, 2.0)]
     entries = timeline(facts)
     assert foreign_causes(entries) == [5]
@@ -64,12 +68,12 @@ def test_causes_of_other_objects_are_named_once_their_facts_are_at_hand():
     assert entries[0].causes[0].event == "ClusterChanged"
 
 
-def test_what_comes_later_is_no_cause():
+def test_later_event_is_no_cause():
     facts = [fact(placed(member1=1, cause=9), 6, 2.0), fact(requested(), 9, 3.0)]
     assert timeline(facts)[0].causes[0].event == ""
 
 
-def test_what_a_newer_version_wrote_is_a_step_too():
+def test_event_of_a_newer_version_is_an_entry():
     data = msgspec.json.encode({"type": "PlacementImagined.v9"})
     subject = f"placement.{NGINX.shard}.deployments=2Eapps.default.nginx"
     (entry,) = timeline([Fact(1, 1.0, subject, data)])
@@ -98,7 +102,7 @@ def test_what_a_newer_version_wrote_is_a_step_too():
         ),
     ],
 )
-def test_a_step_says_what_is_new(before, event, words):
+def test_entry_summarizes_the_change(before, event, words):
     stream = OBSERVED.name if type(event).__name__ == "WorkObserved" else FACTS.name
     facts = [
         fact(item, index, float(index), stream) for index, item in enumerate((before, event), 1) if item is not None
@@ -121,7 +125,7 @@ def test_offsets_have_the_unit_that_fits(milliseconds, text):
     assert offset(milliseconds) == text
 
 
-def test_the_subjects_of_an_object_match_all_its_facts_and_no_other():
+def test_subjects_of_an_object_match_its_facts_only():
     subjects = subjects_of(NGINX)
     other = ObjectKey(group="apps", resource="deployments", namespace="default", name="nginx2")
     for event in (requested(), placed(member1=1), rendered("member1"), rolled_up("member1")):
@@ -130,7 +134,44 @@ def test_the_subjects_of_an_object_match_all_its_facts_and_no_other():
     assert not any(match(pattern, subject_of(requested(other))) for pattern in subjects[FACTS.name])
 
 
-def test_decision_time_and_position_are_told():
+def test_entry_has_decision_time_and_position():
     event = msgspec.structs.replace(placed(member1=1), provenance=Provenance(as_of=41, decided_at=99.5))
     (entry,) = timeline([fact(event, 42, 100.0)])
     assert (entry.as_of, entry.decided_at) == (41, 99.5)
+
+
+NOW = 1_793_232_000.0
+
+
+def estimated(*estimates: ClusterEstimate, **more: Any) -> PlacementDecided:
+    return PlacementDecided(
+        key=NGINX,
+        uid="u1",
+        clusters=(TargetCluster("m1", 2),),
+        trigger="the placement changed",
+        estimates=estimates,
+        provenance=Provenance(decided_at=NOW),
+        **more,
+    )
+
+
+def test_summary_names_source_and_age_of_estimates() -> None:
+    nodes = ClusterEstimate("m1", 3, "nodes", at=NOW - 0.004), ClusterEstimate("m2", 0, "nodes", at=NOW - 0.004)
+    agent = ClusterEstimate("m3", 2, "agent", position=7, at=NOW - 2.5, reserved=4)
+    assert summarize(estimated(*nodes, agent)) == (
+        "m1=2, the placement changed, room m1=3 m2=0 on nodes 4 ms before; "
+        "m3=2 (4 given away since) by the agent 2.5 s before"
+    )
+
+
+def test_a_failure_tells_them_too() -> None:
+    event = PlacementFailed(
+        key=NGINX, uid="u1", reason="Unschedulable", message="no room", estimates=(ClusterEstimate("m1", 1),)
+    )
+    assert summarize(event) == "Unschedulable: no room, room m1=1"
+
+
+def test_summary_names_missed_estimates() -> None:
+    assert summarize(estimated()) == "m1=2, the placement changed"
+    missed = summarize(estimated(estimate_missed=True))
+    assert missed == "m1=2, the placement changed, room by summaries alone, no estimate came in time"

@@ -40,7 +40,7 @@ def patch(*operations: Any, patch_type: str = "JSONPatch") -> dict[str, str]:
     return {"patch": b64encode(json.encode(list(operations))).decode(), "patchType": patch_type}
 
 
-def test_every_request_says_who_asks_about_what() -> None:
+def test_webhook_request_names_operation_and_object() -> None:
     assert sent(Operation.HEALTH, WIDGET) == {
         "uid": "u",
         "kind": {"group": "example.io", "version": "v1", "kind": "Widget"},
@@ -151,7 +151,7 @@ def test_a_patch_that_is_none_is_an_error(response: dict[str, Any], told: str) -
         ),
     ],
 )
-def test_an_answer_without_what_it_must_hold_is_an_error(operation: str, response: dict[str, Any], told: str) -> None:
+def test_incomplete_webhook_response_is_an_error(operation: str, response: dict[str, Any], told: str) -> None:
     with pytest.raises(InterpretLater) as caught:
         answered(operation, **response)
     assert str(caught.value).startswith("webhook c/w.example.io: ")
@@ -176,7 +176,7 @@ def test_an_answer_of_another_kind_is_an_error(answer: bytes) -> None:
         result_of(HOOK, "u", Operation.HEALTH, (WIDGET,), answer)
 
 
-def test_a_refusal_shows_the_beginning_of_what_was_said() -> None:
+def test_webhook_refusal_is_shown_by_its_beginning() -> None:
     assert str(refused(HOOK, 503, b"no\n  upstream" + b"!" * 5000)).startswith(
         "webhook c/w.example.io: answered HTTP 503: no upstream!"
     )

@@ -48,13 +48,13 @@ def found(known: Webhooks, operation: str = Operation.REPLICA, target: tuple[str
         ({"kinds": []}, Operation.REPLICA, WIDGET, False),
     ],
 )
-def test_a_rule_names_operations_groups_versions_and_kinds_or_all_of_them(
+def test_webhook_rule_matches_operations_and_kinds(
     fields: dict[str, Any], operation: str, target: tuple[str, str], matches: bool
 ) -> None:
     assert (found(webhooks(hook("a.example.io", rule(**fields))), operation, target) is not None) is matches
 
 
-def test_the_first_by_configuration_and_webhook_answers_and_nobody_else() -> None:
+def test_first_matching_webhook_by_name_is_called() -> None:
     known = webhooks(
         hook("b.example.io"), hook("a.example.io", rule(operations=[Operation.RETAIN])), a=[hook("z.example.io")]
     )
@@ -81,7 +81,7 @@ def test_every_webhook_has_a_deadline(seconds: int | None, timeout: float) -> No
 @pytest.mark.parametrize(
     "broken", [{"rules": 5}, {"rules": [{"kinds": "Widget"}]}, {"clientConfig": {"caBundle": "%"}}, {"name": 7}]
 )
-def test_a_configuration_that_cannot_be_read_takes_no_other_with_it(broken: dict[str, Any]) -> None:
+def test_unreadable_webhook_configuration_is_isolated(broken: dict[str, Any]) -> None:
     known = webhooks({**hook(), **broken}, good=[hook("z.example.io")])
     assert found(known) == "good/z.example.io"
     (problem,) = known.unreadable
@@ -111,6 +111,6 @@ def test_only_https_is_spoken(client: ClientConfig, told: str) -> None:
         _ = client.address
 
 
-def test_connections_of_unchanged_places_can_be_told_apart() -> None:
+def test_equal_webhook_clients_share_a_connection() -> None:
     same = webhooks(hook("a.example.io"), hook("b.example.io"))
     assert same.clients() == {ClientConfig(url="https://h.example.io")}

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import FieldError, invalid
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import metric_targets as metric_checks
 from services.apiserver.kinds.checks.status_fields import counts
@@ -26,11 +26,10 @@ def _cpu(percent: int) -> Manifest:
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
 
 
-def _limits(spec: Manifest, path: str) -> list[FieldError]:
+def _limits(spec: Manifest, path: str) -> Errors:
     least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
-    if least is None or most >= least:
-        return []
-    return [invalid(f"{path}.maxReplicas", most, "must be greater than or equal to `minReplicas`")]
+    if least is not None and not (most >= least):
+        yield invalid(f"{path}.maxReplicas", most, "must be greater than or equal to `minReplicas`")
 
 
 _ALL_AT_ONCE = {"type": "Percent", "value": 100, "periodSeconds": 15}

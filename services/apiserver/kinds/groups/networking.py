@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import FieldError, Raw, forbidden, invalid, required
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, Raw, forbidden, invalid, required
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.containers import PROTOCOLS, port_or_name
@@ -27,17 +27,16 @@ def _host(host: str, field: str) -> list[FieldError]:
     return [invalid(field, host, text) for text in check(host)]
 
 
-def _path(path: Manifest, field: str) -> list[FieldError]:
+def _path(path: Manifest, field: str) -> Errors:
     kind, place, text = path.get("pathType"), f"{field}.path", path.get("path", "")
     if kind not in _PATH_TYPES or (kind == "ImplementationSpecific" and not text):
-        return []
+        return
     if not text.startswith("/"):
-        return [invalid(place, text, "must be an absolute path")]
-    if kind == "ImplementationSpecific":
-        return []
-    inside_it = [part for part in ("//", "/./", "/../", "%2f", "%2F") if part in text]
-    found = [invalid(place, text, f"must not contain '{part}'") for part in inside_it]
-    return found + [invalid(place, text, f"cannot end with '{end}'") for end in ("/..", "/.") if text.endswith(end)]
+        yield invalid(place, text, "must be an absolute path")
+    elif kind != "ImplementationSpecific":
+        inner = [part for part in ("//", "/./", "/../", "%2f", "%2F") if part in text]
+        yield from (invalid(place, text, f"must not contain '{part}'") for part in inner)
+        yield from (invalid(place, text, f"cannot end with '{end}'") for end in ("/..", "/.") if text.endswith(end))
 
 
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
@@ -186,14 +185,12 @@ def _with_backends(obj: Manifest, spec: Manifest, api_version: str, change: Any)
     return {**obj, "apiVersion": api_version, "spec": spec}
 
 
-def _controller(controller: str, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _controller(controller: str, field: str) -> Errors:
     if len(controller) > 250:
-        found.append(invalid(field, controller, "must be no more than 250 characters"))
+        yield invalid(field, controller, "must be no more than 250 characters")
     prefix, slash, path = controller.partition("/")
     if not slash or not prefix or not path or names.subdomain(prefix):
-        found.append(invalid(field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")'))
-    return found
+        yield invalid(field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")')
 
 
 class IngressClass(BuiltinKind):
