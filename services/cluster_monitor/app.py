@@ -19,8 +19,7 @@ from services._kit.concurrency.keyed_work import Background
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
 from services._kit.credentials.access import Members
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.identity.control_plane_reader import ControlPlaneIdentity
-from services._kit.identity.identity_gate import Gate
+from services._kit.identity.identity_gate import ControlPlaneIdentity, Gate
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._kit.kube.event_recorder import EventRecorder
@@ -53,7 +52,7 @@ from services.cluster_monitor.metrics import register
 from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.settings import MonitorSettings
 from services.cluster_monitor.state import ALL, SCOPE, MonitorState, Probe
-from services.cluster_monitor.taint_policy_watch import TaintPolicies
+from services.cluster_monitor.taint_policy_watch import TaintPolicies, until_served
 
 log = structlog.get_logger("cluster_monitor")
 
@@ -211,7 +210,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
             gate=Gate(self._identity, self.refused),
         )
         self._clusters = reflector
-        self._watch = supervise("watch:clusters", partial(_until_served, reflector))
+        self._watch = supervise("watch:clusters", partial(until_served, reflector))
         if self._settings.gates()["Failover"]:
             self._taint_policies = TaintPolicies(
                 self._client, self.state.taint_policies, self._policies_changed, Gate(self._identity)
@@ -362,13 +361,6 @@ class ClusterMonitor(Decider[MonitorState, str]):
             if error.status in PASSING:
                 raise Retry(str(error)) from error
             raise
-
-
-async def _until_served(reflector: Reflector[Manifest]) -> None:
-    """Follow clusters; while their definition is not installed, try again until it is."""
-    while True:
-        await reflector.run()
-        await asyncio.sleep(1.0)
 
 
 def _kind(manifest: Manifest) -> tuple[str, str]:

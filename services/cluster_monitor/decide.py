@@ -18,13 +18,14 @@ from services._rules.failover.cluster_taint_policies import apply_policies
 from services._rules.kubernetes.event_objects import Note
 from services._rules.kubernetes.patch.json_patch import merge_difference
 from services._rules.kubernetes.quantity import parse
-from services.cluster_monitor.event_texts import note_of, note_of_all
 from services.cluster_monitor.heartbeat_timeout import Graces, silence, silent_at
 from services.cluster_monitor.member_identity import (
     CONDITION,
     Identity,
     condition_of,
     identity_of,
+    note_of,
+    note_of_all,
     scope_of,
     strange,
 )

@@ -11,7 +11,6 @@ import msgspec
 import structlog
 
 from schemas.agent import RoomAnswers
-from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import escape
 from services._kit.base.log_errors import LogError
@@ -106,11 +105,6 @@ class Descheduler(ObjectDecider[DeschedulerState]):
     async def stop(self) -> None:
         """End what is being asked."""
         await self._asking.close()
-
-    def forget(self, state: DeschedulerState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        for key, _ in state.drop(purged):
-            self._answers.pop(key, None)
 
     def decide(self, state: DeschedulerState, key: ObjectKey, now: float) -> Decision:
         """What becomes of one Deployment."""

@@ -17,7 +17,7 @@ from schemas.subjects import template as template_subject
 from services._kit.base.log_errors import LogError, Refused
 from services._kit.concurrency.keyed_work import Background
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.identity.control_plane_reader import ControlPlaneIdentity
+from services._kit.identity.identity_gate import ControlPlaneIdentity
 from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path

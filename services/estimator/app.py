@@ -23,7 +23,7 @@ from services.estimator.agents import Agents
 from services.estimator.decide import ask, decide
 from services.estimator.metrics import register
 from services.estimator.queries import Queries
-from services.estimator.remote import Remote
+from services.estimator.remote import MemberAnswers, Remote
 from services.estimator.settings import EstimatorSettings
 from services.estimator.state import EstimatorState, fold
 
@@ -41,6 +41,7 @@ class Estimator(ObjectDecider[EstimatorState]):
 
     def __init__(self, settings: EstimatorSettings) -> None:
         self._settings = settings
+        self.known = MemberAnswers()
         self._reached: dict[str, Member] = {}
         self._views: dict[str, tuple[Access, MemberView]] = {}
         self._quiet: dict[str, asyncio.TimerHandle] = {}
@@ -64,8 +65,8 @@ class Estimator(ObjectDecider[EstimatorState]):
         """The estimate of one object."""
         # What is reserved for too long ends by the clock, before anything is decided.
         state.ledger.expire(now)
-        made = decide(state, key, now, self._settings.agent_answer_timeout)
-        ask(state, key, made, now)
+        made = decide(state, self.known, key, now, self._settings.agent_answer_timeout)
+        ask(self.known, key, made, now)
         if self._agents is not None:
             self._agents.ask()
         return made
@@ -75,16 +76,16 @@ class Estimator(ObjectDecider[EstimatorState]):
         await super().start(context)
         self._control = await open_kubeconfig(self._settings.control_kubeconfig)
         self._members = Members(self._control)
-        register(context.metrics.reads, context.projection.state)
+        register(context.metrics.reads, context.projection.state, self.known)
 
     async def on_leading(self) -> None:
         """Watch every member."""
         self._acting = True
-        self._agents = Agents(self.context, self._settings)
+        self._agents = Agents(self.context, self.known, self._settings)
         for name in [*self.state.access, *self.state.pull]:
             self._attend(name)
         self._queries = Queries(
-            self.context, self._agents, lambda: {name: view for name, (_, view) in self._views.items()}
+            self.context, self.known, self._agents, lambda: {name: view for name, (_, view) in self._views.items()}
         )
         await self._queries.start()
 
@@ -100,10 +101,7 @@ class Estimator(ObjectDecider[EstimatorState]):
         quiet, self._quiet = self._quiet, {}
         for timer in quiet.values():
             timer.cancel()
-        state = self.state
-        state.answers.clear()
-        state.opening.clear()
-        state.remotes.clear()
+        self.known.clear()
         for part in (queries, agents):
             if part is not None:
                 await part.close()
@@ -120,17 +118,17 @@ class Estimator(ObjectDecider[EstimatorState]):
         """Make the view of a member fit its access data: none unless it is a ready push member."""
         state = self.state
         if name not in state.pull:
-            state.remotes.pop(name, None)
-        elif name not in state.remotes:
-            state.remotes[name] = Remote()
+            self.known.agents.pop(name, None)
+        elif name not in self.known.agents:
+            self.known.agents[name] = Remote()
         access = state.access.get(name)
         current = self._views.get(name)
         if current is not None and current[0] == access:
             return
         if current is not None:
-            del self._views[name], state.answers[name]
+            del self._views[name], self.known.nodes[name]
             self._reached.pop(name).close()
-            state.opening.pop(name, None)
+            self.known.opening.pop(name, None)
             self._stop_timer(name)
             task = spawn(f"view-close:{name}", current[1].close())
             self._closing.add(task)
@@ -141,8 +139,8 @@ class Estimator(ObjectDecider[EstimatorState]):
         member = self._reached[name] = self._members.member(access.spec(), lambda: view.reconnect())
         view = MemberView(name, member.open, picture, partial(self._changed, name, picture))
         self._views[name] = (access, view)
-        state.answers[name] = Answers(picture)
-        state.opening[name] = self.context.clock.now() + self._settings.member_sync_timeout
+        self.known.nodes[name] = Answers(picture)
+        self.known.opening[name] = self.context.clock.now() + self._settings.member_sync_timeout
         view.start()
 
     def _changed(self, name: str, picture: Picture) -> None:
@@ -150,7 +148,7 @@ class Estimator(ObjectDecider[EstimatorState]):
         state = self.state
         if not picture.complete:
             return
-        if state.opening.pop(name, None) is not None:
+        if self.known.opening.pop(name, None) is not None:
             self.context.mark([*state.due(), *state.unplaced])
             return
         if state.unplaced and name not in self._quiet:

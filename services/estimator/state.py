@@ -19,7 +19,6 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
-from services._rules.capacity.replica_estimate import Answers
 from services._rules.capacity.reservations import ReservationLedger
 from services._rules.capacity.reserved import Needs, needs_of
 from services._rules.delivery.member_address import Access, access_of
@@ -28,7 +27,6 @@ from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.decoding import cluster_view
 from services._rules.scheduling.estimate_requests import answers, asked_at, divides_by_room
 from services._rules.scheduling.index import ClusterIndex
-from services.estimator.remote import Remote
 
 _NO_SPEC: Final = Raw(b"{}")
 
@@ -50,7 +48,7 @@ class Asked(ObjectFacets):
 
 
 class EstimatorState(ObjectStates[Asked]):
-    """The projection of the estimator, and the views of members that its shell keeps in step."""
+    """The projection of the estimator."""
 
     kind = Asked
     writes = "estimate"
@@ -61,10 +59,6 @@ class EstimatorState(ObjectStates[Asked]):
     pull: set[str] = field(default_factory=set)
     """Pull members that are ready."""
     ledger: ReservationLedger = field(default_factory=ReservationLedger)
-    answers: dict[str, Answers] = field(default_factory=dict)
-    remotes: dict[str, Remote] = field(default_factory=dict)
-    opening: dict[str, float] = field(default_factory=dict)
-    """Members whose first lists are on their way, and until when they are waited for (seconds since 1970)."""
 
     def forget(self, purged: Purged) -> None:
         """Drop what is gone from the log, unless newer facts of it exist."""

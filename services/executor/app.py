@@ -211,7 +211,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             concurrency=self._settings.cluster_concurrency, longest_backoff=self._settings.longest_backoff
         )
         source = self._source(cluster)
-        member = self._members.member(access.spec(), lambda: lane.reconnect(), self.context.guard)
+        member = self._members.member(access.spec(), lambda: lane.connection.retry(), self.context.guard)
         lane = Lane(cluster, member.open, source, settings, self._interpretation, self._written)
         self._lanes[cluster], self._reached[cluster] = (access, lane), member
         register_lane(self.context.metrics.reads, lane)

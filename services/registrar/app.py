@@ -47,7 +47,7 @@ class Registrar(BaseService[RegistrarState, str]):
 
     def fold(self, state: RegistrarState, message: Message, event: Known) -> Iterable[str]:
         """Apply one event; an observation that a replaced leader appended after its successor's is corrected."""
-        before = self.last_seq(state, message.subject)
+        before = state.last_seq(message.subject)
         touched = fold(state, message.seq, message.subject, event)
         if isinstance(event, WorkObserved) and event.prev < before and self._is_stray(state, message, event):
             self._beside("report_again", self._append_again(before))

@@ -150,7 +150,7 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         template = reported.template
         if reported.rollup is None or not isinstance(template, TemplateChanged):
             return NOTHING
-        if offers_status(self._interpreters.ask, template.api_version, template.kind):
+        if offers_status(self._interpreters, template.api_version, template.kind):
             return Decision(effects=(WriteStatus(key),))
         return NOTHING
 
@@ -167,7 +167,7 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         self._client.guard = context.guard
         self._interpreters.reach_services(self._client)
         self._status = TemplateStatus(
-            self._client, context.projection.state, context.blobs, context.clock, self._interpreters.ask
+            self._client, context.projection.state, context.blobs, context.clock, self._interpreters
         )
         self._recorder = EventRecorder(self._client, context.clock.now)
         register(context.metrics.reads, context.projection.state, lambda: self._writes.pending)
@@ -211,7 +211,7 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         if template is None:
             return None
         kind = (template.api_version, template.kind)
-        return kind if self._interpreters.ask.customized(*kind, Operation.AGGREGATE) else None
+        return kind if self._interpreters.customized(*kind, Operation.AGGREGATE) else None
 
     def _template(self, key: ObjectKey) -> TemplateChanged | None:
         reported = self.state.objects.get(key)

@@ -21,7 +21,7 @@ from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
 from services._kit.content.blobs import Blobs
-from services._kit.interpretation.interpreter_levels import Interpreting
+from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.kube.answers.shapes import check_manifest
 from services._kit.kube.client import JSON_PATCH, ApiError, KubeClient, Unreachable, decode, resource_path
 from services._rules.interpreter import InterpretError, InterpretLater, Operation
@@ -65,22 +65,22 @@ class _Present(Struct, frozen=True):
         return {"op": "test", "path": "/status", "value": self.status}
 
 
-def offers_status(interpreting: Interpreting, api_version: str, kind: str) -> bool:
+def offers_status(interpreters: Interpreters, api_version: str, kind: str) -> bool:
     """Whether the status of a kind is aggregated; a Secret has none, and its content must not reach an interpreter."""
-    return not is_secret(api_version, kind) and interpreting.hook_enabled(api_version, kind, Operation.AGGREGATE)
+    return not is_secret(api_version, kind) and interpreters.hook_enabled(api_version, kind, Operation.AGGREGATE)
 
 
 class TemplateStatus:
     """The status subresource of templates, remembered so that it is read only once."""
 
     def __init__(
-        self, client: KubeClient, state: AggregatorState, blobs: Blobs, clock: Clock, interpreting: Interpreting
+        self, client: KubeClient, state: AggregatorState, blobs: Blobs, clock: Clock, interpreters: Interpreters
     ) -> None:
         self._client = client
         self._state = state
         self._blobs = blobs
         self._clock = clock
-        self._interpreting = interpreting
+        self._interpreters = interpreters
         self._known: dict[ObjectKey, _Present] = {}
         self._at_fault: dict[ObjectKey, Fault] = {}
         self._summed: dict[ObjectKey, dict[str, int]] = {}
@@ -88,7 +88,7 @@ class TemplateStatus:
 
     def offered(self, api_version: str, kind: str) -> bool:
         """Whether the status of a kind is summed into its template."""
-        return offers_status(self._interpreting, api_version, kind)
+        return offers_status(self._interpreters, api_version, kind)
 
     def remember(self, key: ObjectKey, live: Manifest) -> None:
         """Take what a list or an answer showed of a template."""
@@ -129,7 +129,7 @@ class TemplateStatus:
                 raise
             fault = await self._find(key, template, path, items, problem, before)
             await self._bring(key, template, fault.rest(items), path)
-        if self._interpreting.customized(template.api_version, template.kind, Operation.AGGREGATE):
+        if self._interpreters.customized(template.api_version, template.kind, Operation.AGGREGATE):
             self._summed[key] = _digests(items)
         if fault is None:
             return {}
@@ -225,7 +225,7 @@ class TemplateStatus:
         if present.status:
             obj = {**obj, "status": present.status}
         now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        summed = await self._interpreting.interpret(Operation.AGGREGATE, obj, items, now)
+        summed = await self._interpreters.interpret(Operation.AGGREGATE, obj, items, now)
         status = summed.get("status") or {}
         if type(status) is not dict:
             raise InterpretError(f"is {describe(status)}, expected an object", "status")

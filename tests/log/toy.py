@@ -28,6 +28,13 @@ class State:
 
     __hash__ = None
 
+    def last_seq(self, subject):
+        held = self.bindings if subject.startswith("binding.") else self.placements
+        return held.get(object_key(subject), (0, None))[0]
+
+    def forget(self, purged):
+        """A toy remembers everything."""
+
 
 class Reader(BaseService[State, ObjectKey]):
     """Folds bindings and placements."""
@@ -53,10 +60,6 @@ class Reader(BaseService[State, ObjectKey]):
         else:
             state.placements[event.key] = (message.seq, event)
         return (event.key,)
-
-    def last_seq(self, state, subject):
-        held = state.bindings if subject.startswith("binding.") else state.placements
-        return held.get(object_key(subject), (0, None))[0]
 
     def unreadable(self, state, message):
         return (object_key(message.subject),)

@@ -85,11 +85,6 @@ async def first_end(tasks: Iterable[asyncio.Task[None]]) -> None:
         task.result()
 
 
-async def until_first_ends(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run all parts until one ends or raises, then cancel the others; raises what the first raised."""
-    await first_of(*parts)
-
-
 class Shared(Generic[T]):
     """One call at a time, shared by concurrent callers; a caller that is cancelled does not end it for others."""
 

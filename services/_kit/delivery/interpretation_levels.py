@@ -85,9 +85,7 @@ class Interpretation:
     def _look_up(self, target: Target) -> Offered:
         secret = is_secret(*target)
         # A Secret goes to scripts that were written for Secrets, and to no webhook, whose rules may match every kind.
-        asked = (
-            self._interpreters.configured.customizations.hook_enabled if secret else self._interpreters.ask.customized
-        )
+        asked = self._interpreters.configured.customizations.hook_enabled if secret else self._interpreters.customized
         return Offered(
             retain=asked(*target, Operation.RETAIN),
             # What a script takes from a Secret for its status would lie on the log in clear.
@@ -100,7 +98,7 @@ class Interpretation:
         """What to write over the live object; raises InterpretError with the operation, the cluster and the remedy."""
         merged = merge(desired, live)
         try:
-            return retained(await self._interpreters.ask.interpret(Operation.RETAIN, merged, live), merged)
+            return retained(await self._interpreters.interpret(Operation.RETAIN, merged, live), merged)
         except _PROBLEMS as error:
             text = not_interpreted(Operation.RETAIN, live, cluster, str(error))
             raise (InterpretLater if _is_passing(error) else InterpretError)(text) from None
@@ -113,7 +111,7 @@ class Interpretation:
 
     async def _result(self, operation: Operation, live: Manifest, cluster: str) -> ReportedStatus:
         try:
-            found = await self._interpreters.ask.interpret(operation, live)
+            found = await self._interpreters.interpret(operation, live)
             return ReportedStatus(collectable(found) if operation == Operation.STATUS and found is not None else found)
         except _PROBLEMS as error:
             why = failure_of_secret(error) if is_secret(live["apiVersion"], live["kind"]) else str(error)

@@ -78,14 +78,14 @@ class Lane:
         self._interpretation = interpretation or Interpretation()
         self._written = written or WriteMetrics(ReadCollector("lane"))
         self._settled: dict[ObjectKey, Settled] = {}
-        self._connection = MemberConnection(
+        self.connection = MemberConnection(
             cluster, open_client, source.identity, self._opened, self._relist, settings.longest_pause
         )
         self.pace = ConcurrencyLimiter(settings.concurrency, longest_pause=settings.longest_backoff)
         self._repairs = RepairBackoff(settings.longest_backoff)
         self._silent: set[ObjectKey] = set()
         """Objects whose last request was not answered in time, by a cluster that answers."""
-        self._turns = WorkScheduler(self._look, self._is_slow, self._connection.up, settings)
+        self._turns = WorkScheduler(self._look, self._is_slow, self.connection.up, settings)
         self._acting: Applier | None = None
         self._waiting_for_kind: dict[tuple[str, str], set[ObjectKey]] = {}
         self._waiting_for_namespace: dict[str, set[ObjectKey]] = {}
@@ -98,30 +98,21 @@ class Lane:
     @property
     def trouble(self) -> str:
         """Why nothing gets through at the moment; empty when the cluster answers."""
-        return self._connection.trouble
-
-    @property
-    def interruptions(self) -> int:
-        """How often the cluster stopped answering."""
-        return self._connection.interruptions
+        return self.connection.trouble
 
     def start(self) -> None:
         """Connect and work until closed."""
-        self._connection.start()
+        self.connection.start()
         self._turns.start()
 
     async def close(self) -> None:
         """Stop at once; objects under way are reconciled again after the next start."""
-        self._connection.cancel()
+        self.connection.cancel()
         if self._acting is not None:
             self._acting.kinds.close()
         await self._turns.close()
         self.pace.close()
-        await self._connection.close()
-
-    def reconnect(self) -> None:
-        """Try to reach the cluster now, should it not answer: how it is reached is something else from now on."""
-        self._connection.retry()
+        await self.connection.close()
 
     def look_at(self, key: ObjectKey) -> None:
         """Bring one object in line as soon as there is room."""
@@ -172,10 +163,10 @@ class Lane:
                     assert_never(work)
         except BadAnswer as error:
             # Perhaps the cluster answers everything like that, perhaps only what concerns this object.
-            self._connection.failed(error)
+            self.connection.failed(error)
             self._failed(key, work, seq, error)
         except Unreachable as error:
-            self._connection.failed(error)
+            self.connection.failed(error)
             if isinstance(error.__cause__, TimeoutError) and key in self._silent:
                 # The cluster answered in between: it is this object that gets no answer.
                 self._failed(key, work, seq, error)
@@ -186,7 +177,7 @@ class Lane:
         except (ApiError, UnknownKind, InterpretError, LogError, ValueError) as error:
             if isinstance(error, ApiError) and error.status == 401:
                 # That concerns all objects alike: no other answer comes until the credentials are others.
-                self._connection.failed(error)
+                self.connection.failed(error)
                 self._turns.look_at(key)
                 return
             self._failed(key, work, seq, error)
@@ -288,7 +279,7 @@ class Lane:
             kind = await self._acting.kinds.of(work.api_version, work.kind)
         except UnknownKind:
             # A kind that is not served has no objects, if it was the member that said so.
-            await self._connection.vouch()
+            await self.connection.vouch()
             self._report(key, work, seq, absent=True)
             return True
         # A process that starts with an older work would create the object again.

@@ -84,4 +84,4 @@ def register_lane(reads: ReadCollector, lane: Lane) -> None:
     window = lane.pace.window
     reads.gauge("lane_requests_limit", "Requests sent at once at most", lambda: int(window.limit), cluster=cluster)
     breaks = "Times the cluster stopped answering"
-    reads.counter("lane_interruptions", breaks, lambda: lane.interruptions, cluster=cluster)
+    reads.counter("lane_interruptions", breaks, lambda: lane.connection.interruptions, cluster=cluster)

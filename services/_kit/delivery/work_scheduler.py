@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
 from math import inf
+from typing import Final
 
 import structlog
 
@@ -15,10 +16,86 @@ from services._kit.base.pacing import Backoff
 from services._kit.concurrency.keyed_work import DelayedKeys
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import end
-from services._kit.delivery.fair_queue import FairQueue, FifoQueue, KeyQueue
 from services._kit.delivery.lane_parts import LaneSettings
 
 log = structlog.get_logger("delivery.turns")
+ASSURED: Final = 2
+"""Places that a kind gets whatever others take, and that are kept free for the next kind."""
+
+
+class FifoQueue:
+    """Objects that wait, each once, first come, first served; `some` is set when one may have become due.
+
+    There are as many places as workers.
+    """
+
+    def __init__(self) -> None:
+        self.some = asyncio.Event()
+        self._keys: dict[ObjectKey, None] = {}
+
+    def add(self, key: ObjectKey) -> None:
+        """Put an object in line."""
+        self._keys[key] = None
+        self.some.set()
+
+    def take(self) -> ObjectKey | None:
+        """The next object, which has a place from now on; None where none waits."""
+        for key in self._keys:
+            del self._keys[key]
+            return key
+        return None
+
+    def leave(self, key: ObjectKey) -> None:
+        """Nothing to give back: a worker is a place."""
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+class FairQueue:
+    """Kinds take turns; one that does not end its own leaves places to others, as long as there are any."""
+
+    def __init__(self, places: int) -> None:
+        self.some = asyncio.Event()
+        self._free = places
+        self._waiting: dict[tuple[str, str], dict[ObjectKey, None]] = {}
+        self._taken: dict[tuple[str, str], int] = {}
+
+    def add(self, key: ObjectKey) -> None:
+        """Put an object in line behind those of its kind."""
+        self._waiting.setdefault((key.group, key.resource), {})[key] = None
+        self.some.set()
+
+    def take(self) -> ObjectKey | None:
+        """The next object of the next kind that may take a place; None where there is none."""
+        for kind, keys in self._waiting.items():
+            taken = self._taken.get(kind, 0)
+            if taken >= ASSURED and self._free <= ASSURED:
+                continue
+            key = next(iter(keys))
+            del keys[key], self._waiting[kind]
+            if keys:
+                # To the end: the others are next.
+                self._waiting[kind] = keys
+            self._taken[kind] = taken + 1
+            self._free -= 1
+            return key
+        return None
+
+    def leave(self, key: ObjectKey) -> None:
+        """Give the place of an object back."""
+        kind = (key.group, key.resource)
+        left = self._taken[kind] - 1
+        if left:
+            self._taken[kind] = left
+        else:
+            del self._taken[kind]
+        self._free += 1
+        if self._waiting:
+            self.some.set()
+
+    def __len__(self) -> int:
+        return sum(len(keys) for keys in self._waiting.values())
 
 
 class WorkScheduler:
@@ -95,10 +172,10 @@ class WorkScheduler:
             self._has_slow_workers = True
             self._begin(self._slow, self._settings.scripted_concurrency)
 
-    def _begin(self, line: KeyQueue, count: int) -> None:
+    def _begin(self, line: FifoQueue | FairQueue, count: int) -> None:
         self._tasks += [supervise("turns", partial(self._work, line)) for _ in range(count)]
 
-    async def _work(self, line: KeyQueue) -> None:
+    async def _work(self, line: FifoQueue | FairQueue) -> None:
         while True:
             await self._up.wait()
             key = line.take()

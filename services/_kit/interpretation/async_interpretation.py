@@ -45,7 +45,7 @@ class AsyncInterpretation(Generic[K]):
         self.interpreters = interpreters or Interpreters()
         self._mark = mark
         self._answers = Answers()
-        self.interpreter = CachedInterpreter(self.interpreters.ask.customized, self._answers)
+        self.interpreter = CachedInterpreter(self.interpreters.customized, self._answers)
         """What decisions ask."""
         # A webhook that hangs concerns its kind alone.
         self._work: dict[Target, Background[K]] = {}
@@ -108,7 +108,7 @@ class AsyncInterpretation(Generic[K]):
 
     async def _one(self, question: InterpretationQuery) -> object:
         try:
-            return await self.interpreters.ask.interpret(question.operation, *question.arguments)
+            return await self.interpreters.interpret(question.operation, *question.arguments)
         except (InterpretError, WorkerUnavailable):
             raise
         except Exception as error:

@@ -67,11 +67,19 @@ class ScriptLevel:
         return dependencies_of(found) if len(found) > 1 else found[0]
 
 
-class Interpreting:
-    """The levels in order, the strongest first, the built-in one last; the first that offers an operation answers."""
+class Interpreters:
+    """What a service asks about objects; processes for scripts start with the first call.
 
-    def __init__(self, levels: Sequence[Level] = ()) -> None:
-        self._levels = tuple(levels)
+    Of the levels, the strongest first, the one that offers an operation first answers; the built-in one is the last.
+    """
+
+    def __init__(self, pool: LuaPool | None = None, levels: Sequence[Level] | None = None) -> None:
+        self.configured = Configured()
+        self._pool = pool or LuaPool()
+        self._scripts = ScriptLevel(self._pool)
+        self._webhooks = WebhookLevel()
+        own = (self._scripts, self._webhooks, ScriptLevel(self._pool, Shipped()))
+        self._levels = own if levels is None else tuple(levels)
         self._native: Final = NativeInterpreter()
 
     def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
@@ -96,18 +104,6 @@ class Interpreting:
             arguments = arguments[:1]
         found = await level.call(operation, (obj, *arguments))
         return found or [] if operation == Operation.COMPONENT else found
-
-
-class Interpreters:
-    """What a service asks about objects; processes for scripts start with the first call."""
-
-    def __init__(self, pool: LuaPool | None = None) -> None:
-        self.configured = Configured()
-        self._pool = pool or LuaPool()
-        self._scripts = ScriptLevel(self._pool)
-        self._webhooks = WebhookLevel()
-        self.ask = Interpreting((self._scripts, self._webhooks, ScriptLevel(self._pool, Shipped())))
-        """Answers, level by level (reference 03 §5.2)."""
 
     def reach_services(self, client: KubeClient) -> None:
         """Find webhooks that are Services through this control plane; else by their names within the cluster."""

@@ -10,7 +10,7 @@ import structlog
 
 from schemas.manifest import Manifest
 from services._kit.concurrency.supervision import Supervised, supervise
-from services._kit.concurrency.tasks import set_within, until_first_ends
+from services._kit.concurrency.tasks import first_of, set_within
 from services._kit.kube.answers.share import Share
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube.list_watch import Decoded, Reading, Reflector
@@ -169,7 +169,7 @@ class MemberView:
             )
             for resource, kind, follower, reading in kinds
         ]
-        await until_first_ends(reflector.run() for reflector in reflectors)
+        await first_of(*(reflector.run() for reflector in reflectors))
 
     async def _shows_quotas(self, client: KubeClient) -> bool:
         """Whether quotas may be listed; where not, estimates go without them."""

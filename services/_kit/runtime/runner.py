@@ -29,8 +29,7 @@ from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.stream_port import Delivery, Log, Message
 from services._kit.runtime.appender import Appender
 from services._kit.runtime.decision_loop import DecideStats, DecisionLoop, LoopOptions
-from services._kit.runtime.priority_keys import PriorityKeys
-from services._kit.runtime.projection import Projection
+from services._kit.runtime.projection import PriorityKeys, Projection
 from services._kit.runtime.restore_progress import PREFIX, Restoration
 from services._kit.runtime.service import BaseService, Decider, K, S
 from services._kit.runtime.shared_consumer import SharedReading
@@ -265,7 +264,7 @@ class Runner(Generic[S, K]):
     def _last_seq(self, subject: str) -> int:
         if subject.startswith(PREFIX):
             return self.restoration.last_seq(subject)
-        return self.service.last_seq(self.projection.state, subject)
+        return self.projection.state.last_seq(subject)
 
     def _unreadable(self, message: Message, error: Exception) -> None:
         self._logger.warning("event skipped", subject=message.subject, position=message.seq, reason=str(error))

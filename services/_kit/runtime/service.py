@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from msgspec import Struct
 
 from schemas.codec import Known
-from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import object_key
 from services._kit.log.stream_port import Log, Message
@@ -94,18 +93,10 @@ class BaseService(ABC, Generic[S, K]):
     def fold(self, state: S, message: Message, event: Known) -> Iterable[K]:
         """Apply one event to the state; the keys whose decision may change."""
 
-    def last_seq(self, state: S, subject: str) -> int:
-        """Position of the last event of a subject that the service writes, 0 for none (or when it is not needed)."""
-        return state.last_seq(subject)
-
     def unreadable(self, state: S, message: Message) -> Iterable[K]:
         """Keys that must wait because a newer version wrote this message."""
         del state, message
         return ()
-
-    def forget(self, state: S, purged: Purged) -> None:
-        """Drop what is gone from the log; whatever is not at its end stays."""
-        state.forget(purged)
 
     async def start(self, context: Context[S, K]) -> None:
         """Before the first event is folded: open connections, register metrics."""

@@ -197,7 +197,7 @@ async def _hear_purges(connection: Connection, runner: Runner[Any, Any]) -> None
             purged = msgspec.json.decode(message.data, type=Purged)
         except msgspec.MsgspecError:
             return  # A newer version encodes it in another way; the next start forgets as well.
-        runner.service.forget(runner.projection.state, purged)
+        runner.projection.state.forget(purged)
 
     await connection.subscribe(PURGED, hear)
 

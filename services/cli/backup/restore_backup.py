@@ -22,6 +22,7 @@ from services.cli.backup.installation_files import write
 from services.cli.backup.take_backup import KEY_FILE, STORE
 from services.cli.common.layout import Installation, Layout
 from services.cli.common.logbook import LogAccess, log_access, open_log
+from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
 from services.cli.common.stream_topology import asked_sizes
 from services.cli.log.archive import Header, Line, Record, StoredFile, StreamSetup, inspect, read
@@ -37,7 +38,7 @@ _STOP_SECONDS: Final = 30.0
 class Objects:
     """Writes the present objects of the embedded API server behind every revision that the lost one can have given.
 
-    Clients that watch from an earlier revision are told that it is gone, and list again.
+    Clients that watch from an earlier revision learn that it is gone, and list again.
     """
 
     def __init__(self, connection: Connection, present: dict[str, int]) -> None:
@@ -95,8 +96,7 @@ async def restore(path: Path, passphrase: bytes, directory: Path, nats: str, key
         async with _server(layout, installation):
             access = LogAccess(installation.log_access, creds=installation.nats_creds)
             await _into_log(path, passphrase, header, access)
-    told = ", ".join(f"{count:,} of {name}" for name, count in end.messages.items()) or "no messages"
-    complain(f"{path}: {told}, as of its backup")
+    complain(f"{path}: {counted(end.messages)}, as of its backup")
     where = f"at {nats}" if nats else f"with `fleetlog up --dir {directory}`"
     complain(f"start the services {where}: they deliver once everything is compared with the control plane")
     return 0

@@ -14,13 +14,12 @@ from typing import Final
 from msgspec.structs import fields
 
 from services._kit.base.private_files import private_text
-from services._kit.kube.client import KubeClient
 from services.cli.attachments.attachment_checks import Unusable, examine
-from services.cli.attachments.attachment_retry import keep_trying, leave, left
-from services.cli.attachments.member_attachments import join_members, register_members
+from services.cli.attachments.member_attachments import join_members, keep_trying, leave, left, register_members
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.layout import CONTROL, HUB_USER, Installation, Layout, agent_process
 from services.cli.common.running import INTERRUPTED, Failed, say
+from services.cli.common.waiting import opened
 from services.cli.installation import environment as surroundings
 from services.cli.installation import gateway_setup
 from services.cli.installation import process_groups as groups
@@ -29,7 +28,7 @@ from services.cli.installation import startup as steps
 from services.cli.installation.disk_watch import LogWatch
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from services.cli.installation.installation_plan import MEMBERS, check, prepare
-from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.processes import Supervisor
 from services.cli.installation.up_options import InstallationOptions
 from services.cli.log.disk.files import guarded, refused_file
 from services.cli.nats import server_identities as identities
@@ -40,6 +39,7 @@ from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.lock import Lock
 from services.cli.supervision.preloading import preload
 from services.cli.supervision.stop_command import stop_leftovers
+from services.cli.supervision.supervised_process import Rank
 
 SERVICES: Final = (
     "cluster_monitor",
@@ -309,11 +309,8 @@ class Installer:
             self._supervisor.add_service(name, Rank.SERVICE, module, environment, needs=needs, answers=answers)
 
     async def _apply_definitions(self) -> str:
-        client = await KubeClient.from_kubeconfig(self.control)
-        try:
+        async with opened(self.control) as client:
             done = await apply_definitions(client, needed_definitions())
-        finally:
-            await client.close()
         if self.embedded:
             ca = (self.layout.data("gateway") / "ca.crt").read_bytes()
             await gateway_setup.register(self.control, ca, self.installation.port("gateway_api"))

@@ -24,7 +24,7 @@ from services._rules.scheduling.compiled_placement import compile_placement
 from services.cli.common.running import Failed
 from services.cli.objects.apply_manifests import read_manifests
 from services.cli.queries.query_options import Suppositions
-from services.scheduler.state import Scheduled, SchedulerState, fold
+from services.scheduler.state import SchedulerState, fold
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DRAINED: Final = "fleetlog.io/drained"
@@ -153,22 +153,15 @@ def _evict(world: SimulatedState, name: str) -> None:
     manifest: Manifest = msgspec.json.decode(world.cluster(name).manifest)
     taints = msgspec.convert(manifest["spec"].get("taints") or [], list[Taint])
     for key, scheduled in list(world.state.objects.items()):
-        placed, spec = scheduled.placed, scheduled.spec
-        if placed is None or spec is None or all(target.name != name for target in placed.clusters):
+        spec = scheduled.spec
+        if spec is None or not scheduled.runs_in(name):
             continue
         tolerations = compile_placement(spec.get("placement")).tolerations
         if first_untolerated(taints, tolerations, frozenset({"NoExecute"})) is None:
             continue
-        tasks = (
-            *_tasks(scheduled, name),
-            EvictionTask(from_cluster=name, reason="TaintUntolerated", producer="simulate"),
-        )
-        world.happens(EvictionRequested(key=key, uid=scheduled.uid, tasks=tasks))
-
-
-def _tasks(scheduled: Scheduled, name: str) -> tuple[EvictionTask, ...]:
-    """Evictions that are under way already, from other clusters."""
-    return tuple(task for task in scheduled.tasks if task.from_cluster != name)
+        under_way = [task for task in scheduled.tasks if task.from_cluster != name]
+        task = EvictionTask(from_cluster=name, reason="TaintUntolerated", producer="simulate")
+        world.happens(EvictionRequested(key=key, uid=scheduled.uid, tasks=(*under_way, task)))
 
 
 def _scale(world: SimulatedState, key: ObjectKey, replicas: int) -> None:

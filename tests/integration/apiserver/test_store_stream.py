@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 
 from services.apiserver.store.jetstream_store import JetStreamStore
@@ -122,7 +123,7 @@ async def test_a_foreign_write_is_noticed_and_applied_in_order(make: Make) -> No
 
 async def test_an_object_larger_than_a_message_is_refused(store: JetStreamStore) -> None:
     with pytest.raises(StoreTooLarge):
-        await store.put(key("big"), config_map("big", x="y" * store._stream.nc.max_payload), 0)
+        await store.put(key("big"), config_map("big", x="y" * (8 << 20)), 0)
     await store.put(key("small"), config_map("small"), 0)
 
 
@@ -239,10 +240,12 @@ async def test_visible_write_is_not_confirmed_without_an_answer(make: Make) -> N
         await store.stop()
 
 
-async def test_a_stream_that_vanished_is_not_trusted(make: Make) -> None:
+async def test_a_stream_that_vanished_is_not_trusted(make: Make, nats_server: Server) -> None:
     async with started(make()) as store:
         await store.put(key("a"), config_map("a"), 0)
-        await store._stream.api("STREAM.DELETE")
+        connection = await nats.connect(nats_server.url)
+        await connection.jetstream().delete_stream("OBJECTS")
+        await connection.close()
         with pytest.raises(StoreUnavailable):
             await store.put(key("b"), config_map("b"), 0)
         assert not store.ready

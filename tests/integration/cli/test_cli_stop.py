@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from services.cli.supervision.lock import Lock
-from services.cli.supervision.process_identity import runs
-from services.cli.supervision.process_table import Roll
+from services.cli.supervision.process_identity import Roll, runs
 from tests.e2e.fleet import Fleet, until
 from tests.e2e.installations import installation
 from tests.support.commands import run_command
@@ -48,9 +47,7 @@ def deliver(fleet: Fleet, name: str) -> None:
 
 def forget(fleet: Fleet) -> None:
     """Let the killed `up` be collected, so that the next start has a process of its own."""
-    process = fleet._process
-    assert process is not None
-    process.wait(60)
+    fleet.ended()
     fleet.stop()
 
 
@@ -96,9 +93,7 @@ def test_stopped_installation_starts_again_with_its_data(fleet: Fleet) -> None:
     )
     assert "stopping the installation of process " in done.stderr
     assert Roll(fleet.layout.roll).left() == []
-    process = fleet._process
-    assert process is not None
-    assert process.wait(60) == 0
+    assert fleet.ended() == 0
     fleet.stop()
     again = run_command("fleetlog", "stop", FLEETLOG_DIR=str(fleet.layout.directory))
     assert (again.returncode, again.stdout) == (0, f"no installation runs in {fleet.layout.directory}\n")

@@ -58,11 +58,11 @@ async def interpreters() -> AsyncIterator[Interpreters]:
 
 async def _divided(interpreters: Interpreters, template: Manifest) -> dict[str, Manifest]:
     """What each member gets: two thirds of the replicas for m1, the others for m2."""
-    replicas, requirements = await interpreters.ask.interpret(Operation.REPLICA, template)
+    replicas, requirements = await interpreters.interpret(Operation.REPLICA, template)
     assert requirements == {"resourceRequest": {"cpu": "500m"}}
     shares = divide(replicas, [("m1", 2), ("m2", 1)], False)
     assert sum(share for _, share in shares) == replicas
-    return {cluster: await interpreters.ask.interpret(Operation.REVISE, template, share) for cluster, share in shares}
+    return {cluster: await interpreters.interpret(Operation.REVISE, template, share) for cluster, share in shares}
 
 
 async def _reported(interpreters: Interpreters, live: dict[str, Manifest]) -> list[Manifest]:
@@ -71,8 +71,8 @@ async def _reported(interpreters: Interpreters, live: dict[str, Manifest]) -> li
         {
             "clusterName": cluster,
             "applied": True,
-            "status": await interpreters.ask.interpret(Operation.STATUS, found),
-            "health": "Healthy" if await interpreters.ask.interpret(Operation.HEALTH, found) else "Unhealthy",
+            "status": await interpreters.interpret(Operation.STATUS, found),
+            "health": "Healthy" if await interpreters.interpret(Operation.HEALTH, found) else "Unhealthy",
         }
         for cluster, found in live.items()
     ]
@@ -104,13 +104,13 @@ async def test_a_clone_set_goes_to_members_and_its_status_comes_back(interpreter
     items = await _reported(interpreters, live)
     assert [item["health"] for item in items] == ["Healthy", "Unhealthy"]
 
-    summed = await interpreters.ask.interpret(Operation.AGGREGATE, CLONE_SET, items, NOW)
+    summed = await interpreters.interpret(Operation.AGGREGATE, CLONE_SET, items, NOW)
     status = summed["status"]
     assert (status["replicas"], status["availableReplicas"], status["observedGeneration"]) == (6, 5, 3)
 
 
 async def test_a_ray_service_goes_to_members_and_its_status_comes_back(interpreters: Interpreters) -> None:
-    assert (await interpreters.ask.interpret(Operation.REPLICA, RAY_SERVICE))[0] == 10
+    assert (await interpreters.interpret(Operation.REPLICA, RAY_SERVICE))[0] == 10
     sent = await _divided(interpreters, RAY_SERVICE)
     workers = {
         cluster: [group["replicas"] for group in obj["spec"]["rayClusterConfig"]["workerGroupSpecs"]]
@@ -129,7 +129,7 @@ async def test_a_ray_service_goes_to_members_and_its_status_comes_back(interpret
     items = await _reported(interpreters, live)
     assert [item["health"] for item in items] == ["Healthy", "Unhealthy"]
 
-    summed = await interpreters.ask.interpret(Operation.AGGREGATE, RAY_SERVICE, items, NOW)
+    summed = await interpreters.interpret(Operation.AGGREGATE, RAY_SERVICE, items, NOW)
     assert summed["status"] == {
         "numServeEndpoints": 4,
         "conditions": [{"type": "Ready", "status": "False", "message": "m2=serving"}],
@@ -146,8 +146,8 @@ async def test_a_spark_application_has_components_and_no_replicas(interpreters: 
         Operation.REVISE,
         Operation.RETAIN,
     ):
-        assert interpreters.ask.hook_enabled(*target, operation) is offered.get(operation, False)
-    components = await interpreters.ask.interpret(Operation.COMPONENT, SPARK)
+        assert interpreters.hook_enabled(*target, operation) is offered.get(operation, False)
+    components = await interpreters.interpret(Operation.COMPONENT, SPARK)
     assert [(part["name"], part["replicas"]) for part in components] == [("driver", 1), ("executor", 2)]
 
 
@@ -161,13 +161,13 @@ async def test_a_customization_of_a_user_wins_where_it_has_a_script_and_only_the
     }
     touched = interpreters.take(PolicyChanged(key=key, uid="u", manifest=Raw(msgspec.json.encode(manifest))))
     assert touched == {("ray.io/v1", "RayService")}
-    assert await interpreters.ask.interpret(Operation.REPLICA, RAY_SERVICE) == (42, None)
-    revised = await interpreters.ask.interpret(Operation.REVISE, RAY_SERVICE, 2)
+    assert await interpreters.interpret(Operation.REPLICA, RAY_SERVICE) == (42, None)
+    revised = await interpreters.interpret(Operation.REVISE, RAY_SERVICE, 2)
     groups = revised["spec"]["rayClusterConfig"]["workerGroupSpecs"]
     assert [group["replicas"] for group in groups] == [0, 1]
 
     interpreters.take(PolicyDeleted(key=key, uid="u"))
-    assert (await interpreters.ask.interpret(Operation.REPLICA, RAY_SERVICE))[0] == 10
+    assert (await interpreters.interpret(Operation.REPLICA, RAY_SERVICE))[0] == 10
 
 
 async def test_kinds_without_scripts_or_rules_have_no_operations(interpreters: Interpreters) -> None:
@@ -178,4 +178,4 @@ async def test_kinds_without_scripts_or_rules_have_no_operations(interpreters: I
         Operation.AGGREGATE,
         Operation.DEPENDENCY,
     ):
-        assert not interpreters.ask.hook_enabled("ray.io/v1alpha1", "RayService", operation)
+        assert not interpreters.hook_enabled("ray.io/v1alpha1", "RayService", operation)

@@ -206,33 +206,33 @@ async def test_a_broken_secret_stops_a_lane_with_a_reason_and_a_mended_one_start
     monkeypatch.setattr(member_connection, "FIRST_PAUSE", 3600.0)
     await ground.write(clientCert="none")
     settings = LaneSettings(longest_pause=3600.0)
-    member = ground.members.member(ground.spec, lambda: lane.reconnect())
+    member = ground.members.member(ground.spec, lambda: lane.connection.retry())
     lane = Lane("m1", member.open, _source(), settings)
     lane.start()
     try:
         await eventually(lambda: lane.trouble)
         assert "Secret karmada-cluster/m1 has clientCert but no clientKey" in lane.trouble
         await ground.write(token="first")
-        await eventually(lambda: not lane.trouble and lane._connection.up.is_set())
+        await eventually(lambda: not lane.trouble and lane.connection.up.is_set())
     finally:
         member.close()
         await lane.close()
 
 
 async def test_a_lane_whose_token_was_rotated_is_up_again_without_a_restart(ground: Ground) -> None:
-    member = ground.members.member(ground.spec, lambda: lane.reconnect())
+    member = ground.members.member(ground.spec, lambda: lane.connection.retry())
     lane = Lane("m1", member.open, _source(), LaneSettings(longest_pause=0.1))
     lane.start()
     try:
-        await eventually(lambda: lane._connection.up.is_set())
+        await eventually(lambda: lane.connection.up.is_set())
         ground.accept("second")
-        assert lane._connection.client is not None
+        assert lane.connection.client is not None
         with pytest.raises(ApiError) as refused:
-            await lane._connection.client.get(resource_path("", "v1", "namespaces"))
-        lane._connection.failed(refused.value)
+            await lane.connection.client.get(resource_path("", "v1", "namespaces"))
+        lane.connection.failed(refused.value)
         await eventually(lambda: "401" in lane.trouble)
         await ground.write(token="second")
-        await eventually(lambda: not lane.trouble and lane._connection.up.is_set())
+        await eventually(lambda: not lane.trouble and lane.connection.up.is_set())
     finally:
         member.close()
         await lane.close()

@@ -289,7 +289,8 @@ async def test_server_admits_agents_with_a_key_only(tmp_path: Path) -> None:
         certificates.shut_out(directory, ["one"])
     certificates.admit(directory, [])
     server = ProcessServer(binary, tmp_path)
-    server._config.write_text(f'{server._config.read_text()}\ninclude "deploy/nats/accounts.conf"\n')
+    with (tmp_path / "nats.conf").open("a") as config:
+        config.write('\ninclude "deploy/nats/accounts.conf"\n')
     server.start()
     try:
         password = (directory / "hub.password").read_text()

@@ -295,12 +295,12 @@ def fact(manifest: dict[str, Any], name: str = "c") -> PolicyChanged:
 async def test_webhooks_come_into_force_and_go_with_facts(server: WebhookServer) -> None:
     interpreters = Interpreters()
     try:
-        assert not interpreters.ask.customized("example.io/v1", "Widget", Operation.REPLICA)
+        assert not interpreters.customized("example.io/v1", "Widget", Operation.REPLICA)
         assert interpreters.take(fact(server.configuration()))
-        assert interpreters.ask.customized("example.io/v1", "Widget", Operation.REPLICA)
+        assert interpreters.customized("example.io/v1", "Widget", Operation.REPLICA)
         server.answer = lambda request: {"replicas": 4, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}}
-        assert await interpreters.ask.interpret(Operation.REPLICA, obj()) == (4, {"resourceRequest": {"cpu": "1"}})
+        assert await interpreters.interpret(Operation.REPLICA, obj()) == (4, {"resourceRequest": {"cpu": "1"}})
         assert interpreters.take(PolicyDeleted(key=PolicyKey(WEBHOOKS, "", "c"), uid="u"))
-        assert not interpreters.ask.customized("example.io/v1", "Widget", Operation.REPLICA)
+        assert not interpreters.customized("example.io/v1", "Widget", Operation.REPLICA)
     finally:
         await interpreters.close()

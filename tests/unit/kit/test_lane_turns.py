@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from schemas.keys import ObjectKey
-from services._kit.delivery.fair_queue import FairQueue
 from services._kit.delivery.lane_parts import LaneSettings
-from services._kit.delivery.work_scheduler import WorkScheduler
+from services._kit.delivery.work_scheduler import FairQueue, WorkScheduler
 
 A, B, C = (ObjectKey("", "configmaps", "default", name) for name in "abc")
 SLOW = [ObjectKey("example.io", "widgets", "default", f"w{number}") for number in range(40)]

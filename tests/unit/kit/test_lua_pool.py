@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from services._kit.interpretation.interpreter_levels import Interpreting, ScriptLevel
+from services._kit.interpretation.interpreter_levels import Interpreters, ScriptLevel
 from services._kit.interpretation.lua import process
 from services._kit.interpretation.lua.pool import LuaPool
 from services._kit.interpretation.lua.process import WorkerUnavailable
@@ -174,7 +174,7 @@ def _level(kind: str, **scripts: str) -> ScriptLevel:
 async def test_the_strongest_level_that_offers_an_operation_answers() -> None:
     own = _level("Deployment", retention="own", dependencyInterpretation="x")
     bundle = _level("Deployment", retention="bundle", replicaResource="bundle", componentResource="bundle")
-    levels = Interpreting([own, bundle])
+    levels = Interpreters(levels=[own, bundle])
     obj = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "ns"}, "spec": {"replicas": 2}}
     assert (await levels.interpret(Operation.RETAIN, obj, obj))["by"] == "own"
     for_quota = (3, {"priorityClassName": "bundle", "namespace": "ns"})
@@ -197,12 +197,12 @@ async def test_the_error_of_a_level_is_final() -> None:
     spec = {"target": obj, "customizations": {"retention": {"luaScript": "own"}}}
     own = ScriptLevel(Broken(), Customizations([{"metadata": {"name": "a"}, "spec": spec}]))
     with pytest.raises(InterpretError, match="ResourceInterpreterCustomization a: broken"):
-        await Interpreting([own, _level("Deployment", retention="bundle")]).interpret(Operation.RETAIN, obj, obj)
+        await Interpreters(levels=[own, _level("Deployment", retention="bundle")]).interpret(Operation.RETAIN, obj, obj)
 
 
 async def test_replaced_customizations_count_from_the_next_call_on() -> None:
     level = _level("Deployment", retention="old")
-    levels = Interpreting([level])
+    levels = Interpreters(levels=[level])
     obj = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
     assert not levels.hook_enabled("apps/v1", "ReplicaSet", Operation.RETAIN)
     spec = {"target": obj, "customizations": {"retention": {"luaScript": "new"}}}

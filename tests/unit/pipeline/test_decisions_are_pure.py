@@ -102,7 +102,7 @@ SHELLS: list[tuple[Decider, Callable[[], Any], set[str]]] = [
     (DESCHEDULER, lambda: Descheduler(DeschedulerSettings()), set()),
     (MONITOR, lambda: ClusterMonitor(MonitorSettings(control_kubeconfig=CONTROL)), {"clusters", "guard"}),
     (JANITOR, lambda: Janitor(JanitorSettings()), set()),
-    (ESTIMATOR, lambda: Estimator(EstimatorSettings(control_kubeconfig=CONTROL)), {"ledger", "remotes"}),
+    (ESTIMATOR, lambda: Estimator(EstimatorSettings(control_kubeconfig=CONTROL)), {"ledger"}),
 ]
 """Services, and the fields of their states that take in what a decision found out."""
 

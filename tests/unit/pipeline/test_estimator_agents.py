@@ -15,7 +15,7 @@ from schemas.manifest import Manifest
 from services._rules.capacity.replica_estimate import NO_OPINION, Answers, Picture, read_requirements, requirements_of
 from services._rules.capacity.reserved import needs_of
 from services.estimator.decide import EstimateDecision, ask, decide
-from services.estimator.remote import FRESH_SECONDS, PROBE_SECONDS, Remote
+from services.estimator.remote import FRESH_SECONDS, PROBE_SECONDS, MemberAnswers, Remote
 from services.estimator.state import EstimatorState, fold
 from tests.support.facts import KEY, binding, cluster
 
@@ -51,11 +51,11 @@ class Asking:
     """An estimator with a pull member m3."""
 
     def __init__(self, *events: Known) -> None:
-        self.state = EstimatorState()
+        self.state, self.members = EstimatorState(), MemberAnswers()
         self.seq = 0
         self.now = NOW
         self.given(LeaseTaken(service="estimator", instance="e"), cluster("m3", syncMode="Pull"), *events)
-        self.state.remotes["m3"] = Remote()
+        self.members.agents["m3"] = Remote()
 
     def given(self, *events: Known) -> None:
         for event in events:
@@ -63,8 +63,8 @@ class Asking:
             list(fold(self.state, self.seq, subject_of(event), event, self.now))
 
     def decides(self) -> EstimateDecision:
-        made = decide(self.state, KEY, self.now, 2.0)
-        ask(self.state, KEY, made, self.now)
+        made = decide(self.state, self.members, KEY, self.now, 2.0)
+        ask(self.members, KEY, made, self.now)
         return made
 
     def agent_says(self, *replicas: int) -> list[Manifest]:
@@ -76,7 +76,7 @@ class Asking:
 
     @property
     def remote(self) -> Remote:
-        return self.state.remotes["m3"]
+        return self.members.agents["m3"]
 
     def appends(self, made: EstimateDecision) -> dict[str, int]:
         (event,) = made.events

@@ -21,6 +21,7 @@ from services._rules.capacity.node_index import MemberRooms
 from services._rules.capacity.replica_estimate import Answers, Picture
 from services.estimator import decide as estimator
 from services.estimator import state as estimator_state
+from services.estimator.remote import MemberAnswers
 from services.scheduler import state as scheduler_state
 from services.scheduler.decide import waits_until
 from tests.support.facts import KEY, STATIC, binding, cluster
@@ -71,7 +72,7 @@ class Pair:
     """Estimator and scheduler at the end of one log; what one of them decides both fold."""
 
     def __init__(self, *events: Known) -> None:
-        self.estimator = estimator_state.EstimatorState()
+        self.estimator, self.members = estimator_state.EstimatorState(), MemberAnswers()
         self.scheduler = scheduler_state.SchedulerState()
         self.seq = 0
         self.given(LeaseTaken(service="estimator", instance="estimator-0"), *events)
@@ -87,11 +88,11 @@ class Pair:
         for name, view in members.items():
             picture = Picture(quotas=False)
             picture.rooms = view
-            self.estimator.answers[name] = Answers(picture)
+            self.members.nodes[name] = Answers(picture)
 
     def estimates(self) -> dict[str, int] | None:
         """What the estimator appends, by cluster; None where it has nothing to say."""
-        event = next(iter(estimator.decide(self.estimator, KEY, NOW).events), None)
+        event = next(iter(estimator.decide(self.estimator, self.members, KEY, NOW).events), None)
         if event is None:
             return None
         assert isinstance(event, CapacityEstimated)
@@ -161,7 +162,7 @@ def test_dynamic_weights_follow_the_estimate() -> None:
 def test_one_question_is_answered_once() -> None:
     pair = settled()
     assert pair.estimates() is None
-    pair.estimator.answers["m1"].picture.rooms.put_pod(pod("p", "node0", "3"))
+    pair.members.nodes["m1"].picture.rooms.put_pod(pod("p", "node0", "3"))
     assert pair.estimates() is None
     assert list(pair.estimator.due()) == []
 
@@ -210,7 +211,7 @@ def test_scaling_asks_anew_and_an_old_answer_does_not_count() -> None:
     pair = settled()
     pair.given(binding(6, AGGREGATED, **NEEDS))
     assert pair.waits() == NOW + TIMEOUT
-    pair.estimator.answers["m2"].picture.rooms.put_pod(pod("p", "node0", "3"))
+    pair.members.nodes["m2"].picture.rooms.put_pod(pod("p", "node0", "3"))
     assert pair.estimates() == {"m1": 3, "m2": 2}
     assert pair.waits() is None
     assert sum(count or 0 for count in shares(pair.places()).values()) == 6
@@ -262,7 +263,7 @@ def test_a_member_that_falls_silent_is_no_news_for_what_was_not_placed() -> None
     pair.watches(m1=rooms(1), m2=rooms(2))
     pair.estimates()
     assert isinstance(pair.places(), PlacementFailed)
-    del pair.estimator.answers["m2"]
+    del pair.members.nodes["m2"]
     assert pair.estimates() is None
 
 
@@ -279,9 +280,9 @@ def test_members_without_a_view_have_no_opinion_and_the_summary_counts() -> None
 def test_a_member_that_is_still_being_read_is_waited_for_a_while() -> None:
     pair = Pair(member("m1"), member("m2"), binding(4, AGGREGATED, **NEEDS))
     pair.watches(m1=rooms(), m2=MemberRooms())
-    pair.estimator.opening["m2"] = NOW + 1
-    assert estimator.decide(pair.estimator, KEY, NOW).wake_at == NOW + 1
-    pair.estimator.opening["m2"] = NOW
+    pair.members.opening["m2"] = NOW + 1
+    assert estimator.decide(pair.estimator, pair.members, KEY, NOW).wake_at == NOW + 1
+    pair.members.opening["m2"] = NOW
     assert pair.estimates() == {"m1": 3, "m2": -1}
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from schemas.codec import encode, subject_of
 from schemas.envelope import Provenance
-from schemas.events.placement import PlacementFailed
+from schemas.events.estimate import ClusterEstimate
+from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import match
+from services._rules.history.event_words import summarize
 from services._rules.history.timeline import Fact, foreign_causes, line, offset, subjects_of, timeline
 from tests.integration.gateway.story import (
     NGINX,
@@ -134,3 +138,40 @@ def test_entry_has_decision_time_and_position():
     event = msgspec.structs.replace(placed(member1=1), provenance=Provenance(as_of=41, decided_at=99.5))
     (entry,) = timeline([fact(event, 42, 100.0)])
     assert (entry.as_of, entry.decided_at) == (41, 99.5)
+
+
+NOW = 1_793_232_000.0
+
+
+def estimated(*estimates: ClusterEstimate, **more: Any) -> PlacementDecided:
+    return PlacementDecided(
+        key=NGINX,
+        uid="u1",
+        clusters=(TargetCluster("m1", 2),),
+        trigger="the placement changed",
+        estimates=estimates,
+        provenance=Provenance(decided_at=NOW),
+        **more,
+    )
+
+
+def test_summary_names_source_and_age_of_estimates() -> None:
+    nodes = ClusterEstimate("m1", 3, "nodes", at=NOW - 0.004), ClusterEstimate("m2", 0, "nodes", at=NOW - 0.004)
+    agent = ClusterEstimate("m3", 2, "agent", position=7, at=NOW - 2.5, reserved=4)
+    assert summarize(estimated(*nodes, agent)) == (
+        "m1=2, the placement changed, room m1=3 m2=0 on nodes 4 ms before; "
+        "m3=2 (4 given away since) by the agent 2.5 s before"
+    )
+
+
+def test_a_failure_tells_them_too() -> None:
+    event = PlacementFailed(
+        key=NGINX, uid="u1", reason="Unschedulable", message="no room", estimates=(ClusterEstimate("m1", 1),)
+    )
+    assert summarize(event) == "Unschedulable: no room, room m1=1"
+
+
+def test_summary_names_missed_estimates() -> None:
+    assert summarize(estimated()) == "m1=2, the placement changed"
+    missed = summarize(estimated(estimate_missed=True))
+    assert missed == "m1=2, the placement changed, room by summaries alone, no estimate came in time"

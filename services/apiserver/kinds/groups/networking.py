@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import FieldError, Raw, forbidden, invalid, required
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, Raw, forbidden, invalid, required
 from services._rules.kubernetes.validation.field_rules import (
     Rules,
     changed,
@@ -109,14 +109,12 @@ def _with_backends(obj: Manifest, spec: Manifest, api_version: str, change: Any)
     return {**obj, "apiVersion": api_version, "spec": spec}
 
 
-def _controller(controller: str, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _controller(controller: str, field: str) -> Errors:
     if len(controller) > 250:
-        found.append(invalid(field, controller, "must be no more than 250 characters"))
+        yield invalid(field, controller, "must be no more than 250 characters")
     prefix, slash, path = controller.partition("/")
     if not slash or not prefix or not path or names.subdomain(prefix):
-        found.append(invalid(field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")'))
-    return found
+        yield invalid(field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")')
 
 
 class IngressClass(BuiltinKind):

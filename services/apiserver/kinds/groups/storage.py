@@ -8,6 +8,7 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import (
+    Errors,
     FieldError,
     duplicate,
     forbidden,
@@ -225,15 +226,14 @@ def _once(form: Form) -> Siblings:
     def start() -> Check:
         seen: set[str] = set()
 
-        def check(name: str, field: str) -> list[FieldError]:
+        def check(name: str, field: str) -> Errors:
             if not name:
-                found = [required(field)]
+                yield required(field)
             elif name in seen:
-                found = [duplicate(field, name)]
+                yield duplicate(field, name)
             else:
-                found = [invalid(field, name, text) for text in form(name)]
+                yield from [invalid(field, name, text) for text in form(name)]
             seen.add(name)
-            return found
 
         return check
 

@@ -8,6 +8,7 @@ from typing import Any
 from schemas.manifest import Manifest
 from services._rules.kubernetes.selectors import LabelSelectorError, Selector, compile_expressions
 from services._rules.kubernetes.validation.field_errors import (
+    Errors,
     FieldError,
     forbidden,
     go_map,
@@ -46,19 +47,19 @@ def matches(selector: Manifest, labels: dict[str, str]) -> bool:
         return True
 
 
-def percent_or_count(value: Any, field: str, *, cap: bool = True) -> list[FieldError]:
-    """Return what is wrong with a count or a percentage; `cap` forbids more than 100%."""
+def percent_or_count(value: Any, field: str, *, cap: bool = True) -> Errors:
+    """Yield what is wrong with a count or a percentage; `cap` forbids more than 100%."""
     if isinstance(value, int):
-        return [] if value >= 0 else [invalid(field, value, NOT_NEGATIVE)]
-    if not (value.endswith("%") and value[:-1].isdigit()):
+        if value < 0:
+            yield invalid(field, value, NOT_NEGATIVE)
+    elif not (value.endswith("%") and value[:-1].isdigit()):
         text = (
             "a valid percent string must be a numeric string followed by an ending '%' "
             "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
         )
-        return [invalid(field, value, text)]
-    if cap and int(value[:-1]) > 100:
-        return [invalid(field, value, "must not be greater than 100%")]
-    return []
+        yield invalid(field, value, text)
+    elif cap and int(value[:-1]) > 100:
+        yield invalid(field, value, "must not be greater than 100%")
 
 
 def number_of(value: Any) -> int:
@@ -99,14 +100,13 @@ def selector(empty_text: str = "invalid label selector") -> Check:
 def restarted(kind: str) -> Check:
     """Rule of a pod template: its containers always restart and have no end."""
 
-    def check(template: Manifest, path: str) -> list[FieldError]:
-        pod, found = template.get("spec") or {}, []
+    def check(template: Manifest, path: str) -> Errors:
+        pod = template.get("spec") or {}
         if (policy := pod.get("restartPolicy")) != "Always":
-            found.append(not_supported(f"{path}.spec.restartPolicy", policy, ("Always",)))
+            yield not_supported(f"{path}.spec.restartPolicy", policy, ("Always",))
         if pod.get("activeDeadlineSeconds") is not None:
             text = f"activeDeadlineSeconds in {kind} is not Supported"
-            found.append(forbidden(f"{path}.spec.activeDeadlineSeconds", text))
-        return found
+            yield forbidden(f"{path}.spec.activeDeadlineSeconds", text)
 
     return check
 
@@ -126,23 +126,27 @@ class Workload(BuiltinKind):
     )
 
 
-def _strategy(strategy: Manifest, path: str) -> list[FieldError]:
+def _strategy(strategy: Manifest, path: str) -> Errors:
     kind, rolling, field = strategy.get("type", ""), strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
     if kind == "Recreate":
-        text = "may not be specified when strategy `type` is 'Recreate'"
-        return [] if rolling is None else [forbidden(field, text)]
-    if kind != "RollingUpdate":
-        return [not_supported(f"{path}.type", kind, ("Recreate", "RollingUpdate"))]
-    if rolling is None:
-        return [required(field, "this should be defaulted and never be nil")]
+        if rolling is not None:
+            yield forbidden(field, "may not be specified when strategy `type` is 'Recreate'")
+    elif kind != "RollingUpdate":
+        yield not_supported(f"{path}.type", kind, ("Recreate", "RollingUpdate"))
+    elif rolling is None:
+        yield required(field, "this should be defaulted and never be nil")
+    else:
+        yield from _rolling_update(rolling, field)
+
+
+def _rolling_update(rolling: Manifest, field: str) -> Errors:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    found = percent_or_count(unavailable, f"{field}.maxUnavailable", cap=False)
-    found += percent_or_count(surge, f"{field}.maxSurge", cap=False)
+    yield from percent_or_count(unavailable, f"{field}.maxUnavailable", cap=False)
+    yield from percent_or_count(surge, f"{field}.maxSurge", cap=False)
     if number_of(unavailable) == 0 and number_of(surge) == 0:
-        found.append(invalid(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+        yield invalid(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
     if isinstance(unavailable, str) and number_of(unavailable) > 100:
-        found.append(invalid(f"{field}.maxUnavailable", unavailable, "must not be greater than 100%"))
-    return found
+        yield invalid(f"{field}.maxUnavailable", unavailable, "must not be greater than 100%")
 
 
 class Deployment(Workload):
@@ -200,13 +204,14 @@ class ReplicaSet(Workload):
 _CONTROLLER_TEMPLATE = template_of("ReplicationController")
 
 
-def _template_of_controller(spec: Manifest, path: str) -> list[FieldError]:
+def _template_of_controller(spec: Manifest, path: str) -> Errors:
     if "template" not in spec:
-        return [required(f"{path}.template")]
-    labels, found = (spec["template"].get("metadata") or {}).get("labels"), []
+        yield required(f"{path}.template")
+        return
+    labels = (spec["template"].get("metadata") or {}).get("labels")
     if not (spec.get("selector") or {}).items() <= (labels or {}).items():
-        found.append(invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH))
-    return found + _CONTROLLER_TEMPLATE(spec, path)
+        yield invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH)
+    yield from _CONTROLLER_TEMPLATE(spec, path)
 
 
 class ReplicationController(Workload):
