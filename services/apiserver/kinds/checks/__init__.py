@@ -1,1 +1,1 @@
-"""Rules that many kinds share: pods, containers, volumes, affinities, metrics, schedules, status."""
+"""Rules that many kinds share: pods, containers, volumes, affinities, schedules."""

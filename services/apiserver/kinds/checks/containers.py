@@ -41,7 +41,6 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 PROTOCOL = choice("protocol", PROTOCOLS, need="")
 _HUGE = "hugepages-"
 NATIVE = ("cpu", "memory", "storage", "ephemeral-storage")
-_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
