@@ -8,7 +8,7 @@ that were taken back stay so until any later placement (reference 02 §6).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,8 +16,8 @@ from schemas.events.binding import BindingEvent, BindingRequested
 from schemas.events.descheduling import DeschedulingEvent
 from schemas.events.eviction import EvictionEvent, EvictionRequested, EvictionTask
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, TargetCluster
+from schemas.manifest import Manifest
 
-Manifest = dict[str, Any]
 REMOVED_AT_ONCE: Final = frozenset({"Directly", "Immediately"})
 """Purge modes that let go of a copy before its replacement is there."""
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
+from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import FenceLost
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
@@ -21,8 +22,6 @@ NAME: Final = "fleetlog-agent"
 _RENEWALS: Final = 3
 _HELD: Final = 0.8
 """Share of the Lease's duration in which its last renewal is trusted."""
-
-Manifest = dict[str, Any]
 
 
 class LeaderLease:

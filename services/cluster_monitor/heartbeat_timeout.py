@@ -6,13 +6,12 @@ A pull cluster is silent when its agent is, a push cluster when there are no pro
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services.cluster_monitor.readiness import Observed
-
-Manifest = dict[str, Any]
 
 STOPPED: Final = Observed(
     "Unknown", "ClusterStatusUnknown", "Cluster status controller stopped posting cluster status."

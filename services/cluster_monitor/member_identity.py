@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -13,12 +13,12 @@ from schemas.events.control_plane import (
     AbsenceReleased,
     ControlPlaneIdentified,
 )
+from schemas.manifest import Manifest
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import BACK, CONFIRMED, IDENTITY_CHANGED
 from services.cluster_monitor.readiness import Observed
 from services.cluster_monitor.state import ALL, ClusterState, MonitorState
 
-Manifest = dict[str, Any]
 AbsenceFact = ControlPlaneIdentified | AbsenceEvent | AbsenceConfirmed
 
 CONDITION: Final = "IdentityConfirmed"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
+from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
 from services._kit.base.metrics import ReadCollector, Rows
 from services._rules.kubernetes.quantity import QuantityError, parse
 from services.cluster_monitor.readiness import find_condition
 from services.cluster_monitor.state import MonitorState
 
-Manifest = dict[str, Any]
 _LABELS: Final = ("member_cluster",)
 _AMOUNTS: Final = (
     ("memory_allocatable_bytes", "allocatable", "memory"),

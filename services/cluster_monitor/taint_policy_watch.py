@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from schemas.manifest import Manifest
 from services._kit.concurrency.supervision import supervise
 from services._kit.kube.client import KubeClient, resource_path
 from services._kit.kube.list_watch import Decoded, Gatekeeper, Reflector
-
-Manifest = dict[str, Any]
 
 _GROUP: Final = "policy.karmada.io"
 _VERSION: Final = "v1alpha1"

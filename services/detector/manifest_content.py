@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "selfLink")
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
 from schemas.envelope import named_id
 from schemas.keys import PolicyKey
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.policies.matching import Policy
-
-Manifest = dict[str, Any]
 
 
 class PolicyView(Struct, frozen=True):

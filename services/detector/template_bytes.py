@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from schemas.keys import ObjectKey
-
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode

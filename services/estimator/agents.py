@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import structlog
@@ -11,6 +11,7 @@ import structlog
 from schemas.agent import RoomAnswers, RoomQuestions
 from schemas.keys import ObjectKey
 from schemas.subjects import escape
+from schemas.topology import FACTS
 from services._kit.base.log_errors import LogError, Unavailable
 from services._kit.concurrency.supervision import spawn
 from services._kit.concurrency.tasks import end
@@ -20,8 +21,6 @@ from services.estimator.settings import EstimatorSettings
 from services.estimator.state import EstimatorState
 
 log = structlog.get_logger("estimator.agents")
-
-FACTS: Final = "FACTS"
 
 
 class Agents:
@@ -67,7 +66,7 @@ class Agents:
 
     def _send(self) -> None:
         self._scheduled = False
-        state, position = self._state, self._context.projection.position[FACTS]
+        state, position = self._state, self._context.projection.position[FACTS.name]
         for cluster, remote in state.remotes.items():
             digests = remote.next_digests()
             if not digests:

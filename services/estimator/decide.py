@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from msgspec import Struct
 
-from schemas.envelope import Provenance
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules.capacity.replica_estimate import NO_OPINION, Requirements, requirements_of
-from services._rules.effective import spec_with_targets, tasks_of
+from services._rules.decision import Decision
+from services._rules.effective import spec_with_targets
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.estimate_requests import candidates
 from services.estimator.remote import FRESH_SECONDS
 from services.estimator.state import Asked, EstimatorState
 
-Manifest = dict[str, Any]
 NODES: Final = "nodes"
 AGENT: Final = "agent"
 
 
-class Later(Struct, frozen=True):
-    """A member is still being listed or queried: decide again when it was, or at `at` (seconds since 1970)."""
-
-    at: float
-
-
-class EstimateDecision(Struct, frozen=True):
-    """The estimate to append, or when to look again; None when the present one answers.
+class EstimateDecision(Decision, frozen=True):
+    """The estimate to append, or until when it waits for a member that is still being listed or queried.
 
     The agents of the members in `asking` are to be asked about what is `wanted` (`ask`).
     """
 
-    found: CapacityEstimated | Later | None = None
     asking: tuple[str, ...] = ()
     wanted: Requirements | None = None
 
@@ -68,32 +60,29 @@ def decide(state: EstimatorState, key: ObjectKey, now: float, patience: float = 
         names = _candidates(state, asked, asked.spec)
         wanted = requirements_of(asked.spec)
         if due and (waiting := [state.opening[name] for name in names if state.opening.get(name, 0.0) > now]):
-            return EstimateDecision(Later(max(waiting)))
+            return EstimateDecision(wake_at=max(waiting))
         asking = _to_ask(state, asked, wanted, names, due, now)
         if any(not state.remotes[name].silent for name in asking):
-            return EstimateDecision(Later(now + patience), asking, wanted)
+            return EstimateDecision(wake_at=now + patience, asking=asking, wanted=wanted)
         found = tuple(_answer(state, name, wanted, now) for name in names)
     except (msgspec.ValidationError, QuantityError, ValueError):
         # The scheduler reports what is wrong with the binding; it need not wait for an estimate.
         failed, found = True, ()
     if not due and not _is_news(asked, found):
-        again = Later(now + FRESH_SECONDS) if any(item.cluster in state.remotes for item in found) else None
-        return EstimateDecision(again, asking, wanted)
-    own = {"binding": asked.binding_seq}
-    if asked.eviction_seq:
-        own["eviction"] = asked.eviction_seq
+        again = now + FRESH_SECONDS if any(item.cluster in state.remotes for item in found) else None
+        return EstimateDecision(wake_at=again, asking=asking, wanted=wanted)
     event = CapacityEstimated(
         key=key,
         uid=asked.uid,
         requirements_digest=wanted.digest if wanted is not None and not failed else "",
         estimates=found,
-        provenance=Provenance(own=own),
+        provenance=asked.seen("binding", "eviction"),
     )
-    return EstimateDecision(event, asking, wanted)
+    return EstimateDecision((event,), asking=asking, wanted=wanted)
 
 
 def _candidates(state: EstimatorState, asked: Asked, spec: Manifest) -> list[str]:
-    spec = spec_with_targets(spec, asked.targets, tasks_of(asked.eviction, asked.uid))
+    spec = spec_with_targets(spec, asked.targets, asked.tasks)
     return candidates(state.clusters, binding_view(spec))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+from schemas.manifest import Manifest
 from services.apiserver.core.request_context import Call, Identity
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind
@@ -9,7 +10,7 @@ from services.apiserver.server import ApiServer
 from services.apiserver.store.store_port import Compacted, Entry
 from services.apiserver.writes.object_writes import Outcome as Stored
 from services.member_sim.member_port import Change, Expired, Refused, WriteOutcome
-from services.member_sim.world.world_model import KINDS, ONLY_NAMED, Manifest, Write
+from services.member_sim.world.world_model import KINDS, ONLY_NAMED, Write
 
 MANAGER = "member-sim"
 USER = Identity("system:member-sim", "member-sim", ("system:masters",))

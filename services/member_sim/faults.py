@@ -4,7 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from services.member_sim.world.world_model import NODES, PODS, RESOURCE_OF_KIND, Key, Manifest
+from schemas.manifest import Manifest
+from services.member_sim.world.world_model import NODES, PODS, RESOURCE_OF_KIND, Key
 from services.member_sim.world.world_state import State
 
 Mode = Literal["none", "stop", "slow", "refuse"]

@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import NamedTuple, Protocol
 
-from services.member_sim.world.world_model import Manifest, Write
+from schemas.manifest import Manifest
+from services.member_sim.world.world_model import Write
 
 
 class Refused(Exception):

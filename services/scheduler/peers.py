@@ -7,12 +7,12 @@ A lookup costs no more than the clusters that a group uses, however many workloa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules.scheduling.scheduling_views import Peers
 
-Manifest: TypeAlias = dict[str, Any]
 Clusters: TypeAlias = frozenset[str]
 
 _NOWHERE: Final[Clusters] = frozenset()

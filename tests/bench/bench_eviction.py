@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from schemas.codec import Known, decode
 from schemas.events.cluster import ClusterChanged
@@ -23,6 +22,7 @@ from schemas.events.eviction import EvictionRequested
 from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided
 from schemas.events.work import WorkWithdrawn
+from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient, resource_path
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
@@ -30,7 +30,6 @@ from services.cli.common.layout import CONTROL, Layout
 from tests.bench.measures import DEPLOYMENTS, NAMESPACE, POLICIES, deployment, emit, policy
 from tests.e2e.fleet import Fleet
 
-Manifest = dict[str, Any]
 SETTINGS = {
     "FLEETLOG_FEATURE_GATES": "Failover=true",
     "FLEETLOG_ENABLE_NO_EXECUTE_TAINT_EVICTION": "true",

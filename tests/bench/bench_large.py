@@ -37,7 +37,6 @@ from tests.natsserver import make_server
 from tests.support.facts import cluster
 from tests.support.serving import api_server, run
 
-Manifest = dict[str, Any]
 TOKEN = "bench"
 STREAMS = ("FACTS", "BLOBS")
 POLICIES = ("policy.karmada.io", "v1alpha1")

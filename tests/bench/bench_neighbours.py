@@ -27,6 +27,7 @@ from typing import Any
 
 import structlog
 
+from schemas.manifest import Manifest
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.lane_parts import LaneSettings
 from services._kit.kube.client import KubeClient
@@ -37,7 +38,6 @@ from services.member_sim.settings import MemberSettings
 from tests.integration.delivery.conftest import Desk
 from tests.support.hostile_server import MODES, HostileServer, hostile_server
 
-Manifest = dict[str, Any]
 KINDS = ("configmaps", "secrets", "services", "serviceaccounts", "persistentvolumeclaims")
 OBJECTS = 200
 CONFIG_MAPS = "/api/v1/configmaps"

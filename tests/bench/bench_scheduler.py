@@ -17,12 +17,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decoding import binding_view, cluster_view
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Status
-
-Manifest = dict[str, Any]
 
 SPREAD = [{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 5}]
 REGIONS = [{"spreadByField": "region", "minGroups": 2, "maxGroups": 3}, *SPREAD]

@@ -9,16 +9,15 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient, resource_path
 from services.cli.common.layout import CONTROL, Layout
 from tests.bench.logcount import OBJECTS, LogCount
 from tests.bench.observing import Observer, Seen, Wanted
 from tests.bench.playing import Player
 from tests.bench.processes import Meter, pss_mib, running
-
-Manifest = dict[str, Any]
 
 FIGURES: Final[list[Manifest]] = []
 """What was printed so far."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -13,7 +13,6 @@ from msgspec import Raw, Struct
 from services._kit.kube.api import WatchEvent
 from services._kit.kube.client import KubeClient
 
-Manifest = dict[str, Any]
 Wanted = Callable[["Seen"], bool]
 
 

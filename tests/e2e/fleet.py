@@ -10,17 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 import services.cli
+from schemas.manifest import Manifest
 from services.cli.common.layout import CONTROL, Installation, Layout
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.reading import Unread, reader_of
 
 T = TypeVar("T")
-Manifest = dict[str, Any]
 MANIFESTS = Path(__file__).parent / "manifests"
 EXAMPLES = Path(services.cli.__file__).parent / "examples"
 START_SECONDS = 120.0

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from tests.e2e.fleet import Failed
 
-Manifest = dict[str, Any]
 API_VERSION: Final = "hostile.example.io/v1"
 
 REPLICAS: Final = """

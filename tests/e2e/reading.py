@@ -11,13 +11,14 @@ import urllib.error
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec import Struct
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
+
 _SECONDS: Final = 60.0
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
+from schemas.manifest import Manifest
 from tests.e2e.fleet import MANIFESTS, Fleet, Kubectl, until_equal
 
-Manifest = dict[str, Any]
 EVERYWHERE = ("member1", "member2", "member3")
 
 

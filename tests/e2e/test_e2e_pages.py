@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,14 +23,21 @@ NOT_TYPED = ("python3 -m venv ", "pip install ", "just demo", "just test")
 """What installs something, and what other tests run."""
 START = "just up"
 SECONDS = 400.0
-# Times before the installation was there, servers that nothing runs here, what is of an installation in Kubernetes, and
-# a withdrawal that is not held.
-NOT_HERE = {
+# Times before the installation was there, servers that nothing runs here, what is of an installation in Kubernetes, a
+# withdrawal that is not held, and the start of an installation in another terminal.
+LOG_PAGES = {
     "docs/explain.md": ("--at 10m",),
     "docs/history.md": ("--at 10m", "--at 2026", "log import "),
     "docs/secrets.md": ("kubectl -n fleetlog-system ",),
     "docs/held-withdrawals.md": ("confirm-absence templates",),
 }
+OTHER_PAGES: dict[str, tuple[str, ...]] = {
+    "docs/failover.md": ("export FLEETLOG_", "fleetlog up"),
+    "docs/interpreters.md": (),
+    "docs/backup.md": ("--nats nats://", "fleetlog up", "restore control-plane"),
+}
+GATES = {"FLEETLOG_FEATURE_GATES": "Failover=true", "FLEETLOG_ENABLE_NO_EXECUTE_TAINT_EVICTION": "true"}
+"""As docs/failover.md has them before its `fleetlog up`."""
 
 
 @pytest.fixture
@@ -44,12 +51,12 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environment(place: Path) -> dict[str, str]:
-    """That of a new user, whose editor changes nothing."""
+def environment(place: Path, request: pytest.FixtureRequest) -> dict[str, str]:
+    """That of a new user, whose editor changes nothing; with what the test adds."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("FLEETLOG_", "KUBE"))}
     home = place / "home"
     home.mkdir()
-    return {**kept, "HOME": str(home), "EDITOR": "true", "VIRTUAL_ENV": ""}
+    return {**kept, "HOME": str(home), "EDITOR": "true", "VIRTUAL_ENV": "", **getattr(request, "param", {})}
 
 
 @pytest.fixture
@@ -95,16 +102,27 @@ def test_readme_goes_as_written(place: Path, environment: dict[str, str], runnin
     assert running.wait(PATIENCE) == 0
 
 
+def typed(pages: Mapping[str, Sequence[str]]) -> list[str]:
+    """The commands of README.md until nginx runs, then those of pages but for lines with these parts."""
+    commands = readme()
+    until = next(number for number, line in enumerate(commands) if line.startswith("kubectl scale"))
+    lines = commands[1:until]
+    for page, not_here in pages.items():
+        shown = commands_of((ROOT / page).read_text(encoding="utf-8"))
+        lines += [line for line in shown if not any(part in line for part in not_here)]
+    return lines
+
+
 def test_pages_about_the_log_go_as_written(
     place: Path, environment: dict[str, str], running: subprocess.Popen[str]
 ) -> None:
     del running
     shutil.copy(EXAMPLES / "nginx-propagation.yaml", place)
-    commands = readme()
-    until = next(number for number, line in enumerate(commands) if line.startswith("kubectl scale"))
-    typed = commands[1:until]
-    for page, not_here in NOT_HERE.items():
-        lines = commands_of((ROOT / page).read_text(encoding="utf-8"))
-        typed += [line for line in lines if not any(part in line for part in not_here)]
-    shown = type_in(typed, place, environment, SECONDS)
-    assert "no problem" in shown
+    assert "no problem" in type_in(typed(LOG_PAGES), place, environment, SECONDS)
+
+
+@pytest.mark.parametrize("environment", [GATES], indirect=True, ids=["failover"])
+def test_other_pages_go_as_written(place: Path, environment: dict[str, str], running: subprocess.Popen[str]) -> None:
+    shown = type_in(typed(OTHER_PAGES), place, environment, SECONDS)
+    assert "EvictionRequested" in shown
+    assert running.wait(PATIENCE) == 0

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -26,14 +27,17 @@ typed() {
 
 
 def commands_of(page: str) -> list[str]:
-    """The commands of all shell blocks, in order; a line that ends with a backslash goes on."""
-    lines = []
+    """The commands of all shell blocks, in order, each with the lines it continues on and its here-document."""
+    commands = []
     for block in _BLOCK.findall(page):
-        for line in block.replace("\\\n", " ").splitlines():
+        lines = iter(block.replace("\\\n", " ").splitlines())
+        for line in lines:
             command = line.removeprefix("$ ").strip()
+            if command.endswith("<<'EOF'"):
+                command = "\n".join([command, *takewhile(lambda text: text != "EOF", lines), "EOF"])
             if command and not command.startswith("#"):
-                lines.append(command)
-    return lines
+                commands.append(command)
+    return commands
 
 
 def type_in(commands: list[str], directory: Path, environment: Mapping[str, str], seconds: float) -> str:

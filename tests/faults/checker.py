@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient, resource_path
 from services._kit.log.stream_port import Message
 from tests.faults.checker_log import causes, chains, folds, unrecorded
 from tests.faults.rounds_load import Wanted, image_in, shares
 
-Manifest = dict[str, Any]
 OURS = "system:serviceaccount:karmada-cluster:"
 _SUMMED = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
 

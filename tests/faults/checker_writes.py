@@ -15,10 +15,10 @@ from schemas.envelope import HEADER_EVENT_ID, HEADER_PRODUCER
 from schemas.events.lease import LeaseTaken
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.log.stream_port import Message
 from tests.faults.checker_log import FOLDS, relevant, run
 
-Manifest = dict[str, Any]
 TAIL: Final = 64
 """Events of a subject that the janitor leaves; older ones may go once they are in the history."""
 _MEMORY = frozenset({"_generation", "_memory"})

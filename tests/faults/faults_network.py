@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final
+from typing import Final
 
 from schemas.keys import ObjectKey
 from services._kit.kube.client import resource_path
@@ -18,8 +18,6 @@ FLAPS: Final = 4
 FLAP_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.5
 _STRAY: Final = "nginx:stray"
-
-Manifest = dict[str, Any]
 
 
 def _ground(scene: Scene) -> tuple[Faraway, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -12,6 +12,7 @@ from schemas.codec import decode, encode
 from schemas.events.parked import KeyParked
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from schemas.subjects import facet, work
 from services._kit.log.stream_port import Message
 from services.cli.installation.up import SERVICES
@@ -23,8 +24,6 @@ CHANGED: Final = 200
 """Templates that a round changes, the poisoned ones among them."""
 _VICTIMS: Final = ("override_renderer", "detector", "executor", "scheduler", "status_aggregator", "gateway")
 _AT_ONCE: Final = 16
-
-Manifest = dict[str, Any]
 
 
 async def poisoned(scene: Scene) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from services._kit.kube.client import KubeClient, resource_path
 from tests.faults.ground import Ground, Unavailable
@@ -14,8 +14,6 @@ COUNT: Final = 1000
 NAMES: Final = tuple(f"template-{number:04d}" for number in range(COUNT))
 _AT_ONCE: Final = 32
 _PATIENCE: Final = 120.0
-
-Manifest = dict[str, Any]
 
 
 def path(name: str = "", namespace: str = NAMESPACE) -> str:

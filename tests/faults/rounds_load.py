@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 
-Manifest = dict[str, Any]
 MEMBERS = ("member1", "member2", "member3")
 MIRROR = "mirror.example"
 _TRIES = 800

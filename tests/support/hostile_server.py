@@ -10,13 +10,13 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from msgspec import Struct
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 MODES: Final = (
     "endless_line",

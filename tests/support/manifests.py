@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 
 def manifest(api_version: str, kind: str, name: str, namespace: str = "default", **parts: Any) -> Manifest:

@@ -10,13 +10,13 @@ from msgspec import Raw
 from schemas.events.policy import PolicyChanged
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
 from services._kit.content.blobs import digest_of
 from services._kit.kube.client import KubeClient, resource_path
 from services._rules import constants as const
 from services._rules.identities import work_id
 from services._rules.interpreter.configuration import CUSTOMIZATION
 
-Manifest = dict[str, Any]
 API_VERSION: Final = "example.io/v1"
 
 RETAIN: Final = """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from schemas.agent import Expiry
+from schemas.manifest import Manifest
 from services._kit.concurrency.supervision import spawn
 from services._kit.credentials.expiry import BadCredentials, Credentials, credentials_of, secret_of
 from services._kit.credentials.renewing import RenewingClient
@@ -14,8 +15,6 @@ from services._kit.kube.client import ApiError, KubeClient, resource_path
 
 if TYPE_CHECKING:
     from services._kit.leadership.write_guard import Guard
-
-Manifest = dict[str, Any]
 
 
 async def open_member(control: KubeClient, spec: Manifest) -> KubeClient:

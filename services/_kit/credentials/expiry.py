@@ -11,9 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from schemas.agent import Expiry
+from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient
-
-Manifest = dict[str, Any]
 
 KEYS: Final = ("token", "caBundle", "clientCert", "clientKey")
 

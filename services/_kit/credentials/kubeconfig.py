@@ -12,11 +12,11 @@ import yaml
 from yaml import YAMLError
 
 from schemas.agent import Expiry
+from schemas.manifest import Manifest
 from services._kit.credentials.expiry import certificate_expiry, token_expiry
 from services._kit.credentials.renewing import RenewingClient
 from services._kit.kube.client import KubeClient, WatchEvent
 
-Manifest = dict[str, Any]
 Stamp = tuple[tuple[str, int, int, int], ...]
 
 LOOK_SECONDS: Final = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.json import Encoder
@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.base.log_errors import LogError
+from services._kit.base.pacing import EXACT, Backoff
 from services._kit.delivery.kind_caches import UnknownKind
 from services._kit.kube.client import ApiError, Unreachable
 from services._rules.delivery.drift import both
@@ -21,9 +23,6 @@ from services._rules.delivery.refusal_hints import hint_for
 from services._rules.delivery.work_status import FAILED_SUMMARY
 from services._rules.secrets.redaction import failure_of_secret, refusal_of_secret
 from services._rules.secrets.secret_objects import is_secret
-
-Manifest = dict[str, Any]
-
 
 CREATED: Final = "created"
 """What was done to an object that was not there."""
@@ -79,7 +78,6 @@ class LaneStats(Struct):
     """Of those created and updated: what had been changed in the cluster."""
     unchanged: int = 0
     failed: int = 0
-    unreachable: int = 0
 
 
 class Settled(Struct, frozen=True, gc=False):
@@ -180,6 +178,7 @@ class RepairBackoff:
 
     def __init__(self, longest: float) -> None:
         self._longest = longest
+        self._backoff = Backoff(1.0, longest, EXACT)
         self._done: dict[ObjectKey, tuple[int, float]] = {}
 
     def wait(self, key: ObjectKey, now: float) -> float:
@@ -198,4 +197,4 @@ class RepairBackoff:
             del self._done[next(iter(self._done))]
 
     def _pause(self, count: int) -> float:
-        return min(2.0 ** min(count - _AT_ONCE, 12), self._longest) if count >= _AT_ONCE else 0.0
+        return self._backoff.pause(count - _AT_ONCE + 1) if count >= _AT_ONCE else 0.0

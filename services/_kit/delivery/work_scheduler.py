@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -12,6 +11,8 @@ from math import inf
 import structlog
 
 from schemas.keys import ObjectKey
+from services._kit.base.pacing import Backoff
+from services._kit.concurrency.keyed_work import DelayedKeys
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import end
 from services._kit.delivery.fair_queue import FairQueue, FifoQueue, KeyQueue
@@ -42,8 +43,7 @@ class WorkScheduler:
         self._slow = FairQueue(settings.scripted_concurrency)
         self._running: set[ObjectKey] = set()
         self._again: set[ObjectKey] = set()
-        self._failures: dict[ObjectKey, int] = {}
-        self._timers: dict[ObjectKey, asyncio.TimerHandle] = {}
+        self._delayed = DelayedKeys(self.look_at, Backoff(settings.backoff, settings.longest_backoff, (0.75, 1.25)))
         self._tasks: list[Supervised] = []
         self._has_slow_workers = False
         self._closed = False
@@ -51,7 +51,7 @@ class WorkScheduler:
     @property
     def backlog(self) -> int:
         """Objects that wait for a turn or have one."""
-        return len(self._quick) + len(self._slow) + len(self._running) + len(self._timers)
+        return len(self._quick) + len(self._slow) + len(self._running) + len(self._delayed)
 
     def start(self) -> None:
         """Work until closed."""
@@ -60,17 +60,14 @@ class WorkScheduler:
     async def close(self) -> None:
         """Stop at once, and take nothing in line any more."""
         self._closed = True
-        for timer in self._timers.values():
-            timer.cancel()
+        self._delayed.clear()
         await end(*(worker.task for worker in self._tasks))
 
     def look_at(self, key: ObjectKey) -> None:
         """Give an object a turn as soon as there is room; after the present one if it has one."""
         if self._closed:
             return
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
+        self._delayed.cancel(key)
         if key in self._running:
             self._again.add(key)
             return
@@ -82,25 +79,15 @@ class WorkScheduler:
 
     def retry(self, key: ObjectKey, at_least: float = 0.0, at_most: float = inf) -> None:
         """Give an object another turn after a pause (seconds) that grows with every failure in a row."""
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = min(self._settings.backoff * 2.0 ** min(failures - 1, 12), self._settings.longest_backoff)
-        pause = min(pause, at_most)
-        pause = max(pause * (0.75 + random.random() / 2), at_least)
-        if key in self._timers:
-            return
-        self._timers[key] = asyncio.get_running_loop().call_later(pause, self._due, key)
+        self._delayed.after(key, max(self._delayed.failed(key, at_most), at_least))
 
     def failures(self, key: ObjectKey) -> int:
         """How often in a row an object has failed."""
-        return self._failures.get(key, 0)
+        return self._delayed.failures(key)
 
     def forgive(self, key: ObjectKey) -> None:
         """Forget the failures of an object: the next pause is a short one."""
-        self._failures.pop(key, None)
-
-    def _due(self, key: ObjectKey) -> None:
-        self._timers.pop(key, None)
-        self.look_at(key)
+        self._delayed.forget(key)
 
     def _want_slow_workers(self) -> None:
         """Most clusters never need them."""

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from services._kit.concurrency.supervision import Supervised, supervise
+from services._kit.concurrency.tasks import set_within
 from services._kit.kube.answers.exchange import bare
 from services._kit.kube.client import Unreachable
 from services._rules.absence.absence_guard import Noted
@@ -155,11 +156,7 @@ class EndpointIdentity:
             if not self.trusted:
                 await asyncio.sleep(self._again)
                 continue
-            try:
-                async with asyncio.timeout(self._period):
-                    await self._refused.wait()
-            except TimeoutError:
-                continue
+            await set_within(self._refused, self._period)
 
 
 class Gate(Generic[T]):

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 MANAGER: Final = "fleetlog"
 """What we are called in `metadata.managedFields` and in audit logs."""

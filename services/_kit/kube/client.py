@@ -22,14 +22,22 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 
+from schemas.manifest import Manifest
 from services._kit.base import answer_limits, fault_points
 from services._kit.base.answer_limits import Limits
 from services._kit.base.log_errors import FenceLost
 from services._kit.kube import api as kube_api
 from services._kit.kube.answers.bodies import lines, whole
 from services._kit.kube.answers.discovery_answers import discover
-from services._kit.kube.answers.exchange import CONNECT_SECONDS, GZIP, IDENTITY, check_json, failures, session
-from services._kit.kube.answers.guarded import GuardedRequest
+from services._kit.kube.answers.exchange import (
+    CONNECT_SECONDS,
+    GZIP,
+    IDENTITY,
+    GuardedRequest,
+    check_json,
+    failures,
+    session,
+)
 from services._kit.kube.answers.shapes import manifest_of, readable
 from services._kit.kube.answers.share import Share
 from services._kit.kube.api import (
@@ -39,7 +47,6 @@ from services._kit.kube.api import (
     ApiError,
     ApiResource,
     BadAnswer,
-    Manifest,
     NotLeading,
     Unreachable,
     WatchEvent,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
 from msgspec import Raw, Struct
 
 from schemas.agent import Sample
+from schemas.manifest import Manifest
 from services._kit.identity.identity_reading import read_identity
 from services._kit.kube.answers.listing import each_item
 from services._kit.kube.answers.shapes import readable
@@ -21,7 +22,6 @@ from services._rules.kubernetes.quantity import Quantity, QuantityError
 
 log = structlog.get_logger("member_sample")
 
-Manifest = dict[str, Any]
 SETTLED_SECONDS: Final = 3.0
 """How long after a change of its definitions a member is asked at every look what it serves."""
 

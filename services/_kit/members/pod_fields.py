@@ -11,9 +11,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct, to_builtins
 
+from schemas.manifest import Manifest
 from services._kit.base import answer_limits as limits
 from services._kit.kube.answers.shapes import readable
-from services._kit.kube.api import BadAnswer, Manifest
+from services._kit.kube.api import BadAnswer
 from services._kit.kube.client import decode
 
 _POD_BYTES: Final = 80

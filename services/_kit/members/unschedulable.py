@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from schemas.manifest import Manifest
 from services._kit.kube.client import BadAnswer, KubeClient, resource_path
 from services._rules.capacity.unschedulable_pods import MemberWaiting, newest_replica_set
-
-Manifest = dict[str, Any]
 
 
 class NotCounted(ValueError):

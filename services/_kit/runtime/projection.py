@@ -6,24 +6,21 @@ Usable alone: feed it deliveries, ask for `state`, `position` and `wait_for`. It
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Generic
 
 from msgspec import Struct
 
 from schemas.codec import DecodeError, Known
 from schemas.envelope import HEADER_CORRELATION, HEADER_TRACEPARENT
+from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import Delivery, Message
 from services._kit.runtime.interning import decoded
-from services._kit.runtime.service import Service
-
-S = TypeVar("S")
-K = TypeVar("K", bound=Hashable)
+from services._kit.runtime.service import BaseService, K, S
 
 MAX_CAUSES = 3
-OBSERVED = "OBSERVED"
 _OF_THE_RUNTIME = ("lease.", "restore.")
 
 
@@ -74,8 +71,8 @@ class Projection(Generic[S, K]):
 
     def __init__(
         self,
-        service: Service[S, K],
-        streams: Iterable[str] = ("FACTS",),
+        service: BaseService[S, K],
+        streams: Iterable[str] = (FACTS.name,),
         on_problem: Callable[[Message, Exception], None] | None = None,
         decode: Callable[[Message, str], Known] | None = None,
     ) -> None:
@@ -102,10 +99,10 @@ class Projection(Generic[S, K]):
         """Whether every stream was read to its end."""
         return all(self.caught_up.values())
 
-    def feed(self, delivery: Delivery, stream: str = "FACTS") -> None:
+    def feed(self, delivery: Delivery, stream: str = FACTS.name) -> None:
         """Fold a delivery and mark what it touches; one broken event never stops the rest."""
         service, state, fold = self.service, self.state, self.service.fold
-        sign = -1 if stream == OBSERVED else 1
+        sign = -1 if stream == OBSERVED.name else 1
         marked = False
         for message in delivery.messages:
             if message.subject.startswith(self._skipped):
@@ -150,7 +147,7 @@ class Projection(Generic[S, K]):
         if marked and self.on_marked is not None:
             self.on_marked()
 
-    async def wait_for(self, seq: int, stream: str = "FACTS") -> None:
+    async def wait_for(self, seq: int, stream: str = FACTS.name) -> None:
         """Return once a position was folded; callers bound it with `asyncio.timeout`."""
         if self.position[stream] >= seq:
             return

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic
 
 from services._kit.concurrency.tasks import until_first_ends
 from services._kit.log.batch_delay import BatchDelay
 from services._kit.log.stream_port import Delivery, Log, Message, Pump
 from services._kit.runtime.outbox import stream_of
 from services._kit.runtime.projection import Projection
+from services._kit.runtime.service import K, S
 from services._kit.runtime.shared_consumer import SharedReading
-
-S = TypeVar("S")
-K = TypeVar("K", bound=Hashable)
 
 SLICE = 512
 

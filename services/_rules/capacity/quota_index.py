@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.quantity import QuantityError, parse
-
-Manifest = dict[str, Any]
 
 
 class MemberQuotas:

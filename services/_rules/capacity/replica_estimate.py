@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.capacity import node_estimate as estimation_nodes
 from services._rules.capacity import quota_estimate as estimation_quota
 from services._rules.capacity.general_estimate import Component, Demand, component_of, demand_of
@@ -20,8 +21,6 @@ from services._rules.capacity.node_index import MemberRooms
 from services._rules.capacity.quota_index import MemberQuotas
 from services._rules.capacity.reserved import PodClass, assumed_of
 from services._rules.capacity.unschedulable_pods import MemberWaiting
-
-Manifest = dict[str, Any]
 
 NO_OPINION: Final = -1
 MOST: Final = 2**31 - 1

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.capacity.general_estimate import (
     NO_DEMAND,
     Assumed,
@@ -22,12 +22,10 @@ from services._rules.capacity.general_estimate import (
     ModelNodes,
     component_of,
     demand_of,
-    node_units,
 )
 from services._rules.capacity.packing import Room
+from services._rules.kubernetes.pod_resources import node_units
 from services._rules.kubernetes.quantity import Quantity
-
-Manifest = dict[str, Any]
 
 
 class PodClass(Struct, frozen=True):
@@ -94,7 +92,7 @@ def less_taken(capacity: Capacity, taken: Mapping[PodClass, int]) -> Capacity:
         pods -= count
         for name, amount in want.demand.requests:
             if name in free:
-                free[name] = free[name].sub(amount.mul(count))
+                free[name] = free[name] - amount * count
         if models is not None:
             models = place_on_models(models, want.demand, count)
     return msgspec.structs.replace(capacity, free=free, pods=pods, models=models, memo={})

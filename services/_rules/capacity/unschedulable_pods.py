@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 _HASH: Final = "pod-template-hash"
 

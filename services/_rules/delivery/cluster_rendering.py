@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from schemas.manifest import Manifest
 from services._rules.constants import CONFLICT_ABORT, CONFLICT_OVERWRITE, CONFLICT_RESOLUTION_ANNOTATION
 
-Manifest: TypeAlias = dict[str, Any]
 Target: TypeAlias = dict[str, Any]
 
 

@@ -14,11 +14,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.events.observed import Drift
+from schemas.manifest import Manifest
 from services._rules.delivery.semantic_equal import Comparison
 from services._rules.kubernetes.managed_fields.field_sets import Path, field_element, key_element, path_text
 from services._rules.secrets.secret_objects import is_secret
-
-Manifest = dict[str, Any]
 
 WHOLE: Final = "."
 """The field of a drift that concerns the whole object: it was gone."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct, field
 
 from schemas.events.cluster import ClusterChanged
-
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 
 class Access(Struct, frozen=True, kw_only=True):

@@ -1,11 +1,10 @@
 """Keeps labels and annotations of other writers on a member's object (reference 03 §3.4 step 3, records of §1.6)."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
+from schemas.manifest import Manifest
 from services._rules.constants import MANAGED_ANNOTATIONS_ANNOTATION, MANAGED_LABELS_ANNOTATION
-
-Manifest: TypeAlias = dict[str, Any]
 
 
 def retain_labels(desired: Manifest, observed: Manifest) -> Manifest:

@@ -6,13 +6,12 @@ cannot know, it reports that a write is needed: a needless write is harmless, a 
 """
 
 from base64 import b64encode
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.constants import MANAGED_ANNOTATIONS_ANNOTATION, MANAGED_LABELS_ANNOTATION
 from services._rules.delivery.metadata_retention import recorded_keys
 from services._rules.kubernetes.quantity import QuantityError, parse
-
-Manifest: TypeAlias = dict[str, Any]
 
 _IGNORED: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 # Maps that no server fills in: a key more in the live object is a difference.

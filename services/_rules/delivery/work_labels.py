@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.identities import work_id
 from services._rules.names import execution_namespace
-
-Manifest = dict[str, Any]
 
 
 def with_work_labels(manifest: Manifest, cluster: str, key: ObjectKey, uid: str) -> Manifest:

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services._rules.policies.cluster_affinity import ClusterFacts, affinity_of, compile_affinity, facts_of
-
-Manifest = dict[str, Any]
 
 
 def conditions_match(conditions: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> bool:

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.keys import PolicyKey
+from schemas.manifest import Manifest
 from schemas.subjects import escape
-from services._rules.interpreter.common.interpretation import Manifest
 from services._rules.interpreter.scripts.customizations import Customizations
 
 CUSTOMIZATION: Final = "ResourceInterpreterCustomization"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
 
 from msgspec import Struct
 
 from schemas.keys import ObjectKey
-
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 
 class Note(Struct, frozen=True):

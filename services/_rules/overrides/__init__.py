@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from services._rules.interpreter.common.interpretation import Manifest
+from schemas.manifest import Manifest
 from services._rules.overrides.compile import OverridePolicy, compile_policy
 from services._rules.overrides.override_errors import OverrideError, StepError
 from services._rules.policies import matching as policy_match

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from services._rules.interpreter.common.interpretation import InterpretError, Manifest
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import InterpretError
 from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.overrides import image_overriders as image
 from services._rules.overrides import pointer

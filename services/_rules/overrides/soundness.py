@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from services._rules.interpreter.common.interpretation import Manifest, describe, shortened
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import describe, shortened
 from services._rules.overrides import Overridden
 
 _OWN: Final = ("apiVersion", "kind")

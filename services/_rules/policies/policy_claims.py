@@ -4,10 +4,11 @@ Every function returns an object that shares all it did not change with its inpu
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.constants import (
     CLUSTER_PROPAGATION_POLICY_ID_LABEL,
     CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
@@ -15,8 +16,6 @@ from services._rules.constants import (
     PROPAGATION_POLICY_NAME_ANNOTATION,
     PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
 )
-
-Manifest: TypeAlias = dict[str, Any]
 
 _POLICY_ANNOTATIONS = (PROPAGATION_POLICY_NAMESPACE_ANNOTATION, PROPAGATION_POLICY_NAME_ANNOTATION)
 

@@ -6,13 +6,12 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from schemas.manifest import Manifest
 from services._rules.capacity import general_estimate as estimation
 from services._rules.kubernetes.taints import REPELLING, Taint
 from services._rules.scheduling.compiled_placement import compile_placement
 from services._rules.scheduling.division.weights import TargetCluster
 from services._rules.scheduling.scheduling_views import MAX_REPLICAS, BindingView, ClusterView
-
-Manifest: TypeAlias = dict[str, Any]
 
 
 class _Api(Struct):

@@ -7,20 +7,19 @@ that no question has to be written down.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionEvent
 from schemas.events.placement import PlacementDecided, PlacementFailed
+from schemas.manifest import Manifest
 from services._rules.effective import current_targets
 from services._rules.scheduling.compiled_placement import compile_placement
 from services._rules.scheduling.filters import filter_table
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.scheduling_views import BindingView
-
-Manifest = dict[str, Any]
 
 _BY_ROOM: Final = frozenset({"DynamicWeight", "Aggregated"})
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
+
 _SHARED: Final = frozenset({"placement", "replicaRequirements", "failover", "components", "suspension"})
 """Parts of a spec that many bindings have alike; everything else is their own."""
 _parts: Final = msgspec.json.Decoder(dict[str, Raw]).decode

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from schemas.manifest import Manifest
 from services._kit.kube.answers.exchange import READ_BUFFER
 from services._kit.kube.api import UNREADABLE
 from services._rules.kubernetes.patch import json_patch as patches
@@ -24,7 +25,7 @@ from services.apiserver.core.service_addresses import Resolver, Unresolved
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import DecodeError, Kind
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.store.store_port import Event, Key, Manifest, Store
+from services.apiserver.store.store_port import Event, Key, Store
 
 GROUP = "admissionregistration.k8s.io"
 MUTATING, VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.core import status_errors as status
-from services.apiserver.store.store_port import Key, Manifest, Store
+from services.apiserver.store.store_port import Key, Store
 
 _PRIORITIES: Final = ("scheduling.k8s.io", "priorityclasses")
 _RUNTIMES: Final = ("node.k8s.io", "runtimeclasses")

@@ -9,12 +9,12 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from schemas.manifest import Manifest
 from services._kit.base.answer_limits import in_force
 from services._kit.kube.answers.bodies import whole
 from services._kit.kube.answers.exchange import IDENTITY
 from services._kit.kube.api import UNREADABLE, BadAnswer
 from services.apiserver.core.service_addresses import Resolver, Unresolved
-from services.apiserver.store.store_port import Manifest
 
 _LONGEST_TEXT = 4000
 

@@ -6,6 +6,7 @@ Manifests it returns are shared with the server and must not be changed; those i
 from collections.abc import AsyncIterator
 from typing import Any
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request_context import LOOPBACK, Call, Identity
@@ -14,7 +15,7 @@ from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.reads.list_requests import select
 from services.apiserver.reads.request_selectors import Selection
-from services.apiserver.store.store_port import Entry, Manifest
+from services.apiserver.store.store_port import Entry
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects, Outcome
 
@@ -84,6 +85,15 @@ class LocalClient:
         return self._shown(
             kind, await self._objects.update(kind, namespace, meta["name"], make, call, subresource=subresource)
         )
+
+    async def publish(self, meta: dict[str, str], data: dict[str, str]) -> None:
+        """Create a ConfigMap, or replace one with other data."""
+        have = self.get("v1", "configmaps", meta["namespace"], meta["name"])
+        manifest: Manifest = {"metadata": meta, "data": data}
+        if have is None:
+            await self.create("v1", "configmaps", manifest)
+        elif have.get("data") != data:
+            await self.update("v1", "configmaps", manifest)
 
     async def patch(
         self, api_version: str, plural: str, namespace: str, name: str, patch: Manifest, *, subresource: str = ""

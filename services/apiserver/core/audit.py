@@ -5,8 +5,9 @@ from pathlib import Path
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services.apiserver.core.request_context import Call, now
-from services.apiserver.store.store_port import Entry, Manifest
+from services.apiserver.store.store_port import Entry
 
 _OWN = ("resourceVersion", "managedFields", "generation")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from services.apiserver.store.store_port import Manifest
+from schemas.manifest import Manifest
 
 _decode = msgspec.json.Decoder().decode
 

@@ -1,11 +1,10 @@
 """Decides whether a definition in a group that belongs to Kubernetes has the approval annotation it needs."""
 
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-from services.apiserver.kinds.field_errors import FieldError, invalid, required
-
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid, required
 
 ANNOTATION: Final = "api-approved.kubernetes.io"
 _SEE: Final = "see https://github.com/kubernetes/enhancements/pull/1111"

@@ -1,13 +1,12 @@
 """Decides the status of CustomResourceDefinitions: accepted names, conditions, and the steps of their deletion."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
+from schemas.manifest import Manifest
 from services.apiserver.crds.approval import approval, is_protected
 from services.apiserver.crds.definition import FINALIZER, is_true
 from services.apiserver.crds.structural import check_structural
-
-Manifest = dict[str, Any]
 
 _ORDER: Final = ("NamesAccepted", "Established", "NonStructuralSchema", "KubernetesAPIApprovalPolicyConformant")
 

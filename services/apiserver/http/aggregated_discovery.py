@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.apiserver.controllers.aggregated_proxy import Backend
-from services.apiserver.store.store_port import Manifest
 
 
 def group(name: str, own: Manifest | None, extra: list[Backend]) -> Manifest | None:

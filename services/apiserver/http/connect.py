@@ -7,13 +7,14 @@ object, a pod without a node, a container that has to be named); otherwise the a
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from schemas.manifest import Manifest
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request import RequestInfo, truth
 from services.apiserver.core.request_context import Call
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind, Subresource
-from services.apiserver.store.store_port import Key, Manifest
+from services.apiserver.store.store_port import Key
 from services.apiserver.writes.object_writes import Objects
 
 STREAMS: Final = ("attach", "exec", "portforward")

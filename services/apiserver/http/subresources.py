@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request import RequestInfo
@@ -15,14 +17,12 @@ from services.apiserver.http import codec
 from services.apiserver.http import connect as connecting
 from services.apiserver.http.handler import Answer, Request
 from services.apiserver.http.patch_requests import APPLY, JSON_PATCH, MERGE, STRATEGIC
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind, Subresource
-from services.apiserver.reads.responses import View, is_custom
-from services.apiserver.store.store_port import Entry, Manifest
-from services.apiserver.writes.deletion import DeleteOptions, Deleter
-from services.apiserver.writes.eviction import Evictions
+from services.apiserver.reads.responses import View
+from services.apiserver.store.store_port import Entry
+from services.apiserver.writes.deletion import DeleteOptions, Deleter, Evictions
 from services.apiserver.writes.object_writes import Objects, Outcome
 from services.apiserver.writes.scale import scale_of, set_replicas
 from services.apiserver.writes.service_account_tokens import TokenRequests
@@ -77,9 +77,8 @@ class Subresources:
         raise status.method_not_allowed()
 
     async def _body(self, request: Request, sub: Subresource, kind: Kind) -> Manifest:
-        raw = await request.body()
-        media = request.http.headers.get("Content-Type")
-        found: tuple[Any, bytes] = codec.decode_body(raw, media, _schema_name(sub, kind)) if raw else ({}, b"{}")
+        raw, shape = await request.body(), _schema_name(sub, kind)
+        found: tuple[Any, bytes] = codec.decode_body(raw, request.media, shape) if raw else ({}, b"{}")
         body, text = found
         if not isinstance(body, dict):
             raise status.bad_request("an object was expected")
@@ -88,7 +87,6 @@ class Subresources:
             version = str(body.get("apiVersion", "")).rpartition("/")[2]
             raise status.bad_request(f'{name} in version "{version}" cannot be handled as a {sub.kind}')
         body.setdefault("metadata", {})
-        shape = _schema_name(sub, kind)
         try:
             schemas.normalise(shape, body)
         except schemas.ShapeError as e:
@@ -101,15 +99,12 @@ class Subresources:
 
     async def _put(self, request: Request, info: RequestInfo, kind: Kind, sub: str, call: Call) -> Outcome:
         raw = await request.body()
-        media = request.http.headers.get("Content-Type")
 
         def decoded() -> Manifest:
-            obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
-            meta = obj["metadata"]
-            name = meta.get("name") or ""
+            obj = self._objects.decode(kind, *codec.decode_body(raw, request.media, kind.schema_name), call)
+            name = obj["metadata"].get("name") or ""
             if name and name != info.name:
-                text = f"the name of the object ({name}) does not match the name on the URL ({info.name})"
-                raise status.bad_request(text)
+                raise status.other_name(name, info.name)
             return obj
 
         decoded()
@@ -122,8 +117,7 @@ class Subresources:
     async def _patch(self, request: Request, info: RequestInfo, kind: Kind, sub: str, call: Call) -> Outcome:
         from services.apiserver.http.patch_requests import PatchRequest
 
-        media = request.http.headers.get("Content-Type")
-        patch = PatchRequest(self._objects, kind, media, await request.body(), call)
+        patch = PatchRequest(self._objects, kind, request.media, await request.body(), call)
         patch.check(request.query)
 
         def make(old: Manifest) -> Manifest:
@@ -139,7 +133,7 @@ class Subresources:
         try:
             entry = self._objects.get(kind, info.namespace, info.name)
         except ApiError as e:
-            if is_custom(kind):
+            if kind.custom:
                 raise
             sub = kind.resource.subresource("scale")
             group = sub.group if sub is not None and sub.group is not None and not kind.resource.group else None
@@ -151,10 +145,9 @@ class Subresources:
         if verb == "get":
             return Answer(200, msgspec.json.encode(scale_of(kind, kind.from_store(entry.obj))))
         raw = await request.body()
-        media = request.http.headers.get("Content-Type")
 
         def make(old: Manifest) -> Manifest:
-            scale = self._new_scale(kind, old, raw, media, verb, info)
+            scale = self._new_scale(kind, old, raw, request.media, verb, info)
             new = set_replicas(kind, clone(old), (scale.get("spec") or {}).get("replicas") or 0)
             revision = (scale.get("metadata") or {}).get("resourceVersion")
             new["metadata"]["resourceVersion"] = revision or ""
@@ -195,10 +188,9 @@ class Subresources:
             raise status.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {wrong}') from e
         given = (scale.get("metadata") or {}).get("name")
         if given and given != info.name:
-            text = f"the name of the object ({given}) does not match the name on the URL ({info.name})"
-            raise status.bad_request(text)
+            raise status.other_name(given, info.name)
         replicas = (scale.get("spec") or {}).get("replicas") or 0
-        if replicas < 0 and not is_custom(kind):
+        if replicas < 0 and not kind.custom:
             error = fields.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
             raise status.invalid("Scale.autoscaling", info.name, [error])
         return scale

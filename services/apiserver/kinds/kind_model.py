@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.field_errors import (
+from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata
+from services._rules.kubernetes.validation.field_errors import (
     DecodeError,
     ErrorType,
     FieldError,
@@ -16,7 +18,6 @@ from services.apiserver.kinds.field_errors import (
 
 __all__ = ["CRUD", "DecodeError", "ErrorType", "FieldError", "Kind", "Manifest", "Resource", "Subresource", "aggregate"]
 
-Manifest = dict[str, Any]
 Schema = dict[str, Any]
 
 CRUD = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -179,7 +180,11 @@ class Kind:
         names = {*new, *old}.difference(outside)
         return any(new.get(name) != old.get(name) for name in names)
 
-    # Checks of everything but the metadata, which the caller checks with `meta.check_create` / `meta.check_update`.
+    # The metadata of an update is checked by the caller, which has filled in what a server writes.
+
+    def check_metadata(self, obj: Manifest) -> list[FieldError]:
+        """Return what is wrong with the metadata of a new object."""
+        return object_metadata.check_create(obj["metadata"], self.check_name, namespaced=self.resource.namespaced)
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with a new, defaulted object."""

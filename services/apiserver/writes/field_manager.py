@@ -4,6 +4,7 @@ import functools
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.managed_fields.tracking import FieldOwnership, Writer
 from services._rules.kubernetes.patch.json_patch import PatchError
 from services.apiserver.core.request_context import Call, stamp
@@ -11,7 +12,6 @@ from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.kind_model import DecodeError, Kind
-from services.apiserver.store.store_port import Manifest
 
 _LAST_STRICT = 20
 _ATOMIC = (

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.apiserver.core import status_errors as status
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.reads.responses import is_custom
-from services.apiserver.store.store_port import Manifest
+from services.apiserver.tables.human import NONE, labels
+from services.apiserver.tables.human import selector as selector_text
 
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
@@ -15,7 +16,7 @@ def scale_of(kind: Kind, obj: Manifest, *, strict: bool = True) -> Manifest:
     meta = {k: obj["metadata"][k] for k in _SHOWN if k in obj["metadata"]}
     spec_path, status_path, selector_path = _paths(kind)
     replicas = _get(obj, spec_path)
-    if replicas is None and strict and is_custom(kind):
+    if replicas is None and strict and kind.custom:
         text = f'the spec replicas field "{spec_path}" does not exist'
         error = status.internal(f"Internal error occurred: {text}")
         error.reason, error.details = "InternalError", {"causes": [{"message": text}]}
@@ -23,8 +24,9 @@ def scale_of(kind: Kind, obj: Manifest, *, strict: bool = True) -> Manifest:
     shown: Manifest = {"replicas": _get(obj, status_path) or 0}
     selector = _get(obj, selector_path) if selector_path else None
     if isinstance(selector, dict):
-        selector = selector_text(selector)
-    if selector:
+        structured = "matchLabels" in selector or "matchExpressions" in selector
+        selector = selector_text(selector) if structured else labels(selector)
+    if selector and selector != NONE:
         shown["selector"] = selector
     return {
         "kind": "Scale",
@@ -61,24 +63,3 @@ def _get(obj: Manifest, path: str) -> Any:
             return None
         node = node.get(part)
     return node
-
-
-def selector_text(selector: Manifest) -> str:
-    """A label selector (or a plain map of labels) as the text of list queries, sorted by key."""
-    if "matchLabels" not in selector and "matchExpressions" not in selector:
-        labels: Manifest = selector
-        expressions: list[Manifest] = []
-    else:
-        labels, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
-    parts = [(k, f"{k}={v}") for k, v in labels.items()]
-    for e in expressions:
-        key, operator = e["key"], e["operator"]
-        values = ",".join(sorted(e.get("values") or []))
-        text = {
-            "In": f"{key} in ({values})",
-            "NotIn": f"{key} notin ({values})",
-            "Exists": key,
-            "DoesNotExist": f"!{key}",
-        }[operator]
-        parts.append((key, text))
-    return ",".join(text for _, text in sorted(parts))

@@ -6,11 +6,12 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.credentials.access import open_member
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services.cli.attachments.attachment_checks import Unusable, Usable, examine
@@ -20,8 +21,6 @@ from services.cli.common.running import JoinRefused, NotReady
 from services.cli.common.waiting import answers, condition, opened, wait_until
 from services.cli.members.clusters import CLUSTERS
 from services.cli.members.join import access_of_kubeconfig, cluster_id, join, member_identity, save_kubeconfig
-
-Manifest = dict[str, Any]
 
 READY_SECONDS: Final = 60.0
 ATTACHED_READY_SECONDS: Final = 20.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct, UnsetType, field
@@ -12,9 +12,8 @@ from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged
 from schemas.events.policy import PolicyChanged
 from schemas.events.template import TemplateChanged
+from schemas.manifest import Manifest
 from services.cluster_monitor.decide import FINALIZER
-
-Manifest = dict[str, Any]
 
 _SERVER_FIELDS: Final = (
     "uid",

@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from schemas.topology import KEYS, OBJECTS, STREAMS
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.jetstream_api import ApiAnswer, answer
 from services._kit.log.stream_port import NewMessage
 from services.apiserver.store.subject_names import DELETED, PREV, floor_subject
 from services.cli.backup.installation_files import write
@@ -134,11 +135,10 @@ def _overview(path: Path, passphrase: bytes) -> tuple[list[StreamSetup], dict[st
 async def _create(connection: Connection, setup: StreamSetup) -> None:
     if setup.stream not in STORE:
         raise Failed(f"the backup holds stream {setup.stream!r}; a newer version wrote it")
-    body = msgspec.json.encode({**setup.config, "name": setup.stream})
-    answer = await connection.request(f"$JS.API.STREAM.CREATE.{setup.stream}", body, timeout=10.0)
-    error: dict[str, Any] = msgspec.json.decode(answer.data).get("error") or {}
-    if error:
-        raise Failed(f"stream {setup.stream} cannot be made: {error.get('description')}")
+    config = {**setup.config, "name": setup.stream}
+    error = (await answer(connection, f"STREAM.CREATE.{setup.stream}", config, ApiAnswer)).error
+    if error is not None:
+        raise Failed(f"stream {setup.stream} cannot be made: {error.description}")
 
 
 def _refuse_existing(layout: Layout) -> None:

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
 from schemas.codec import DecodeError, decode
+from schemas.manifest import Manifest
 from schemas.topology import BLOBS, FACTS, KEYS
 from services._kit.base.log_errors import LogError
 from services._kit.base.settings import SettingsError
@@ -40,7 +41,6 @@ from services.cli.log.import_marking import mark
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-Manifest = dict[str, Any]
 
 _SUBJECTS: Final = ("template.>", "policy.>", "cluster.*")
 _SERVED_SECONDS: Final = 30.0

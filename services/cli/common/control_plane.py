@@ -6,14 +6,13 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient
 from services.cli.common.installation_search import find_kubeconfig
 from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.running import Failed
-
-Manifest = dict[str, Any]
 
 DEFAULT_NAMESPACE: Final = "default"
 

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services.cli.common.running import Failed
-
-Manifest = dict[str, Any]
 
 GAP: Final = 3
 NONE: Final = "<none>"

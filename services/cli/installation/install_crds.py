@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services.cli.common.control_plane import open_control
 from services.cli.common.karmadactl_options import ControlPlaneOptions
@@ -12,7 +13,6 @@ from services.cli.common.printing import as_json, as_yaml
 from services.cli.common.running import Failed, patience
 from services.cli.common.waiting import condition, wait_until
 
-Manifest = dict[str, Any]
 _PATH = resource_path("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from schemas.codec import DecodeError, decode, encode
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
+from schemas.manifest import Manifest
 from schemas.subjects import blob
 from schemas.topology import BLOBS, FACTS, OBJECTS
 from services._kit.log.connection import Connection
@@ -29,7 +30,6 @@ from services.apiserver.store.subject_names import DELETED, PREV, WRITE
 from services.cli.common.layout import Installation, Layout, free_port
 from services.cli.common.logbook import streams
 from services.cli.common.running import Failed
-from services.cli.log.disk.disk_objects import Manifest
 from services.cli.log.disk.quarantine import Damaged
 from services.cli.nats import server_identities as identities
 from services.cli.supervision.child import nats_server_binary

@@ -10,10 +10,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from schemas.manifest import Manifest
 from services.cli.common.installation_search import absence
 from services.cli.common.layout import Layout
 from services.cli.common.running import Failed, complain, patience
-from services.cli.log.disk.disk_objects import Manifest, recorded
+from services.cli.log.disk.disk_objects import recorded
 from services.cli.log.disk.files import StreamFiles, damaged_blocks, examined
 from services.cli.log.disk.quarantine import Damaged, Plan, carry_out, holds_objects, plan
 from services.cli.log.fact_recovery import restore

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-import msgspec
-
 from schemas.topology import BLOBS, FACTS, HISTORY, OBSERVED, STREAMS
 from services._kit.base.log_errors import LogReplaced
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
 from services._kit.log.fact_history import HEADER_STORED_AT, until_held
 from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.jetstream_api import ApiAnswer, answer
 from services._kit.log.stream_port import Log, NewMessage
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.printing import counted
@@ -202,7 +201,6 @@ async def _note(connection: Connection, notes: dict[str, str]) -> None:
     config = await stream_config(connection, FACTS.name)
     metadata = {**(config.get("metadata") or {}), **notes}
     config["metadata"] = {name: value for name, value in metadata.items() if value}
-    answer = await connection.request(f"$JS.API.STREAM.UPDATE.{FACTS.name}", msgspec.json.encode(config), timeout=10.0)
-    error = msgspec.json.decode(answer.data).get("error")
-    if error:
-        raise Failed(f"{FACTS.name} does not take its note on the import: {error.get('description')}")
+    error = (await answer(connection, f"STREAM.UPDATE.{FACTS.name}", config, ApiAnswer)).error
+    if error is not None:
+        raise Failed(f"{FACTS.name} does not take its note on the import: {error.description}")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.credentials.access import open_member
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services.cli.common.running import Failed
-
-Manifest = dict[str, Any]
 
 CONTROL_LABEL: Final = "Karmada"
 CLUSTERS: Final = resource_path("cluster.karmada.io", "v1alpha1", "clusters")

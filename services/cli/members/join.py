@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules.constants import CLUSTER_API, LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
@@ -17,7 +18,6 @@ from services._rules.names import member_role_name, member_service_account_name
 from services.cli.common.karmadactl_options import Traits
 from services.cli.common.running import JoinRefused
 
-Manifest = dict[str, Any]
 Mode = Literal["Push", "Pull"]
 
 _TOKEN_SECONDS: Final = 10 * 365 * 24 * 3600

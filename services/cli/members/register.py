@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
 from services._rules.identity import bootstrap_tokens as rules
 from services._rules.identity.account_tokens import creds_text
@@ -33,8 +34,6 @@ from services.cli.members.pull_join import CREDS, start_agent
 from services.cli.members.signing import REQUESTS, TRAIT_PREFIX
 from services.cli.members.token import ca_hashes
 from services.cli.nats.nkeys import key_of, new_seed
-
-Manifest = dict[str, Any]
 
 _INFO: Final = f"/api/v1/namespaces/{rules.INFO_NAMESPACE}/configmaps/{rules.INFO_NAME}"
 _PAUSE: Final = 1.0

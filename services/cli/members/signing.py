@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import CLUSTER_API
 from services._rules.identity import bootstrap_tokens as rules
@@ -23,8 +24,6 @@ from services.cli.members.clusters import CLUSTERS
 from services.cli.members.membership import check_name
 from services.cli.nats.account_claims import admit, reachable
 from services.cli.nats.authority import Authority
-
-Manifest = dict[str, Any]
 
 REQUESTS: Final = resource_path("certificates.k8s.io", "v1", "certificatesigningrequests")
 TRAITS: Final = ("id", "provider", "region", "zones")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient
 from services._rules.constants import TAINT_CLUSTER_UNSCHEDULABLE
 from services.cli.common.control_plane import open_control
@@ -15,8 +16,6 @@ from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.moments import present
 from services.cli.common.running import Failed
 from services.cli.members.clusters import CLUSTERS, cluster
-
-Manifest = dict[str, Any]
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 ATTEMPTS: Final = 5

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, ApiResource, KubeClient, resource_path
 from services.cli.common.printing import ending_of
 from services.cli.common.running import Failed
-
-Manifest = dict[str, Any]
 
 
 def read_manifests(path: Path) -> list[Manifest]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from services._rules.interpreter import Manifest
+from schemas.manifest import Manifest
 from services._rules.interpreter.scripts.bundled import Target, files, manifest, text
 from services._rules.interpreter.scripts.customizations import MEMBERS
 from services.cli.common.printing import table

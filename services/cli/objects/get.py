@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import JSON, ApiError, ApiResource, Unreachable, resource_path
 from services.cli.common.control_plane import open_control
 from services.cli.common.karmadactl_options import ControlPlaneOptions
@@ -19,8 +20,6 @@ from services.cli.members.clusters import CONTROL_LABEL, Endpoint, clusters, ope
 from services.cli.objects.kind_lookup import discover, find, split_target
 from services.cli.objects.merged_tables import TABLE, Look, Part, merged
 from services.cli.objects.object_options import Query
-
-Manifest = dict[str, Any]
 
 SCOPES: Final = ("karmada", "members", "all")
 OUTPUTS: Final = ("", "wide", "json", "yaml", "name")

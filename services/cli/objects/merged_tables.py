@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.constants import LABEL_TRUE, MANAGED_LABEL
 from services.cli.common.printing import table
-
-Manifest = dict[str, Any]
 
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from services._rules.interpreter import Manifest
+from schemas.manifest import Manifest
 from services._rules.interpreter.scripts.customizations import MEMBERS
 from services._rules.interpreter.scripts.lua_syntax import problem as syntax_problem
 from services.cli.common.printing import as_json, as_yaml, ending_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -17,6 +17,7 @@ from schemas.events.binding import BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.eviction import EvictionRequested, EvictionTask
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._rules.kubernetes.quantity import QuantityError, parse
 from services._rules.kubernetes.taints import Taint, first_untolerated
 from services._rules.scheduling.compiled_placement import compile_placement
@@ -25,7 +26,6 @@ from services.cli.objects.apply_manifests import read_manifests
 from services.cli.queries.query_options import Suppositions
 from services.scheduler.state import Scheduled, SchedulerState, fold
 
-Manifest = dict[str, Any]
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DRAINED: Final = "fleetlog.io/drained"
 _PAIR: Final = re.compile(r"([^=:]+)(?:=([^:]*))?")

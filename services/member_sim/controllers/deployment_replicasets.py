@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from schemas.manifest import Manifest
 from services.member_sim.world.pod_reading import Counts
-from services.member_sim.world.world_model import Manifest
 
 REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"

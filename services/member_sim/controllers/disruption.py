@@ -1,9 +1,10 @@
 """PodDisruptionBudgets: how many pods serve, how many must, and so how many may be evicted now."""
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.selectors import LabelSelectorError, compile_selector
 from services.member_sim.controllers.deployment_replicasets import share
 from services.member_sim.world.pod_reading import is_active, is_ready, starting
-from services.member_sim.world.world_model import NOTHING, PODS, Decision, Key, Manifest, Turn, Write, condition, stamp
+from services.member_sim.world.world_model import NOTHING, PODS, Decision, Key, Turn, Write, condition, stamp
 from services.member_sim.world.world_state import State
 
 

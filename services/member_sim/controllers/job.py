@@ -1,5 +1,6 @@
 """Jobs: pods that run to completion, how many at once, when the Job is done or has failed."""
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.pod_scheduling import Placer, placed_pod
 from services.member_sim.controllers.replicaset import removals
 from services.member_sim.world.pod_reading import is_active, is_finished, is_ready, pod_from
@@ -9,7 +10,6 @@ from services.member_sim.world.world_model import (
     PODS,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     condition,

@@ -3,6 +3,7 @@
 from typing import Literal
 from zlib import crc32
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.pod_scheduling import tolerates
 from services.member_sim.world.pod_reading import is_finished, starts_at
 from services.member_sim.world.world_model import (
@@ -11,7 +12,6 @@ from services.member_sim.world.world_model import (
     NOTHING,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     condition,

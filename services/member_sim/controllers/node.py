@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
+from schemas.manifest import Manifest
 from services.member_sim.world.world_model import (
     NODES,
     NOTHING,
     Config,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     condition,

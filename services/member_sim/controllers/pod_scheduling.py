@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.selectors import LabelSelectorError, Selector, compile_expressions
 from services.member_sim.world.pod_requests import pod_requests
 from services.member_sim.world.world_model import (
@@ -13,7 +14,6 @@ from services.member_sim.world.world_model import (
     PODS,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     condition,

@@ -1,5 +1,6 @@
 """ReplicaSets: pods created or removed until as many are active as wanted, and the counts in the status."""
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.pod_scheduling import Placer, placed_pod
 from services.member_sim.world.pod_reading import count, is_active, pod_from, starting, victims
 from services.member_sim.world.world_model import (
@@ -8,7 +9,6 @@ from services.member_sim.world.world_model import (
     REPLICASETS,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     earliest,

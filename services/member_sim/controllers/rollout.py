@@ -1,5 +1,6 @@
 """How far the ReplicaSets of a Deployment grow, shrink or go in one step of a rollout or a change of size."""
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.deployment_replicasets import (
     DESIRED,
     HISTORY,
@@ -12,7 +13,7 @@ from services.member_sim.controllers.deployment_replicasets import (
     revision_of,
     sizes_of,
 )
-from services.member_sim.world.world_model import REPLICASETS, Manifest, Write, key_of, with_metadata
+from services.member_sim.world.world_model import REPLICASETS, Write, key_of, with_metadata
 
 
 def changes(deployment: Manifest, current: Part | None, old: list[Part], limits: Limits, paused: bool) -> list[Write]:

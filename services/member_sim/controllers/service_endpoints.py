@@ -3,6 +3,7 @@
 import zlib
 from typing import Any
 
+from schemas.manifest import Manifest
 from services.member_sim.world.pod_reading import is_finished, starting
 from services.member_sim.world.world_model import (
     ENDPOINTS,
@@ -11,7 +12,6 @@ from services.member_sim.world.world_model import (
     SLICES,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     is_true,

@@ -1,8 +1,10 @@
 """StatefulSets: numbered pods with their claims, started in order, updated from the highest number down."""
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.pod_scheduling import Placer, placed_pod
 from services.member_sim.controllers.replicaset import removals
 from services.member_sim.world.pod_reading import (
+    REVISION_LABEL,
     available_at,
     count,
     is_active,
@@ -18,15 +20,12 @@ from services.member_sim.world.world_model import (
     STATEFULSETS,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
     earliest,
     key_of,
 )
 from services.member_sim.world.world_state import State
-
-REVISION_LABEL = "controller-revision-hash"
 
 
 def decide_statefulset(state: State, key: Key, turn: Turn) -> Decision:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 
+from schemas.manifest import Manifest
 from services._rules.kubernetes.resource_quota import concerns, refusal, usage
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.core import status_errors as status
-from services.apiserver.store.store_port import Event, Key, Manifest, Store
+from services.apiserver.store.store_port import Event, Key, Store
 
 _PENDING_SECONDS = 10.0
 

@@ -1,12 +1,12 @@
 """Claims: a volume is made for each claim of the default storage class and bound to it, and goes with it."""
 
+from schemas.manifest import Manifest
 from services.member_sim.world.world_model import (
     CLAIMS,
     NOTHING,
     VOLUMES,
     Decision,
     Key,
-    Manifest,
     Turn,
     Write,
 )

@@ -6,7 +6,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
+
 Operation = Literal["create", "update", "status", "bind", "delete"]
 
 APPS = "deployments.apps"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from schemas.events.binding import BindingRequested
 from schemas.events.placement import PlacementFailed
+from schemas.manifest import Manifest
 from services._rules.capacity.general_estimate import NO_DEMAND
 from services._rules.effective import spec_with_targets
 from services._rules.kubernetes.quantity import QuantityError
@@ -19,7 +20,6 @@ from services.scheduler.queue.unschedulable_queue import QueueingHint
 if TYPE_CHECKING:
     from services.scheduler.state import Scheduled
 
-Manifest = dict[str, Any]
 NO_ROOM: Final = "Unschedulable"
 NO_CLUSTER: Final = "NoClusterFit"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
+from schemas.manifest import Manifest
 from tests.faults.chaos import objects
 from tests.faults.chaos.endpoint import Endpoint
 from tests.faults.chaos.ledger import Key, Ledger
@@ -14,8 +14,6 @@ from tests.faults.chaos.objects import KINDS, MANAGED, PREFIX, Copy, State
 
 _WRITTEN = (*KINDS, "propagationpolicies", "overridepolicies")
 _SUMMED = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
-
-Manifest = dict[str, Any]
 
 
 async def _read(endpoint: Endpoint, kinds: tuple[str, ...]) -> dict[str, list[Manifest]] | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from schemas.manifest import Manifest
 from tests.faults.chaos import objects
 from tests.faults.chaos.endpoint import Answer, Endpoint
 from tests.faults.chaos.ledger import Key, Ledger
@@ -21,8 +22,6 @@ _TRIES: Final = 600
 _PAUSE: Final = 0.2
 _MOST: Final = 14
 """Templates of a namespace: more are not created."""
-
-Manifest = dict[str, Any]
 
 
 class Operation(Struct, frozen=True):

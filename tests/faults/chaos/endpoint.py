@@ -7,14 +7,14 @@ import json
 import ssl
 import tempfile
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import aiohttp
 from msgspec import Struct
 
-_SECONDS: Final = 20.0
+from schemas.manifest import Manifest
 
-Manifest = dict[str, Any]
+_SECONDS: Final = 20.0
 
 
 class Answer(Struct, frozen=True):

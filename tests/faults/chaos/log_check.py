@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import nats
 from msgspec import Struct
@@ -14,13 +14,13 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as NoMessages
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from schemas.manifest import Manifest
+
 _BATCH: Final = 500
 _WAIT: Final = 2.0
 _CONTEXT: Final = ("cluster", "policy", "absence", "confirmation")
 """Subjects whose facts concern many objects."""
 OURS: Final = "system:serviceaccount:karmada-cluster:"
-
-Manifest = dict[str, Any]
 
 
 class Fact(Struct, frozen=True):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
+
+from schemas.manifest import Manifest
 
 MEMBERS: Final = ("member1", "member2", "member3")
 PREFIX: Final = "chaos-"
@@ -28,8 +30,6 @@ _ROOTS: Final[Mapping[str, tuple[str, str]]] = {
     "customresourcedefinitions": ("/apis/apiextensions.k8s.io/v1", "CustomResourceDefinition"),
 }
 KINDS: Final = ("configmaps", "secrets", "deployments", "gadgets")
-
-Manifest = dict[str, Any]
 
 
 class State(Struct, frozen=True):

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import nats
@@ -47,8 +47,6 @@ _IMPLAUSIBLE: Final = (
     "text",
     {"replicas": 10**40},
 )
-
-Manifest = dict[str, Any]
 
 
 def _member(scene: Scene) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Any, Final
+from typing import Final
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import resource_path
 from tests.faults.hostile.front import Order
 from tests.faults.hostile.ground import HOSTILE
@@ -13,8 +14,6 @@ from tests.faults.hostile.neighbours import back, busily, misbehave, probes
 from tests.faults.scene import Scene
 
 BROKEN_SECONDS: Final = 6.0
-
-Manifest = dict[str, Any]
 
 
 async def _secret(scene: Scene) -> tuple[str, Manifest]:

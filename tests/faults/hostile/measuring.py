@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 
 BOUND: Final = 1.5
@@ -28,8 +29,6 @@ _POLL: Final = 0.01
 _CAP: Final = 40.0
 _LOOK: Final = 0.2
 _OBJECTS: Final = 12
-
-Manifest = dict[str, Any]
 
 
 class Figures(Struct, frozen=True):

@@ -44,7 +44,6 @@ from tests.integration.agent.hub_servers import HubServer, Users, new_user
 from tests.natsserver import find_binary
 from tests.support.waiting import PATIENCE, eventually
 
-Manifest = dict[str, Any]
 KEY = ObjectKey("", "configmaps", "default", "web")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from schemas.agent import Reported, ReportedAnswer, RoomAnswers, RoomQuestions, TakenPods
+from schemas.manifest import Manifest
 from services._kit.base.log_errors import LogError
 from services._kit.base.settings import credentials
 from services._kit.kube.client import resource_path
@@ -17,7 +18,6 @@ from tests.integration.agent.conftest import Agents, Hub, Member
 from tests.integration.agent.hub_servers import Users
 from tests.support.waiting import PATIENCE, eventually
 
-Manifest = dict[str, Any]
 CLAIM = {"tolerations": [{"operator": "Exists"}]}
 WANTED = {
     "namespace": "default",

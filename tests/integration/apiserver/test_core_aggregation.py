@@ -111,7 +111,7 @@ def headers() -> dict[str, str]:
     return {"Authorization": "Bearer t"}
 
 
-async def test_a_request_reaches_the_backend_with_the_requesters_identity(server: ApiServer, backend: Backend) -> None:
+async def test_aggregated_request_carries_the_identity_of_the_user(server: ApiServer, backend: Backend) -> None:
     await register(server, backend)
     async with aiohttp.ClientSession(headers=headers()) as session:
         url = f"{server.url}/apis/{GROUP}/v1/things/a%2Fb?x=1%202"
@@ -165,7 +165,7 @@ async def test_openapi_documents_of_the_group_come_from_its_backend(server: ApiS
     assert "apis/apps/v1" in paths
 
 
-async def test_a_backend_that_went_away_is_reported_and_answered_with_503(server: ApiServer, backend: Backend) -> None:
+async def test_unavailable_backend_is_reported_with_503(server: ApiServer, backend: Backend) -> None:
     await register(server, backend)
     await backend.runner.cleanup()
     async with aiohttp.ClientSession(headers=headers()) as session:

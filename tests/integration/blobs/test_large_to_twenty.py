@@ -9,12 +9,12 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from schemas.codec import encode, subject_of
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
@@ -36,7 +36,6 @@ from tests.support.manual_clock import ManualClock
 from tests.support.serving import api_server, run
 from tests.support.waiting import comes_to
 
-Manifest = dict[str, Any]
 MEMBERS = [f"m{number}" for number in range(1, 21)]
 MIB = 1 << 20
 LOG_STREAMS = ("FACTS", "OBSERVED", "HISTORY", "BLOBS", "PARKED", "EXPLAINED")

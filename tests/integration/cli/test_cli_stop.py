@@ -53,7 +53,7 @@ def forget(fleet: Fleet) -> None:
     fleet.stop()
 
 
-def test_after_the_supervisor_was_killed_the_next_start_goes_on_with_everything(fleet: Fleet) -> None:
+def test_start_after_a_killed_supervisor_keeps_everything(fleet: Fleet) -> None:
     deliver(fleet, "before")
     # One that stands still does not end with the supervisor: the next start has to find it.
     [still] = [entry.running for entry in Roll(fleet.layout.roll).left() if entry.name == "executor"]
@@ -84,7 +84,7 @@ def test_a_second_start_names_the_process_and_the_way_to_stop_it(fleet: Fleet) -
     assert fleet.layout.state.read_bytes() == before, "a start that is refused changes nothing"
 
 
-def test_an_installation_is_stopped_by_the_command_and_starts_again_with_its_data(fleet: Fleet) -> None:
+def test_stopped_installation_starts_again_with_its_data(fleet: Fleet) -> None:
     deliver(fleet, "kept")
     entries = Roll(fleet.layout.roll).left()
     assert len(entries) > 5

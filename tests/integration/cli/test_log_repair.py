@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from schemas.codec import decode, encode, subject_of
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.log import streams as topology
 from services._kit.log.fact_history import origin, until_held
 from services._kit.log.stream_port import NewMessage
 from services.apiserver.store.jetstream_store import JetStreamStore
-from services.apiserver.store.store_port import Key, Manifest, StoreUnavailable
+from services.apiserver.store.store_port import Key, StoreUnavailable
 from services.cli.common.layout import Installation, Layout
 from services.cli.common.logbook import LogAccess, streams
 from services.cli.log import repair as log_repair
@@ -162,7 +163,7 @@ async def test_the_only_state_of_an_object_is_given_up_on_request_only(
     assert msgspec.json.decode(noted.read_bytes().strip())["subject"] == subject
 
 
-async def test_the_earlier_state_of_an_object_counts_where_the_present_one_is_lost(filled: Layout) -> None:
+async def test_earlier_state_replaces_a_lost_object(filled: Layout) -> None:
     break_badly(filled, "OBJECTS", 3)
     assert await repair(filled.directory, QUARANTINE) == 0
     assert await loaded(filled) == WHOLE | {"n1": "1"}
@@ -194,9 +195,7 @@ async def test_a_message_that_a_crash_cut_off_is_no_damage(filled: Layout) -> No
     assert await loaded(filled) == WHOLE
 
 
-async def test_a_lost_fact_is_written_again_from_the_history(
-    filled: Layout, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_lost_fact_is_restored_from_the_history(filled: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     subject = break_badly(filled, "FACTS", 25)
     assert await repair(filled.directory, QUARANTINE) == 0
     assert f"FACTS #25 {subject}: written again from HISTORY, as #31" in capsys.readouterr().out
@@ -287,7 +286,7 @@ async def test_a_block_that_the_server_compressed_is_repaired(filled: Layout) ->
     assert len(held) > 100
 
 
-async def test_the_writer_of_a_fact_whose_manifest_is_lost_has_to_store_it_again(filled: Layout) -> None:
+async def test_fact_with_a_lost_manifest_has_to_be_stored_again(filled: Layout) -> None:
     installation = filled.load()
     assert installation is not None
     key = ObjectKey("", "configmaps", "ns", "n0")

@@ -17,6 +17,7 @@ import pytest_asyncio
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.content.blobs import digest_of
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.lane_parts import LaneSettings, WorkSource
@@ -26,7 +27,6 @@ from services._rules.identities import work_id
 from services.member_sim.app import Running, run_member
 from services.member_sim.settings import MemberSettings
 
-Manifest = dict[str, Any]
 PATIENCE = 60.0
 UID = "u1"
 PLURALS = {"Ingress": "ingresses", "Endpoints": "endpoints"}

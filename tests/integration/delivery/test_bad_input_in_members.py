@@ -18,12 +18,12 @@ from aiohttp import web
 
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient, Unreachable
 from services.apiserver.auth.certificate_authority import Authority
 from tests.support.manifests import container, manifest, pod_spec, workload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-Manifest = dict[str, Any]
 OTHERS = 20
 CRD = "apiextensions.k8s.io/v1"
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from schemas.events.observed import Drift
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError
 from services._rules.delivery.drift import WHOLE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-Manifest = dict[str, Any]
 
 
 def config_map(name: str, **data: str) -> Manifest:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from schemas.manifest import Manifest
 from services._kit.base.answer_limits import Limits
 from services._kit.delivery import kind_caches as kinds
 from services._kit.delivery.lane import Lane
@@ -25,7 +26,6 @@ from tests.support.hostile_server import HostileServer, hostile_server
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-Manifest = dict[str, Any]
 LIMITS = Limits(first_byte_seconds=2.0, silence_seconds=2.0, answer_seconds=3.0, cache_bytes=20_000)
 
 
@@ -51,9 +51,9 @@ class Front:
     @property
     def kinds(self) -> kinds.Kinds:
         """What the lane keeps."""
-        found = self.lane._kinds
+        found = self.lane._acting
         assert found is not None
-        return found
+        return found.kinds
 
 
 @asynccontextmanager

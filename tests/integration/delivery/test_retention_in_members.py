@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._rules import constants as const
 from tests.support.manifests import container, manifest, pod_spec, workload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-Manifest = dict[str, Any]
 KEEP = {const.RETAIN_REPLICAS_LABEL: "true"}
 
 

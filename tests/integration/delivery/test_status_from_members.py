@@ -20,14 +20,14 @@ from schemas.codec import subject_of
 from schemas.events.observed import WorkObserved
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
-from services._rules.interpreter import NativeInterpreter
+from schemas.manifest import Manifest
+from services._rules.interpreter import NativeInterpreter, Operation
 from services.status_aggregator.decide import decide
 from services.status_aggregator.state import AggregatorState, fold
 from tests.support import facts
 from tests.support.manifests import manifest, pod_spec, workload
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-Manifest = dict[str, Any]
 NOW = "2030-01-01T00:00:00Z"
 
 
@@ -76,7 +76,7 @@ class Sum:
             if not isinstance(item.status, UnsetType):
                 entry["status"] = msgspec.json.decode(item.status)
             items.append(entry)
-        self.status = NativeInterpreter().aggregate_status(template, items, now=NOW).get("status")
+        self.status = NativeInterpreter().interpret(Operation.AGGREGATE, template, items, NOW).get("status")
 
 
 def template_of(made: Manifest, generation: int = 1, **status: Any) -> Manifest:
@@ -196,7 +196,7 @@ class Played:
 
     def saying(self, cluster: str, status: Manifest) -> WorkObserved:
         live = {**self.made, "status": status}
-        reflected = NativeInterpreter().reflect_status(live)
+        reflected = NativeInterpreter().interpret(Operation.STATUS, live)
         return replace(self.event, cluster=cluster, status=Raw(msgspec.json.encode(reflected)))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient, resource_path
 from services._kit.members.node_informer import MemberView
 from services._rules.capacity.replica_estimate import NO_OPINION, Answers, Picture, requirements_of
@@ -18,7 +18,6 @@ from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
 
-Manifest = dict[str, Any]
 # New nodes carry the taint of those that are not ready yet.
 CLAIM = {"tolerations": [{"operator": "Exists"}]}
 NEEDS = requirements_of({"replicaRequirements": {"resourceRequest": {"cpu": "3"}, "nodeClaim": CLAIM}})

@@ -25,7 +25,6 @@ from schemas.topology import STREAMS
 from services._kit.base.clock import SystemClock
 from services._kit.base.log_errors import Unavailable
 from services._kit.base.metrics import KitMetrics
-from services._kit.base.settings import Settings
 from services._kit.content.blobs import Blobs
 from services._kit.log.connection import Connection
 from services._kit.log.fact_history import origin
@@ -98,8 +97,6 @@ class Sweep:
             clock=SystemClock(),
             blobs=Blobs(self._logs["BLOBS"]),
             health=runner.health,
-            settings=Settings(),
-            instance="janitor-0",
             metrics=self.metrics,
             appender=runner.appender,
             connection=self._connection,

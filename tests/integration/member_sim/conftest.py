@@ -11,10 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from schemas.manifest import Manifest
 from services.member_sim.app import Running, run_member
 from services.member_sim.settings import MemberSettings
-
-Manifest = dict[str, Any]
 
 
 class Member:

@@ -6,7 +6,6 @@ import base64
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -30,7 +29,6 @@ from tests.support.facts import cluster
 from tests.support.serving import api_server, run
 from tests.support.waiting import comes_to, eventually
 
-Manifest = dict[str, Any]
 SECRETS = resource_path("", "v1", "secrets", "karmada-cluster")
 CONFIG_MAPS = resource_path("", "v1", "configmaps", "default")
 ADMIN = Identity("admin", "admin", ("system:masters",))
@@ -128,11 +126,11 @@ async def test_rotated_and_mended_credentials_deliver_without_a_restart(ground: 
     await ground.keep("m1", clientCert="none")
     ground.accept("m1", "first")
     lane = ground.executor._lanes["m1"][1]
-    assert lane._client is not None
+    assert lane._connection.client is not None
     with pytest.raises(ApiError) as refused:
-        await lane._client.get(CONFIG_MAPS)
+        await lane._connection.client.get(CONFIG_MAPS)
     assert refused.value.status == 401
-    lane._went_down(refused.value)
+    lane._connection.failed(refused.value)
     await eventually(lambda: "401" in ground.trouble("m1"))
     await ground.deliver("m2", "meanwhile")
     await ground.keep("m1", token="first")

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._kit.base.clock import SystemClock
 from services._kit.concurrency.supervision import supervise
 from services._kit.credentials import kubeconfig
 from services._kit.credentials.access import Members
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.delivery import lane as lanes
+from services._kit.delivery import member_connection
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.lane_parts import LaneSettings, WorkSource
 from services._kit.kube.client import ApiError, KubeClient, resource_path
@@ -28,8 +29,6 @@ from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.state import Probe
 from tests.support.serving import api_server
 from tests.support.waiting import comes_to, eventually
-
-Manifest = dict[str, Any]
 
 NAMESPACE = "karmada-cluster"
 SECRETS = resource_path("", "v1", "secrets", NAMESPACE)
@@ -204,7 +203,7 @@ async def test_a_broken_secret_stops_a_lane_with_a_reason_and_a_mended_one_start
     ground: Ground, monkeypatch
 ) -> None:
     # The lane does not ask again by itself.
-    monkeypatch.setattr(lanes, "FIRST_PAUSE", 3600.0)
+    monkeypatch.setattr(member_connection, "FIRST_PAUSE", 3600.0)
     await ground.write(clientCert="none")
     settings = LaneSettings(longest_pause=3600.0)
     member = ground.members.member(ground.spec, lambda: lane.reconnect())
@@ -214,7 +213,7 @@ async def test_a_broken_secret_stops_a_lane_with_a_reason_and_a_mended_one_start
         await eventually(lambda: lane.trouble)
         assert "Secret karmada-cluster/m1 has clientCert but no clientKey" in lane.trouble
         await ground.write(token="first")
-        await eventually(lambda: not lane.trouble and lane._up.is_set())
+        await eventually(lambda: not lane.trouble and lane._connection.up.is_set())
     finally:
         member.close()
         await lane.close()
@@ -225,15 +224,15 @@ async def test_a_lane_whose_token_was_rotated_is_up_again_without_a_restart(grou
     lane = Lane("m1", member.open, _source(), LaneSettings(longest_pause=0.1))
     lane.start()
     try:
-        await eventually(lambda: lane._up.is_set())
+        await eventually(lambda: lane._connection.up.is_set())
         ground.accept("second")
-        assert lane._client is not None
+        assert lane._connection.client is not None
         with pytest.raises(ApiError) as refused:
-            await lane._client.get(resource_path("", "v1", "namespaces"))
-        lane._went_down(refused.value)
+            await lane._connection.client.get(resource_path("", "v1", "namespaces"))
+        lane._connection.failed(refused.value)
         await eventually(lambda: "401" in lane.trouble)
         await ground.write(token="second")
-        await eventually(lambda: not lane.trouble and lane._up.is_set())
+        await eventually(lambda: not lane.trouble and lane._connection.up.is_set())
     finally:
         member.close()
         await lane.close()

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from schemas.manifest import Manifest
 from services._kit.content.master_keys import new_master_keys
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._kit.kube.list_watch import Decoded, Reflector
@@ -31,7 +32,6 @@ from services.scheduler.app import Scheduler
 from services.scheduler.settings import SchedulerSettings
 from tests.support.serving import api_server, run
 
-Manifest = dict[str, Any]
 TOKEN = secrets.token_urlsafe(16)
 DEPLOYMENTS = resource_path("apps", "v1", "deployments", "default")
 SECRETS = resource_path("", "v1", "secrets", "default")

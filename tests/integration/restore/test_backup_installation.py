@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from schemas.manifest import Manifest
 from services._kit.kube.api import WatchEvent
 from services._kit.kube.client import ApiError, KubeClient
 from services.cli.common.layout import CONTROL
@@ -25,7 +26,6 @@ from tests.integration.restore.fleets import (
     POLICIES,
     POLICY,
     SECRETS,
-    Manifest,
     Members,
     deployment,
     members,

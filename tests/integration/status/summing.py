@@ -18,6 +18,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
 from schemas.topology import STREAMS
 from services._kit.base.clock import SystemClock
 from services._kit.base.metrics import ReadCollector
@@ -42,7 +43,6 @@ from tests.support.memory_bus import MemoryBus
 from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
 
-Manifest = dict[str, Any]
 GROUP = "example.io"
 QUICK = LoopOptions(heartbeat=0.02, takeover_after=0.2)
 SUMS = """

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted
+from schemas.manifest import Manifest
 from schemas.topology import BLOBS
 from services._kit.base.clock import SystemClock
 from services._kit.content.blobs import Blobs
-from services._kit.interpretation.lua.interpreting import Interpreting
+from services._kit.interpretation.interpreter_levels import Interpreting
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services.apiserver.core.request_context import Identity
 from services.apiserver.kinds.kind_catalog import builtin_registry
@@ -29,7 +30,6 @@ from services.status_aggregator.template_status import Away, TemplateStatus
 from tests.support.facts import KEY, binding, deployment, template
 from tests.support.memory_log import MemoryLog
 
-Manifest = dict[str, Any]
 PATH = resource_path("apps", "v1", "deployments", "default", "nginx")
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules import constants as const
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
@@ -22,7 +23,6 @@ from tests.integration.stock.walking import (
     NAMESPACES,
     POLICIES,
     SECRETS,
-    Manifest,
     Walk,
     deployment,
     found,

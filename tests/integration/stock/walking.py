@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from tests.support.waiting import comes_to
 
-Manifest = dict[str, Any]
 DEPLOYMENTS = ("apps", "v1", "deployments")
 CONFIG_MAPS = ("", "v1", "configmaps")
 SECRETS = ("", "v1", "secrets")

@@ -11,6 +11,7 @@ from schemas.codec import subject_of
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, ControlPlaneIdentified
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.endpoint_identity import Reading
 from services._rules.capacity.replica_estimate import Answers as RoomAnswers
@@ -29,9 +30,6 @@ from services.estimator.remote import Remote
 from tests.support.deciders.decider import Decider, Step, appended, facts, folded, folded_when_stored, started
 from tests.support.facts import KEY, STATIC, deployment
 from tests.support.varied_facts import MEMBERS, NOW
-
-Manifest = dict[str, Any]
-
 
 # The detector reads the control plane: its inputs are manifests, its facts are its own.
 
@@ -230,8 +228,7 @@ def _answers(state: estimator.EstimatorState, seq: int) -> None:
 
 def _take_estimator(state: estimator.EstimatorState, key: ObjectKey, made: Any, seq: int) -> None:
     estimating.ask(state, key, made, NOW + seq)
-    if not isinstance(made.found, estimating.Later):
-        appended(folded_when_stored(estimator.fold), state, seq, (made.found,))
+    appended(folded_when_stored(estimator.fold), state, seq, made.events)
 
 
 ESTIMATOR = Decider(

@@ -26,13 +26,13 @@ def test_subtracting_leaves_the_fields_that_only_the_first_has(one: set, other: 
     assert (left, right) == kept
 
 
-def test_what_changes_nothing_returns_the_same_tree() -> None:
+def test_unchanged_field_set_is_the_same_object() -> None:
     fields = write_fields({("f:a", "f:b"), ("f:c",)})
     assert minus(fields, write_fields({("f:a",), ("f:d", "f:e")})) is fields
     assert union(fields, write_fields({("f:a", "f:b")})) is fields
 
 
-def test_what_is_no_tree_is_passed_over() -> None:
+def test_malformed_field_sets_are_ignored() -> None:
     assert minus({"f:a": 3, "f:b": {}}, {"f:a": {}, "f:b": {}}) == {"f:a": 3}
     assert union({"f:a": 3}, {"f:a": {"f:b": {}}}) == {"f:a": {"f:b": {}}}
     assert read_fields({"f:a": 3, "f:b": {}}) == {("f:b",)}

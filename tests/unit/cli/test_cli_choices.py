@@ -55,7 +55,7 @@ def test_files_of_a_kubeconfig_are_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: b", "a: [", "\x00"])
-def test_what_is_no_kubeconfig_is_refused_by_name(tmp_path: Path, text: str) -> None:
+def test_malformed_kubeconfig_is_refused_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "k"
     path.write_text(text)
     with pytest.raises(Failed, match=str(path)):
@@ -88,7 +88,7 @@ def test_the_log_is_the_installations_or_the_one_named(tmp_path: Path, monkeypat
     assert log_access(tmp_path, "tls://hub:4222") == LogAccess("tls://hub:4222", "x")
 
 
-def test_positions_of_history_are_those_of_the_facts() -> None:
+def test_history_keeps_positions_of_the_facts() -> None:
     def message(headers: dict[str, str]) -> Message:
         return Message("work.m.x.y.z", 7, 0.0, headers, b"")
 
@@ -124,7 +124,7 @@ def test_patterns_are_checked_and_everything_is_the_default() -> None:
         stream_of(EventQuery(stream="nope"))
 
 
-def test_pods_are_looked_for_in_members_unless_told_otherwise() -> None:
+def test_pods_are_listed_from_members_by_default() -> None:
     assert scope_of(Query(words=("pods",)), PODS) == "members"
     assert scope_of(Query(words=("pods",), scope="karmada"), PODS) == "karmada"
     assert scope_of(Query(words=("deploy",)), DEPLOYMENTS) == "karmada"
@@ -162,7 +162,7 @@ def test_names_of_clusters_are_labels() -> None:
             check_name(name)
 
 
-def test_errors_are_told_as_kubectl_tells_them() -> None:
+def test_errors_are_worded_like_kubectl() -> None:
     assert (
         explain(ApiError(404, "NotFound", 'pods "x" not found')) == 'Error from server (NotFound): pods "x" not found'
     )
@@ -173,7 +173,7 @@ def test_errors_are_told_as_kubectl_tells_them() -> None:
     assert explain(AssertionError("a bug")) is None
 
 
-def test_ports_of_an_installation_lie_below_those_the_kernel_gives_away() -> None:
+def test_ports_of_an_installation_are_below_ephemeral_ports() -> None:
     first, second = new_installation([]), new_installation([])
     names = [f"service-{number}" for number in range(20)]
     ports = [first.port(name) for name in names]

@@ -52,7 +52,7 @@ def prepared(directory: Path, user: dict[str, Any]) -> tuple[Layout, dict[str, A
         {**CERTIFICATE, "exec": EXEC},
     ],
 )
-def test_what_is_shown_in_a_header_stays_the_users_own(user: dict[str, Any], tmp_path: Path) -> None:
+def test_header_credentials_stay_those_of_the_user(user: dict[str, Any], tmp_path: Path) -> None:
     if "tokenFile" in user:
         (tmp_path / "t").write_text("mine")
         user = {"tokenFile": str(tmp_path / "t")}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from schemas.manifest import Manifest
 from services.cli.objects.merged_tables import Look, Part, merged
-
-Manifest = dict[str, Any]
 
 
 def answer(columns: list[tuple[str, int]], *rows: tuple[list[object], Manifest]) -> Manifest:

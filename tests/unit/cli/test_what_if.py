@@ -56,7 +56,7 @@ async def after(
 FLEET = (cluster("m1"), cluster("m2"), cluster("m3", labels={"tier": "gold"}))
 
 
-async def test_a_lost_or_drained_cluster_leaves_its_replicas_to_the_others_and_the_log_is_untouched() -> None:
+async def test_lost_or_drained_cluster_gives_its_replicas_away() -> None:
     log = await log_of(*FLEET, binding(4))
     before = await log.identity()
     assert await after(log, lose=("m1",)) == {"nginx": {"m2": 4}}
@@ -64,7 +64,7 @@ async def test_a_lost_or_drained_cluster_leaves_its_replicas_to_the_others_and_t
     assert await log.identity() == before
 
 
-async def test_what_tolerates_everything_is_not_drained() -> None:
+async def test_object_that_tolerates_everything_is_not_drained() -> None:
     log = await log_of(*FLEET, binding(4, {**STATIC, "clusterTolerations": [{"operator": "Exists"}]}))
     assert await after(log, drain=("m2",)) == {}
 
@@ -75,7 +75,7 @@ async def test_supposing_nothing_moves_nothing() -> None:
     assert text([]) == "Everything stays where it is.\n"
 
 
-async def test_scaling_and_another_placement_are_told_with_sums(tmp_path: Path) -> None:
+async def test_scaling_and_new_placement_are_summed(tmp_path: Path) -> None:
     log = await log_of(*FLEET, binding(4))
     assert await after(log, scale={KEY: 10}) == {"nginx": {"m1": 5, "m2": 5}}
     policy = tmp_path / "policy.yaml"
@@ -92,7 +92,7 @@ async def test_scaling_and_another_placement_are_told_with_sums(tmp_path: Path) 
     assert "-m1 -2, m2 +2" in text(moved)
 
 
-async def test_labels_taints_and_room_count_as_supposed() -> None:
+async def test_supposed_labels_taints_and_capacity_count() -> None:
     gold = {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "gold"}}}}
     log = await log_of(*FLEET, binding(3, gold))
     assert await after(log, label=("m1:tier=gold",)) == {"nginx": {"m1": 3, "m3": 3}}
@@ -133,7 +133,7 @@ async def test_a_supposed_capacity_bounds_what_is_placed() -> None:
         ({"scale": {msgspec.structs.replace(KEY, name="other"): 1}}, "no policy has claimed"),
     ],
 )
-async def test_what_cannot_be_supposed_is_refused_with_its_option(supposed: dict[str, Any], told: str) -> None:
+async def test_invalid_supposition_is_refused_with_its_option(supposed: dict[str, Any], told: str) -> None:
     log = await log_of(*FLEET, binding(4))
     with pytest.raises(Failed, match=told):
         await after(log, **supposed)
@@ -142,7 +142,7 @@ async def test_what_cannot_be_supposed_is_refused_with_its_option(supposed: dict
 @pytest.mark.parametrize(
     "written", ["deploy/nginx", "deploy/nginx=", "deploy/nginx=-1", "nginx=3", "deploy/nginx=99999999999"]
 )
-def test_what_is_no_scaling_is_refused(written: str) -> None:
+def test_malformed_scaling_is_refused(written: str) -> None:
     with pytest.raises(Failed):
         scaled(written)
 
@@ -151,12 +151,12 @@ def test_a_scaling_names_kind_name_and_replicas() -> None:
     assert scaled("deploy/nginx=10") == ("deploy", "nginx", 10)
 
 
-def test_a_replay_of_what_this_version_decided_shows_no_difference() -> None:
+def test_replay_of_own_decisions_shows_no_difference() -> None:
     result = replayed(recorded(*FLEET, binding(4)))
     assert (result.decisions, result.skipped, result.differences) == (1, 0, [])
 
 
-def test_a_replay_shows_a_decision_that_comes_out_otherwise_and_why() -> None:
+def test_replay_explains_a_different_decision() -> None:
     *facts, last = recorded(*FLEET, binding(4))
     assert isinstance(last.event, PlacementDecided)
     wrong = msgspec.structs.replace(last.event, clusters=(TargetCluster("m1", 4),))
@@ -165,7 +165,7 @@ def test_a_replay_shows_a_decision_that_comes_out_otherwise_and_why() -> None:
     assert "static weights" in "".join(result.differences[0].why)
 
 
-def test_a_replay_shows_a_failure_that_is_none_any_more() -> None:
+def test_replay_shows_a_failure_that_is_resolved() -> None:
     *facts, last = recorded(*FLEET, binding(4))
     failed = PlacementFailed(
         key=KEY, uid="u1", reason="NoClusterFit", message="none", failed_at=NOW, provenance=last.event.provenance
@@ -174,6 +174,6 @@ def test_a_replay_shows_a_failure_that_is_none_any_more() -> None:
     assert [item.recorded for item in result.differences] == ["NoClusterFit: none"]
 
 
-def test_decisions_on_facts_that_are_not_in_the_file_are_left_out_and_counted() -> None:
+def test_replay_skips_decisions_without_their_facts() -> None:
     facts = [fact for fact in recorded(*FLEET, binding(4)) if not fact.subject.startswith("binding.")]
     assert (replayed(facts).decisions, replayed(facts).skipped) == (0, 1)

@@ -15,11 +15,11 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
 from services._kit.base.health import Health
 from services._kit.base.metrics import KitMetrics
-from services._kit.interpretation import async_interpretation as asking
-from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
+from services._kit.base.pacing import Backoff
+from services._kit.interpretation.async_interpretation import BACKOFF, AsyncInterpretation, InterpretationRequest
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
-from services._rules.interpreter import InterpretError, InterpretLater
+from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION
 from services._rules.interpreter.result_cache import ResultPending
 
@@ -73,10 +73,10 @@ class Scripts:
 class Ground:
     """What asks, and the keys that were marked."""
 
-    def __init__(self) -> None:
+    def __init__(self, backoff: Backoff) -> None:
         self.scripts = Scripts()
         self.marked: asyncio.Queue[str] = asyncio.Queue()
-        self.asking: AsyncInterpretation[str] = AsyncInterpretation(self._mark, Interpreters(self.scripts))  # type: ignore[arg-type] # all it needs
+        self.asking: AsyncInterpretation[str] = AsyncInterpretation(self._mark, Interpreters(self.scripts), backoff)  # type: ignore[arg-type] # all it needs
         assert self.asking.take(customization("s")) == {("example.io/v1", "Widget")}
 
     def _mark(self, keys: Any) -> None:
@@ -94,33 +94,33 @@ class Ground:
 
 
 @pytest.fixture
-async def ground() -> Any:
-    made = Ground()
+async def ground(request: pytest.FixtureRequest) -> Any:
+    made = Ground(getattr(request, "param", BACKOFF))
     yield made
     await made.asking.close()
 
 
 async def test_what_was_asked_is_found_when_the_key_is_decided_again(ground: Ground) -> None:
     interpreter = ground.asking.interpreter
-    ground.asks("a", lambda: interpreter.get_replicas(widget(size=3)))
+    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=3)))
     await ground.until_marked("a")
-    assert interpreter.get_replicas(widget(size=3)) == (3, None)
-    ground.asks("b", lambda: interpreter.get_components(widget()))
+    assert interpreter.interpret(Operation.REPLICA, widget(size=3)) == (3, None)
+    ground.asks("b", lambda: interpreter.interpret(Operation.COMPONENT, widget()))
     await ground.until_marked("b")
-    assert interpreter.get_components(widget()) == [{"name": "main", "replicas": 1}]
-    ground.asks("c", lambda: interpreter.revise_replica(widget(size=1), 7))
+    assert interpreter.interpret(Operation.COMPONENT, widget()) == [{"name": "main", "replicas": 1}]
+    ground.asks("c", lambda: interpreter.interpret(Operation.REVISE, widget(size=1), 7))
     await ground.until_marked("c")
-    assert interpreter.revise_replica(widget(size=1), 7) == widget(size=7)
+    assert interpreter.interpret(Operation.REVISE, widget(size=1), 7) == widget(size=7)
 
 
 async def test_one_that_hangs_keeps_no_other_waiting(ground: Ground) -> None:
     interpreter = ground.asking.interpreter
     ground.scripts.gate.clear()
-    ground.asks("slow", lambda: interpreter.get_replicas(widget(size=1)))
+    ground.asks("slow", lambda: interpreter.interpret(Operation.REPLICA, widget(size=1)))
     await ground.scripts.called.wait()
     ground.scripts.gate = asyncio.Event()
     ground.scripts.gate.set()
-    ground.asks("quick", lambda: interpreter.get_replicas(widget(size=2)))
+    ground.asks("quick", lambda: interpreter.interpret(Operation.REPLICA, widget(size=2)))
     await ground.until_marked("quick")
     assert ground.asking.pending == 1
 
@@ -131,11 +131,11 @@ async def test_a_kind_of_which_many_hang_keeps_no_other_kind_waiting(ground: Gro
     ground.asking.take(structs.replace(other, key=PolicyKey(CUSTOMIZATION, "", "gadgets")))
     ground.scripts.gate.clear()
     for number in range(200):
-        ground.asks(f"slow-{number}", partial(interpreter.get_replicas, widget(size=number)))
+        ground.asks(f"slow-{number}", partial(interpreter.interpret, Operation.REPLICA, widget(size=number)))
     await ground.scripts.called.wait()
     ground.scripts.gate = asyncio.Event()
     ground.scripts.gate.set()
-    ground.asks("quick", lambda: interpreter.get_replicas({**widget(size=2), "kind": "Gadget"}))
+    ground.asks("quick", lambda: interpreter.interpret(Operation.REPLICA, {**widget(size=2), "kind": "Gadget"}))
     await ground.until_marked("quick")
     assert ground.asking.pending == 200
 
@@ -143,14 +143,14 @@ async def test_a_kind_of_which_many_hang_keeps_no_other_kind_waiting(ground: Gro
 async def test_an_answer_under_way_when_the_script_changed_is_asked_for_again(ground: Ground) -> None:
     interpreter = ground.asking.interpreter
     ground.scripts.gate.clear()
-    ground.asks("a", lambda: interpreter.get_replicas(widget(size=1)))
+    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=1)))
     await ground.scripts.called.wait()
     ground.asking.take(customization("other"))
     ground.scripts.gate.set()
     await ground.until_marked("a")
-    ground.asks("a", lambda: interpreter.get_replicas(widget(size=1)))
+    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=1)))
     await ground.until_marked("a")
-    assert interpreter.get_replicas(widget(size=1)) == (1, None)
+    assert interpreter.interpret(Operation.REPLICA, widget(size=1)) == (1, None)
     assert ground.scripts.calls == ["InterpretReplica s ()", "InterpretReplica other ()"]
 
 
@@ -158,7 +158,7 @@ async def test_nothing_is_asked_twice(ground: Ground) -> None:
     interpreter = ground.asking.interpreter
     ground.scripts.gate.clear()
     for _ in range(3):
-        ground.asks("a", lambda: interpreter.get_replicas(widget(size=1)))
+        ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=1)))
         await asyncio.sleep(0)
     ground.scripts.gate.set()
     await ground.until_marked("a")
@@ -169,29 +169,27 @@ async def test_nothing_is_asked_twice(ground: Ground) -> None:
 async def test_an_error_names_the_customization_and_stays(ground: Ground) -> None:
     interpreter = ground.asking.interpreter
     ground.scripts.problems = [InterpretError("GetReplicas returned a nil, expected a number")]
-    ground.asks("a", lambda: interpreter.get_replicas(widget()))
+    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget()))
     await ground.until_marked("a")
     with pytest.raises(InterpretError, match=r"^ResourceInterpreterCustomization widgets: GetReplicas returned a nil"):
-        interpreter.get_replicas(widget())
+        interpreter.interpret(Operation.REPLICA, widget())
 
 
-async def test_what_may_have_an_answer_later_is_told_and_asked_again(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(asking, "_SHORTEST", 0.001)
+@pytest.mark.parametrize("ground", [Backoff(0.001, 60.0)], indirect=True)
+async def test_what_may_have_an_answer_later_is_told_and_asked_again(ground: Ground) -> None:
     interpreter = ground.asking.interpreter
     metrics = KitMetrics("detector")
     ground.asking.offer(Health(), metrics.reads)
     ground.scripts.problems = [InterpretLater("put aside"), InterpretLater("put aside")]
     for _ in range(2):
-        ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
+        ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=4)))
         await ground.until_marked("a")
         with pytest.raises(InterpretLater, match="put aside"):
-            interpreter.get_replicas(widget(size=4))
+            interpreter.interpret(Operation.REPLICA, widget(size=4))
         await ground.until_marked("a")
-    ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
+    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=4)))
     await ground.until_marked("a")
-    assert interpreter.get_replicas(widget(size=4)) == (4, None)
+    assert interpreter.interpret(Operation.REPLICA, widget(size=4)) == (4, None)
     name, labels = "fleetlog_interpreter_answers_total", {"service": "detector"}
     assert metrics.registry.get_sample_value(name, {**labels, "result": "later"}) == 2
     assert metrics.registry.get_sample_value(name, {**labels, "result": "answered"}) == 1
@@ -200,12 +198,12 @@ async def test_what_may_have_an_answer_later_is_told_and_asked_again(
 async def test_what_is_told_meanwhile_is_forgotten_with_the_lead(ground: Ground) -> None:
     interpreter = ground.asking.interpreter
     ground.scripts.problems = [InterpretLater("put aside")]
-    ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
+    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=4)))
     await ground.until_marked("a")
     await ground.asking.pause()
-    ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
+    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=4)))
     await ground.until_marked("a")
-    assert interpreter.get_replicas(widget(size=4)) == (4, None)
+    assert interpreter.interpret(Operation.REPLICA, widget(size=4)) == (4, None)
 
 
 async def test_without_processes_for_scripts_an_object_waits_instead_of_being_taken_for_another_kind(
@@ -217,21 +215,21 @@ async def test_without_processes_for_scripts_an_object_waits_instead_of_being_ta
     ground.asking.offer(health, metrics.reads)
     seen: list[dict[str, str]] = []
     ground.scripts.notice = lambda: seen.append(health.reasons())
-    ground.asks("a", lambda: interpreter.get_replicas(widget(size=4)))
+    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=4)))
     await ground.until_marked("a")
     assert seen == [{}, {"interpreters": "no memory"}, {"interpreters": "no memory"}]
     assert health.ready
     assert len(ground.scripts.calls) == 3
-    assert interpreter.get_replicas(widget(size=4)) == (4, None)
+    assert interpreter.interpret(Operation.REPLICA, widget(size=4)) == (4, None)
 
 
 async def test_a_bug_of_a_level_is_told_as_well(ground: Ground) -> None:
     interpreter = ground.asking.interpreter
     ground.scripts.problems = [KeyError("x")]
-    ground.asks("a", lambda: interpreter.get_replicas(widget()))
+    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget()))
     await ground.until_marked("a")
     with pytest.raises(InterpretLater, match="KeyError: 'x'"):
-        interpreter.get_replicas(widget())
+        interpreter.interpret(Operation.REPLICA, widget())
 
 
 async def test_a_removed_customization_leaves_what_is_built_in(ground: Ground) -> None:

@@ -167,7 +167,7 @@ async def test_pauses_grow_with_failures_in_a_row_until_they_are_forgiven(
     looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("services._kit.delivery.work_scheduler.random.random", lambda: 0.5)
+    monkeypatch.setattr("services._kit.base.pacing.random.uniform", lambda least, most: 1.0)
     made = WorkScheduler(looks.look, lambda _: False, asyncio.Event(), LaneSettings(backoff=0.1, longest_backoff=0.5))
 
     def fail() -> None:
@@ -175,7 +175,7 @@ async def test_pauses_grow_with_failures_in_a_row_until_they_are_forgiven(
             patched.setattr(asyncio.get_running_loop(), "call_later", lambda pause, *_: pauses.append(pause))
             made.retry(A)
         # Its turn came.
-        made._timers.clear()
+        made._delayed.cancel(A)
 
     for _ in range(5):
         fail()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services.member_sim.controllers.node import initial_nodes
 from services.member_sim.decide import decide
 from services.member_sim.world.world_model import (
@@ -21,8 +22,6 @@ from services.member_sim.world.world_model import (
     key_of,
 )
 from services.member_sim.world.world_state import State
-
-Manifest = dict[str, Any]
 
 
 class Names:
@@ -75,6 +74,21 @@ class Cluster:
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
         found = self.get(kind, name, namespace)
         self._store(Write("delete", Key(RESOURCE_OF_KIND[kind], namespace, name), uid=found["metadata"]["uid"]))
+
+    def created(self, kind: str, name: str, namespace: str = "default", **parts: Any) -> None:
+        """Create an object and let its controllers settle."""
+        self.create(kind, name, namespace, **parts)
+        self.settle()
+
+    def changed(self, kind: str, name: str, namespace: str = "default", **spec: Any) -> None:
+        """Change spec fields and let the controllers settle."""
+        self.change(kind, name, namespace, **spec)
+        self.settle()
+
+    def deleted(self, kind: str, name: str, namespace: str = "default") -> None:
+        """Delete an object and let the controllers settle."""
+        self.delete(kind, name, namespace)
+        self.settle()
 
     def again(self, keys: list[Key]) -> None:
         """Look again at keys, as after a fault was set or lifted."""

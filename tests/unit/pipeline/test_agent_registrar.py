@@ -20,10 +20,10 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey, PolicyKey
-from services._kit.base.token_bucket import Bucket
+from services._kit.base.pacing import Bucket
 from services._rules.interpreter.configuration import KINDS
 from services.registrar.decide import Turned, Welcome, consumer_config, examine, is_stored, may_have, welcome
-from services.registrar.state import RegistrarState, fold, forget
+from services.registrar.state import RegistrarState, fold
 
 A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
 SEEN = WorkObserved(cluster="m1", key=A, uid="u", applied=True, health="Healthy", at=10.0)
@@ -161,7 +161,7 @@ def test_whoever_starts_now_knows_as_much_of_what_is_gone_as_who_saw_it_go_and_c
 
 def test_what_was_purged_is_forgotten_and_what_came_later_is_not() -> None:
     state = state_of(joined(), rendered(A, "d1"), rendered(B, "d2"), SEEN)
-    forget(state, Purged(objects=(Gone(A, 2), Gone(B, 2))))
+    state.forget(Purged(objects=(Gone(A, 2), Gone(B, 2))))
     assert set(state.works["m1"].digests) == {B}
     assert not state.observed
 
@@ -241,7 +241,7 @@ def test_of_statuses_that_are_too_much_together_one_is_left_out_and_says_so() ->
     said(status(A, 300))
     assert said(status(B, 600)).status == status(B, 600).status
     assert state.kept == {"m1": 900}
-    forget(state, Purged(objects=(Gone(A, 9), Gone(B, 9))))
+    state.forget(Purged(objects=(Gone(A, 9), Gone(B, 9))))
     assert not state.kept
     assert not state.sizes
 

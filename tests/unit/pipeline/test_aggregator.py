@@ -23,8 +23,7 @@ from services._rules.kubernetes.patch.json_patch import merge_difference
 from services._rules.overrides import OverrideError
 from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.decide import RollupPace, affordable_at, decide, due_at, within_bounds
-from services.status_aggregator.event_announcements import announce, bound, overridden
-from services.status_aggregator.pending_observations import Early
+from services.status_aggregator.event_announcements import Early, announce, bound, overridden
 from services.status_aggregator.settings import AggregatorSettings
 from services.status_aggregator.state import AggregatorState, fold
 from tests.support.facts import KEY, binding, cluster, placement, template

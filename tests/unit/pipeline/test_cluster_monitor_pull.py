@@ -9,12 +9,12 @@ import pytest
 
 from schemas.agent import Sample
 from schemas.events.cluster import ClusterChanged
+from schemas.manifest import Manifest
 from services.cluster_monitor.decide import ClusterDecision, DropFinalizer, WriteSpec, WriteStatus, decide
 from services.cluster_monitor.heartbeats import LARGEST, PER_SECOND, HeartbeatRate, Malformed, heard
 from services.cluster_monitor.readiness import find_condition
 from services.cluster_monitor.state import ClusterState, MonitorState
 
-Manifest = dict[str, Any]
 CREATED = "2026-11-21T06:00:00Z"
 BORN = 1795240800.0
 SUMMARY: Manifest = {

@@ -99,7 +99,7 @@ SHELLS: list[tuple[Decider, Callable[[], Any], set[str]]] = [
     (RENDERER, OverrideRenderer, set()),
     (AGGREGATOR, lambda: StatusAggregator(AggregatorSettings(control_kubeconfig=CONTROL)), set()),
     (FAILOVER, lambda: Failover(load(FailoverSettings, {})), set()),
-    (DESCHEDULER, lambda: Descheduler(DeschedulerSettings()), {"answers"}),
+    (DESCHEDULER, lambda: Descheduler(DeschedulerSettings()), set()),
     (MONITOR, lambda: ClusterMonitor(MonitorSettings(control_kubeconfig=CONTROL)), {"clusters", "guard"}),
     (JANITOR, lambda: Janitor(JanitorSettings()), set()),
     (ESTIMATOR, lambda: Estimator(EstimatorSettings(control_kubeconfig=CONTROL)), {"ledger", "remotes"}),

@@ -18,10 +18,11 @@ from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey
 from services._kit.base.log_errors import Unavailable
 from services._kit.base.settings import SettingsError, load
-from services.descheduler.decide import DescheduleDecision, Question, decide, next_turn
+from services._rules.decision import Decision
+from services.descheduler.app import Estimators, NoAnswer
+from services.descheduler.decide import Question, decide, next_turn
 from services.descheduler.settings import DeschedulerSettings
-from services.descheduler.state import Answers, DeschedulerState, fold, forget
-from services.descheduler.unschedulable_queries import Estimators, NoAnswer
+from services.descheduler.state import Answers, DeschedulerState, fold
 from tests.support.facts import KEY, binding, placement
 
 NOW = 1_793_232_000.0 + 7
@@ -59,13 +60,10 @@ class World:
             self.seq += 1
             assert list(fold(self.state, self.seq, subject_of(event), event)) == [event.key]  # type: ignore[union-attr]
 
-    def decides(self, now: float = NOW, turn: float | None = None, **unschedulable: int) -> DescheduleDecision:
-        if unschedulable:
-            self.state.answers[KEY] = Answers(self.state.objects[KEY].seen, unschedulable)
-        verdict = decide(self.state, KEY, now, INTERVAL, turn)
-        self.state.answers.clear()
-        if verdict.event is not None:
-            self.given(verdict.event)
+    def decides(self, now: float = NOW, turn: float | None = None, **unschedulable: int) -> Decision:
+        answers = Answers(self.state.objects[KEY].asked_from, unschedulable) if unschedulable else None
+        verdict = decide(self.state, KEY, now, INTERVAL, turn, answers)
+        self.given(*verdict.events)
         return verdict
 
 
@@ -74,15 +72,20 @@ def short() -> World:
     return World(binding(8, AGGREGATED), placed(m1=5, m2=3), ready(m1=2, m2=3))
 
 
-def lowered(verdict: DescheduleDecision) -> dict[str, int]:
-    assert verdict.event is not None
-    return {item.name: item.replicas for item in verdict.event.clusters}
+def fact(verdict: Decision) -> ReplicasDescheduled:
+    (event,) = verdict.events
+    assert isinstance(event, ReplicasDescheduled)
+    return event
+
+
+def lowered(verdict: Decision) -> dict[str, int]:
+    return {item.name: item.replicas for item in fact(verdict).clusters}
 
 
 def test_whoever_lacks_ready_replicas_has_its_turn_first_and_is_asked_about_then() -> None:
     world = short()
-    assert world.decides() == DescheduleDecision(turn=TURN)
-    question = world.decides(TURN, TURN).question
+    assert world.decides() == Decision(wake_at=TURN)
+    (question,) = world.decides(TURN, TURN).effects
     assert question == Question(KEY, ("m1",), (2, 0, 0)), "m2 lacks nothing"
 
 
@@ -93,20 +96,19 @@ def test_the_same_turn_comes_for_all_and_after_a_restart() -> None:
 
 
 def test_a_turn_from_before_the_clock_was_set_back_is_not_waited_for() -> None:
-    assert short().decides(NOW, NOW + 3600) == DescheduleDecision(turn=TURN)
+    assert short().decides(NOW, NOW + 3600) == Decision(wake_at=TURN)
 
 
 def test_replicas_without_a_node_are_taken_back_down_to_what_is_ready() -> None:
     world = short()
     verdict = world.decides(TURN, TURN + INTERVAL, m1=3)
     assert lowered(verdict) == {"m1": 2}
-    assert verdict.event is not None
-    assert (verdict.event.placement, verdict.event.provenance.own) == (2, {"binding": 1, "placement": 2, "rollup": 3})
-    assert world.decides(TURN, TURN + INTERVAL) == DescheduleDecision(), "now m1 has what it was given"
+    assert (fact(verdict).placement, fact(verdict).provenance.own) == (2, {"binding": 1, "placement": 2, "rollup": 3})
+    assert world.decides(TURN, TURN + INTERVAL) == Decision(), "now m1 has what it was given"
 
 
 def test_an_answer_that_takes_nothing_back_leaves_the_next_turn() -> None:
-    assert short().decides(TURN, TURN + INTERVAL, m1=6) == DescheduleDecision(turn=TURN + INTERVAL)
+    assert short().decides(TURN, TURN + INTERVAL, m1=6) == Decision(wake_at=TURN + INTERVAL)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +124,9 @@ def test_an_answer_that_takes_nothing_back_leaves_the_next_turn() -> None:
 )
 def test_an_answer_to_what_is_outdated_is_not_used(news: Known) -> None:
     world = short()
-    world.state.answers[KEY] = Answers(world.state.objects[KEY].seen, {"m1": 3})
+    answers = Answers(world.state.objects[KEY].asked_from, {"m1": 3})
     world.given(news)
-    assert decide(world.state, KEY, TURN, INTERVAL, TURN + INTERVAL).event is None
+    assert not decide(world.state, KEY, TURN, INTERVAL, TURN + INTERVAL, answers).events
 
 
 def test_what_was_lowered_before_stays_so_while_nobody_places_it_anew() -> None:
@@ -133,8 +135,7 @@ def test_what_was_lowered_before_stays_so_while_nobody_places_it_anew() -> None:
     world.given(ready(m1=3, m2=0))
     verdict = world.decides(TURN + INTERVAL, TURN, m2=2)
     assert lowered(verdict) == {"m1": 4, "m2": 3}
-    assert verdict.event is not None
-    assert [item.before for item in verdict.event.clusters] == [4, 5]
+    assert [item.before for item in fact(verdict).clusters] == [4, 5]
 
 
 def test_a_later_placement_begins_from_its_own_numbers() -> None:
@@ -148,8 +149,8 @@ def test_an_evicted_cluster_is_not_asked_about() -> None:
     world = World(binding(8, AGGREGATED), placed(m1=5, m2=3), ready(m1=2, m2=1))
     task = EvictionTask(from_cluster="m1", reason="TaintUntolerated", producer="p")
     world.given(EvictionRequested(key=KEY, uid="u1", tasks=(task,)))
-    question = world.decides(TURN, TURN).question
-    assert question is not None
+    (question,) = world.decides(TURN, TURN).effects
+    assert isinstance(question, Question)
     assert question.clusters == ("m2",)
 
 
@@ -166,7 +167,7 @@ def test_an_evicted_cluster_is_not_asked_about() -> None:
     ids=["all ready", "static weights", "another uid", "not placed", "released", "placement released"],
 )
 def test_nothing_to_do(world: World) -> None:
-    assert world.decides(TURN, TURN, m1=3) == DescheduleDecision()
+    assert world.decides(TURN, TURN, m1=3) == Decision()
 
 
 def test_a_status_of_another_uid_says_nothing_of_what_is_ready() -> None:
@@ -184,14 +185,14 @@ def test_what_ended_is_forgotten_and_what_goes_on_is_not() -> None:
     world = short()
     world.decides(TURN, TURN, m1=3)
     purged = Purged(objects=(Gone(KEY, 100),))
-    forget(world.state, purged)
+    world.state.forget(purged)
     assert KEY in world.state.objects
     world.given(
         BindingReleased(key=KEY, uid="u1"),
         PlacementReleased(key=KEY, uid="u1"),
         StatusRolledUp(key=KEY, uid="u1", closed=True),
     )
-    forget(world.state, purged)
+    world.state.forget(purged)
     assert not world.state.objects
     assert not world.state.subjects
 

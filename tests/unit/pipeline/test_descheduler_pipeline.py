@@ -20,12 +20,12 @@ from services._kit.base.metrics import KitMetrics
 from services._kit.log.stream_port import NewMessage
 from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
-from services.descheduler.app import Descheduler
+from services.descheduler.app import Descheduler, NoAnswer
 from services.descheduler.settings import DeschedulerSettings
-from services.descheduler.unschedulable_queries import NoAnswer
 from services.gateway import state as gateway
 from services.gateway.views import binding_views as bindings
 from services.override_renderer import state as renderer
+from services.override_renderer.decide import AtHand
 from services.override_renderer.decide import decide as render
 from services.scheduler.app import Scheduler
 from services.scheduler.settings import SchedulerSettings
@@ -159,7 +159,7 @@ class House:
         state = renderer.RendererState()
         for message in self.facts.since(0, [">"], 10_000):
             renderer.fold(state, message.seq, message.subject, decode(message.subject, message.data))
-        rendered = [event for event in render(state, KEY).events if isinstance(event, WorkRendered)]
+        rendered = [event for event in render(state, KEY, AtHand()).events if isinstance(event, WorkRendered)]
         return {event.cluster: msgspec.json.decode(event.manifest)["spec"]["replicas"] for event in rendered}
 
     def told(self) -> list[str]:

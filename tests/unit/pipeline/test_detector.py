@@ -12,13 +12,13 @@ from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import INLINE_BYTES
 from services._rules import constants as const
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.secrets.secret_objects import DigestKey
 from services.detector import state as det
 from services.detector.app import Detector, Store
 from services.detector.decide import (
-    INLINE_BYTES,
     DetectorDecision,
     WriteClaim,
     WritePolicyId,

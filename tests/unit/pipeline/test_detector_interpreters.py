@@ -11,7 +11,7 @@ import pytest
 from schemas.events.binding import BindingRequested
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
-from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, InterpretError
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION, WEBHOOKS, Configured
 from services._rules.interpreter.result_cache import Answers, CachedInterpreter, ResultPending
 from services.detector import state as det
@@ -310,15 +310,15 @@ def test_the_service_asks_for_what_a_decision_lacks() -> None:
     det.take_policy_list(state, CUSTOMIZATION, {WIDGETS: customization("x", kind="Widget")})
     det.take_template(state, KEY, widget(size=1))
     (ask,) = service.decide(state, KEY, 0.0).effects
-    assert [question.operation for question in ask.questions] == [INTERPRET_REPLICA]  # type: ignore[attr-defined]
+    assert [question.operation for question in ask.questions] == [Operation.REPLICA]  # type: ignore[attr-defined]
     assert ask.key == KEY  # type: ignore[attr-defined]
 
 
 def test_kinds_of_many_projects_are_known_without_a_customization() -> None:
     service = Detector(DetectorSettings(control_kubeconfig="unused"))
     interpreter = service.new_state().interpreter
-    assert interpreter.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", INTERPRET_REPLICA)
-    assert not interpreter.hook_enabled("example.io/v1", "Widget", INTERPRET_COMPONENT)
+    assert interpreter.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", Operation.REPLICA)
+    assert not interpreter.hook_enabled("example.io/v1", "Widget", Operation.COMPONENT)
 
 
 class Told:
@@ -333,7 +333,7 @@ class Told:
 
 def test_a_script_that_is_mended_and_broken_again_is_told_again() -> None:
     service = Detector(DetectorSettings(control_kubeconfig="unused"))
-    told = service._complaints = Told()  # type: ignore[assignment] # all that decisions use
+    told = service._recorder = Told()  # type: ignore[assignment] # all that decisions use
     world = Interpreted(size_of, widget_policy())
     world.customized("size")
     world.sees(widget(size=3))

@@ -8,10 +8,11 @@ from msgspec import Raw
 from schemas.codec import encode, subject_of
 from schemas.events.observed import Drift, WorkObserved
 from schemas.events.work import WorkRendered
+from schemas.topology import OBSERVED
 from services._kit.delivery.lane_parts import instead_of, says_the_same
 from services._rules.delivery.drift import removed
 from services._rules.history.event_words import summarize
-from services._rules.history.timeline import OBSERVED, Fact, timeline
+from services._rules.history.timeline import Fact, timeline
 from services.status_aggregator.event_announcements import announce
 from services.status_aggregator.state import AggregatorState, fold
 from tests.support.facts import KEY, binding, cluster, placement, template
@@ -34,7 +35,7 @@ def test_a_repair_is_a_line_of_the_history_that_no_work_caused() -> None:
     assert summarize(seen(operation="created", drift=removed())) == (
         "m1: it was deleted in the cluster; created again, Healthy"
     )
-    (step,) = timeline([Fact(9, 5.0, subject_of(repaired), encode(repaired), OBSERVED)])
+    (step,) = timeline([Fact(9, 5.0, subject_of(repaired), encode(repaired), OBSERVED.name)])
     assert step.causes == ()
 
 

@@ -11,15 +11,15 @@ from schemas.envelope import Provenance
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
+from schemas.manifest import Manifest
 from services._rules.capacity.replica_estimate import NO_OPINION, Answers, Picture, read_requirements, requirements_of
 from services._rules.capacity.reserved import needs_of
-from services.estimator.decide import Later, ask, decide
+from services.estimator.decide import EstimateDecision, ask, decide
 from services.estimator.remote import FRESH_SECONDS, PROBE_SECONDS, Remote
 from services.estimator.state import EstimatorState, fold
 from tests.support.facts import KEY, binding, cluster
 
 NOW = 1_793_232_000.0
-Manifest = dict[str, Any]
 AGGREGATED: Manifest = {
     "clusterAffinity": {"clusterNames": ["m1", "m3"]},
     "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
@@ -62,10 +62,10 @@ class Asking:
             self.seq += 1
             list(fold(self.state, self.seq, subject_of(event), event, self.now))
 
-    def decides(self) -> CapacityEstimated | Later | None:
+    def decides(self) -> EstimateDecision:
         made = decide(self.state, KEY, self.now, 2.0)
         ask(self.state, KEY, made, self.now)
-        return made.found
+        return made
 
     def agent_says(self, *replicas: int) -> list[Manifest]:
         """The agent is asked and answers; what it was asked."""
@@ -78,21 +78,28 @@ class Asking:
     def remote(self) -> Remote:
         return self.state.remotes["m3"]
 
-    def appends(self, event: CapacityEstimated | Later | None) -> dict[str, int]:
+    def appends(self, made: EstimateDecision) -> dict[str, int]:
+        (event,) = made.events
         assert isinstance(event, CapacityEstimated), event
         self.given(msgspec.structs.replace(event, provenance=Provenance(as_of=self.seq)))
         return {item.cluster: item.replicas for item in event.estimates}
 
 
+def waits(made: EstimateDecision) -> float | None:
+    assert not made.events
+    return made.wake_at
+
+
 def test_an_agent_is_asked_once_and_its_answer_is_kept_with_where_it_comes_from() -> None:
     asking = Asking(binding(4, AGGREGATED, **NEEDS))
-    assert asking.decides() == Later(NOW + 2.0)
+    assert waits(asking.decides()) == NOW + 2.0
     assert asking.agent_says(5) == []
-    event = asking.decides()
+    made = asking.decides()
+    (event,) = made.events
     assert isinstance(event, CapacityEstimated)
     assert event.estimates == (ClusterEstimate("m3", 5, "agent", 3, NOW),)
-    asking.appends(event)
-    assert asking.decides() is None
+    asking.appends(made)
+    assert asking.decides() == EstimateDecision()
     assert asking.remote.next_digests() == []
 
 
@@ -102,14 +109,14 @@ def test_another_request_needs_another_answer() -> None:
     asking.agent_says(5)
     asking.appends(asking.decides())
     asking.given(binding(6, AGGREGATED, **NEEDS))
-    assert isinstance(asking.decides(), Later)
+    assert waits(asking.decides())
     asking.agent_says(2)
     assert asking.appends(asking.decides()) == {"m3": 2}
 
 
 def test_an_agent_that_is_away_is_waited_for_once_and_not_by_every_decision() -> None:
     asking = Asking(binding(4, AGGREGATED, **NEEDS))
-    assert isinstance(asking.decides(), Later)
+    assert waits(asking.decides())
     asking.agent_says()
     assert asking.appends(asking.decides()) == {"m3": NO_OPINION}
     asking.now += PROBE_SECONDS
@@ -120,7 +127,7 @@ def test_an_agent_that_is_away_is_waited_for_once_and_not_by_every_decision() ->
     assert asking.appends(asking.decides()) == {"m3": NO_OPINION}
     asking.agent_says(3)
     asking.given(binding(7, AGGREGATED, **NEEDS))
-    assert isinstance(asking.decides(), Later)
+    assert waits(asking.decides())
 
 
 def test_what_could_not_be_placed_is_asked_about_again_after_a_while() -> None:
@@ -129,12 +136,12 @@ def test_what_could_not_be_placed_is_asked_about_again_after_a_while() -> None:
     asking.agent_says(2)
     asking.appends(asking.decides())
     asking.given(PlacementFailed(key=KEY, uid="u1", reason="Unschedulable", message="no room"))
-    assert isinstance(asking.decides(), Later)
+    assert waits(asking.decides())
     asking.agent_says(2)
-    assert asking.decides() == Later(asking.now + FRESH_SECONDS)
+    assert waits(asking.decides()) == asking.now + FRESH_SECONDS
     assert asking.remote.next_digests() == []
     asking.now += FRESH_SECONDS + 1
-    assert isinstance(asking.decides(), Later)
+    assert waits(asking.decides())
     asking.agent_says(4)
     assert asking.appends(asking.decides()) == {"m3": 4}
 
@@ -223,7 +230,7 @@ def test_sets_of_components_are_counted_whole() -> None:
 def test_sets_that_go_to_one_cluster_are_asked_about() -> None:
     components = [component("leader", 1, "1"), component("worker", 2, "3")]
     asking = Asking(binding(0, ONE_CLUSTER, components=components))
-    assert isinstance(asking.decides(), Later)
+    assert waits(asking.decides())
     asking.agent_says(1)
     assert asking.appends(asking.decides()) == {"m3": 1}
-    assert Asking(binding(0, AGGREGATED, components=components)).decides() is None
+    assert Asking(binding(0, AGGREGATED, components=components)).decides() == EstimateDecision()

@@ -13,14 +13,14 @@ from schemas.events.cluster import ClusterRemoved
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.lease import LeaseTaken
-from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed
+from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.hints import Gone, Purged
+from schemas.manifest import Manifest
 from services._rules.capacity.node_index import MemberRooms
 from services._rules.capacity.replica_estimate import Answers, Picture
 from services.estimator import decide as estimator
 from services.estimator import state as estimator_state
-from services.estimator.decide import Later
 from services.scheduler import state as scheduler_state
 from services.scheduler.decide import waits_until
 from tests.support.facts import KEY, STATIC, binding, cluster
@@ -28,7 +28,6 @@ from tests.support.placements import decide as place
 
 NOW = 1_793_232_000.0
 TIMEOUT = 3.0
-Manifest = dict[str, Any]
 AGGREGATED: Manifest = {
     "clusterAffinity": {"clusterNames": ["m1", "m2"]},
     "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
@@ -92,7 +91,7 @@ class Pair:
 
     def estimates(self) -> dict[str, int] | None:
         """What the estimator appends, by cluster; None where it has nothing to say."""
-        event = estimator.decide(self.estimator, KEY, NOW).found
+        event = next(iter(estimator.decide(self.estimator, KEY, NOW).events), None)
         if event is None:
             return None
         assert isinstance(event, CapacityEstimated)
@@ -281,7 +280,7 @@ def test_a_member_that_is_still_being_read_is_waited_for_a_while() -> None:
     pair = Pair(member("m1"), member("m2"), binding(4, AGGREGATED, **NEEDS))
     pair.watches(m1=rooms(), m2=MemberRooms())
     pair.estimator.opening["m2"] = NOW + 1
-    assert estimator.decide(pair.estimator, KEY, NOW).found == Later(NOW + 1)
+    assert estimator.decide(pair.estimator, KEY, NOW).wake_at == NOW + 1
     pair.estimator.opening["m2"] = NOW
     assert pair.estimates() == {"m1": 3, "m2": -1}
 
@@ -313,8 +312,8 @@ def test_a_new_object_of_the_same_name_gets_an_estimate_of_its_own_and_what_is_g
     assert pair.estimates() is None
     pair.given(binding(4, AGGREGATED, uid="u2", **NEEDS))
     assert pair.estimates() == {"m1": 3, "m2": 3}
-    pair.given(BindingReleased(key=KEY, uid="u2"))
-    estimator_state.forget(pair.estimator, Purged(objects=(Gone(KEY, pair.seq),)))
+    pair.given(BindingReleased(key=KEY, uid="u2"), PlacementReleased(key=KEY, uid="u1"))
+    pair.estimator.forget(Purged(objects=(Gone(KEY, pair.seq),)))
     assert pair.estimator.objects == {}
     assert pair.estimator.subjects == {}
 

@@ -14,7 +14,7 @@ from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
-from services.executor.state import ExecutorState, fold, forget
+from services.executor.state import ExecutorState, fold
 from tests.support.facts import KEY, cluster
 
 RENDERED = WorkRendered(cluster="m1", key=KEY, uid="u1", api_version="apps/v1", kind="Deployment", digest="d")
@@ -95,5 +95,5 @@ def test_a_new_membership_withdraws_as_ever(inside: Inside) -> None:
 def test_a_removed_cluster_is_forgotten_with_its_works(inside: Inside) -> None:
     inside.take(cluster("m1"), REMOVED)
     assert inside.state.removed == {"m1"}
-    forget(inside.state, Purged(objects=(), clusters=("m1",)))
+    inside.state.forget(Purged(objects=(), clusters=("m1",)))
     assert inside.state.removed == set()

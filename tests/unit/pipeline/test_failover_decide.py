@@ -46,7 +46,7 @@ class World:
 
     def step(self, now: float = NOW) -> EvictionEvent | None:
         """Decide and take the event in."""
-        event = self.decide(now).event
+        event = next(iter(self.decide(now).events), None)
         if event is not None:
             self.add(replace(event, provenance=replace(event.provenance, decided_at=now)))
         return event
@@ -109,7 +109,7 @@ def test_an_untolerated_taint_evicts_at_once_and_the_scheduler_is_told_what_ran_
     assert (task.purge_mode, task.replicas, task.created_at) == ("Gracefully", 1, NOW)
     assert event.provenance.own == {"binding": 4, "placement": 5}
     again = world.decide()
-    assert again.event is None
+    assert not again.events
     assert again.wake_at == pytest.approx(NOW + 600, abs=0.01)
 
 
@@ -125,7 +125,7 @@ def test_tolerations_count_from_the_moment_of_the_taint() -> None:
     )
     world = World().add(tainted("m1", ("x", "NoExecute"), ("y", "NoExecute")), cluster("m2"), requested, placed)
     assert world.decide(NOW + 10) == FailoverDecision(wake_at=NOW + 30)
-    assert world.decide(NOW + 30).event is not None
+    assert world.decide(NOW + 30).events
 
 
 def test_a_toleration_without_end_keeps_the_object() -> None:
@@ -140,7 +140,7 @@ def test_without_a_readable_placement_nothing_moves_and_the_reason_is_told() -> 
     )
     world = World().add(tainted("m1", ("x", "NoExecute")), binding(), failed)
     verdict = world.decide()
-    assert verdict.event is None
+    assert not verdict.events
     assert "applied placement" in verdict.problem
 
 
@@ -207,7 +207,7 @@ def test_a_failed_placement_is_no_answer() -> None:
         provenance=Provenance(as_of=world.position),
     )
     world.add(failed)
-    assert world.decide(NOW + 1).event is None
+    assert not world.decide(NOW + 1).events
 
 
 def test_a_cluster_whose_toleration_ran_out_is_not_chosen_again_while_the_taint_lasts() -> None:
@@ -229,7 +229,7 @@ def test_a_cluster_whose_toleration_ran_out_is_not_chosen_again_while_the_taint_
 def test_the_policy_says_how_the_copy_goes() -> None:
     cluster_failover = {"cluster": {"purgeMode": "Directly"}}
     world = start().add(binding(failover=cluster_failover), tainted("m1", ("x", "NoExecute")))
-    event = world.decide().event
+    (event,) = world.decide().events
     assert isinstance(event, EvictionRequested)
     assert event.tasks[0].purge_mode == "Directly"
 
@@ -292,10 +292,10 @@ def report(world: World, at: float, **health: str) -> World:
 def test_an_application_leaves_where_it_stays_unhealthy() -> None:
     world = report(unhealthy_world(gracePeriodSeconds=120), NOW, m1="Unhealthy", m2="Healthy")
     waiting = world.decide(NOW + 1)
-    assert waiting.event is None
+    assert not waiting.events
     assert waiting.wake_at == pytest.approx(NOW + 60, abs=0.01)
     report(world, NOW + 30, m1="Unhealthy", m2="Healthy")
-    event = world.decide(NOW + 60.5).event
+    (event,) = world.decide(NOW + 60.5).events
     assert isinstance(event, EvictionRequested)
     (task,) = event.tasks
     assert (task.from_cluster, task.reason, task.grace_period_seconds) == ("m1", "ApplicationFailure", 120)
@@ -308,7 +308,7 @@ def test_one_good_report_starts_the_patience_anew() -> None:
     report(world, NOW + 50, m1="Unknown", m2="Healthy")
     report(world, NOW + 55, m1="Unhealthy", m2="Healthy")
     verdict = world.decide(NOW + 61)
-    assert verdict.event is None
+    assert not verdict.events
     assert verdict.wake_at == pytest.approx(NOW + 115, abs=0.01)
 
 
@@ -326,7 +326,7 @@ def test_state_is_taken_along_where_the_gate_is_on() -> None:
     rules = Rules(gates=Gates(stateful_failover_injection=True))
     keep = {"rules": [{"aliasLabelName": "stage", "jsonPath": "{.stage}"}]}
     world = unhealthy_world("Directly", rules, statePreservation=keep)
-    event = report(world, NOW, m1="Unhealthy", m2="Healthy").decide(NOW + 61).event
+    (event,) = report(world, NOW, m1="Unhealthy", m2="Healthy").decide(NOW + 61).events
     assert isinstance(event, EvictionRequested)
     assert event.tasks[0].preserved_state == {"stage": "two"}
     assert event.tasks[0].clusters_before == ("m1", "m2")
@@ -335,5 +335,5 @@ def test_state_is_taken_along_where_the_gate_is_on() -> None:
 def test_what_forbids_an_eviction_is_told() -> None:
     rules = Rules(gates=Gates(graceful_eviction=False))
     verdict = report(unhealthy_world(rules=rules), NOW, m1="Unhealthy", m2="Healthy").decide(NOW + 61)
-    assert verdict.event is None
+    assert not verdict.events
     assert "GracefulEviction" in verdict.problem

@@ -18,7 +18,7 @@ from services._rules.history.event_words import summarize
 from services.gateway.state import GatewayState
 from services.gateway.state import fold as fold_gateway
 from services.gateway.views.binding_views import build
-from services.override_renderer.decide import decide
+from services.override_renderer.decide import AtHand, decide
 from services.override_renderer.state import RendererState, fold
 from services.status_aggregator.decide import decide as decide_rollup
 from services.status_aggregator.event_announcements import announce
@@ -50,7 +50,7 @@ class Renderer:
             fold(self.state, self.seq, subject_of(event), event)
 
     def works(self) -> dict[str, WorkEvent]:
-        events = decide(self.state, KEY).events
+        events = decide(self.state, KEY, AtHand()).events
         self.given(*events)
         return {event.cluster: event for event in events}
 

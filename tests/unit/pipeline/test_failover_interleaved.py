@@ -23,6 +23,7 @@ from services.failover.decide import Rules
 from services.failover.decide import decide as decide_failover
 from services.failover.state import FailoverState
 from services.failover.state import fold as fold_failover
+from services.override_renderer.decide import AtHand
 from services.override_renderer.decide import decide as decide_works
 from services.override_renderer.state import RendererState
 from services.override_renderer.state import fold as fold_works
@@ -102,11 +103,11 @@ class World:
         self.now = 1_700_000_000.0
         self.log: list[Known] = []
         self.readers = [
-            Reader(FailoverState, fold_failover, lambda s, now: _only(decide_failover(s, KEY, now, RULES).event)),
+            Reader(FailoverState, fold_failover, lambda s, now: decide_failover(s, KEY, now, RULES).events),
             Reader(
                 SchedulerState, fold_placement, lambda s, now: _only(decide_placement(s, KEY, now, "default-scheduler"))
             ),
-            Reader(RendererState, fold_works, lambda s, _: decide_works(s, KEY).events),
+            Reader(RendererState, fold_works, lambda s, _: decide_works(s, KEY, AtHand()).events),
         ]
         self.flips = 0
         self.log.extend(cluster(name) for name in MEMBERS)

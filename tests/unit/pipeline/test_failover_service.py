@@ -11,7 +11,7 @@ from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.keys import ObjectKey
 from services._kit.base.settings import SettingsError, load
 from services._kit.log.stream_port import Message
-from services._kit.runtime.service import Decision
+from services._rules.decision import Decision
 from services._rules.feature_gates import DEFAULTS, FeatureGateError, feature_gates
 from services.failover.app import Failover
 from services.failover.eviction_rate import SLOWEST, EvictionRate

@@ -12,8 +12,8 @@ from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
 from services._kit.delivery.lane_parts import says_the_same
-from services._rules.history.retention import trim_position
-from services.janitor.decide import CleanupDecision, decide
+from services._rules.history.retention import Purge, trim_position
+from services.janitor.decide import AskHistory, CleanupDecision, End, decide
 from services.janitor.state import Tail, fold, forget_object, unreadable
 from tests.support.facts import KEY, cluster, template
 from tests.support.lifetimes import World, named
@@ -41,12 +41,18 @@ def verdict(world: World, key: object = KEY, now: float = OVER) -> CleanupDecisi
     return decide(world.janitor(), key, now, RETENTION)  # type: ignore[arg-type]
 
 
+def purges_of(found: CleanupDecision) -> tuple[Purge, ...]:
+    (end,) = found.effects or (End(KEY, ()),)
+    assert isinstance(end, End)
+    return end.purges
+
+
 def test_everything_of_an_ended_object_goes_and_nothing_else() -> None:
     world = ended()
     world.create(named("other"))
     world.settle()
     others = [name for name in world.present(">") if name.endswith(".other")]
-    purges = verdict(world).purges
+    purges = purges_of(verdict(world))
     assert [purge.subject.partition(".")[0] for purge in purges] == [
         "work",
         "observed",
@@ -64,18 +70,18 @@ def test_everything_of_an_ended_object_goes_and_nothing_else() -> None:
 
 def test_a_stop_after_any_purge_resurrects_nothing_and_the_next_janitor_finishes() -> None:
     world = ended()
-    purges = verdict(world).purges
+    purges = purges_of(verdict(world))
     for done in range(len(purges) + 1):
         stopped = world.copy()
         stopped.purge(purges[:done])
         assert stopped.settle() == [], f"after {done} purges"
-        stopped.purge(verdict(stopped).purges)
+        stopped.purge(purges_of(verdict(stopped)))
         assert stopped.present(">") == ["cluster.m1", "cluster.m2"], f"after {done} purges"
 
 
 def test_an_object_of_the_same_name_made_after_any_purge_lives_as_if_there_had_been_none() -> None:
     world = ended()
-    purges = verdict(world).purges
+    purges = purges_of(verdict(world))
 
     def reborn(done: int) -> list[tuple[str, object]]:
         again = world.copy()
@@ -102,7 +108,7 @@ def test_an_object_of_the_same_name_made_after_any_purge_lives_as_if_there_had_b
 
 def test_nothing_goes_before_the_retention_is_over() -> None:
     found = verdict(ended(), now=1000.0 + RETENTION - 1)
-    assert found.purges == ()
+    assert not found.effects
     assert found.wake_at == 1000.0 + RETENTION
 
 
@@ -111,9 +117,9 @@ def test_nothing_goes_before_history_holds_its_last_event() -> None:
     last = max(item.seq for item in (*state.objects[KEY].facets.values(), *state.objects[KEY].works.values()))
     state.held = last - 1
     found = decide(state, KEY, OVER, RETENTION)
-    assert (found.purges, found.ask_history, found.needs) == ((), True, last)
+    assert found.effects == (AskHistory(KEY, last),)
     state.held = last
-    assert decide(state, KEY, OVER, RETENTION).purges
+    assert purges_of(decide(state, KEY, OVER, RETENTION))
 
 
 @pytest.mark.parametrize("aggregate", ["template", "binding", "placement", "eviction", "rollup"])
@@ -131,10 +137,10 @@ def test_a_member_that_nobody_reaches_keeps_the_object_until_it_is_back() -> Non
     world.down = {"m2"}
     world.delete()
     world.settle()
-    assert verdict(world).purges == ()
+    assert purges_of(verdict(world)) == ()
     world.down = set()
     world.settle()
-    assert verdict(world).purges
+    assert purges_of(verdict(world))
 
 
 def test_a_member_that_nobody_reaches_keeps_the_object_until_it_is_removed() -> None:
@@ -146,8 +152,8 @@ def test_a_member_that_nobody_reaches_keeps_the_object_until_it_is_removed() -> 
     world.settle()
     world.say(ClusterRemoved(name="m2", uid="uid-m2"))
     world.settle()
-    world.purge(verdict(world).purges)
-    world.purge(verdict(world, "m2").purges)
+    world.purge(purges_of(verdict(world)))
+    world.purge(purges_of(verdict(world, "m2")))
     assert world.present(">") == ["cluster.m1"]
 
 
@@ -173,7 +179,7 @@ def test_a_copy_withdrawn_twice_while_its_member_was_away_is_confirmed_when_it_i
     assert verdict(world).waits == "cluster m1 has not confirmed that its copy is gone"
     world.down = set()
     world.settle()
-    assert verdict(world).purges
+    assert purges_of(verdict(world))
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -208,7 +214,7 @@ def test_a_cluster_of_which_a_newer_version_speaks_counts_as_a_member() -> None:
     world.say(ClusterRemoved(name="m2", uid="uid-m2"))
     world.settle()
     state = world.janitor()
-    assert decide(state, KEY, OVER, RETENTION).purges
+    assert purges_of(decide(state, KEY, OVER, RETENTION))
     assert list(unreadable(state, "cluster.m2")) == ["m2"]
     assert decide(state, KEY, OVER, RETENTION).waits == "cluster m2 has not confirmed that its copy is gone"
 
@@ -221,7 +227,7 @@ def test_a_removed_cluster_goes_with_its_works_once_all_are_withdrawn() -> None:
     world.say(ClusterRemoved(name="m2", uid="uid-m2"))
     assert verdict(world, "m2").waits.startswith("the work of ")
     world.settle()
-    world.purge(verdict(world, "m2").purges)
+    world.purge(purges_of(verdict(world, "m2")))
     assert [name for name in world.present(">") if ".m2" in name] == []
     assert len(world.present("work.m1.>")) == 1
     assert world.settle() == []
@@ -234,7 +240,7 @@ def test_a_deleted_policy_goes() -> None:
     world.say(PolicyChanged(key=POLICY, uid="p", manifest=template().manifest))  # type: ignore[arg-type]
     assert verdict(world, POLICY).waits == "the policy is there"
     world.say(PolicyDeleted(key=POLICY, uid="p"))
-    world.purge(verdict(world, POLICY).purges)
+    world.purge(purges_of(verdict(world, POLICY)))
     assert world.present(">") == []
 
 
@@ -261,14 +267,14 @@ def test_many_ended_objects_leave_nothing_but_those_a_lost_member_may_hold() -> 
     world.settle()
     back = world.copy()
     state = world.janitor()
-    assert not any(decide(state, key, OVER, RETENTION).purges for key in state.objects)
+    assert not any(purges_of(decide(state, key, OVER, RETENTION)) for key in state.objects)
     back.down = set()
     for name in kept:
         back.create(named(name), uid="u2")
     back.settle()
     state = back.janitor()
     for key in list(state.objects):
-        back.purge(decide(state, key, OVER, RETENTION).purges)
+        back.purge(purges_of(decide(state, key, OVER, RETENTION)))
     left = {name.rpartition(".")[2] for name in back.present("template.>")}
     assert left == kept
     assert {name.rpartition(".")[2] for name in back.present(">")} == kept | {"m1", "m2"}

@@ -13,7 +13,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import PolicyKey
 from services._rules import constants as const
-from services.override_renderer.decide import decide
+from services.override_renderer.decide import AtHand, decide
 from services.override_renderer.state import RendererState, fold
 from tests.support.facts import KEY, binding, cluster, deployment, placement, template
 
@@ -23,6 +23,7 @@ class World:
 
     def __init__(self, *events: Known) -> None:
         self.state = RendererState()
+        self.at_hand = AtHand()
         self.seq = 0
         self.log: dict[int, Known] = {}
         self.dirty: set[object] = set()
@@ -35,7 +36,7 @@ class World:
             self.dirty = set(fold(self.state, self.seq, subject_of(event), event))
 
     def decides(self) -> dict[str, WorkEvent]:
-        works = decide(self.state, KEY)
+        works = decide(self.state, KEY, self.at_hand)
         if works.missing:
             assert not works.events, "nothing is said before what stays in force was read"
             for digest, position in works.missing:
@@ -43,8 +44,8 @@ class World:
                 assert isinstance(work, WorkRendered)
                 assert isinstance(work.manifest, Raw)
                 assert work.digest == digest
-                self.state.blobs[digest] = bytes(work.manifest)
-            works = decide(self.state, KEY)
+                self.at_hand.blobs[digest] = bytes(work.manifest)
+            works = decide(self.state, KEY, self.at_hand)
         self.given(*works.events)
         return {event.cluster: event for event in works.events}
 
@@ -105,7 +106,7 @@ def test_deciding_again_changes_nothing() -> None:
 
 def test_works_that_a_leader_did_not_get_to_store_are_rendered_by_the_next_and_the_others_stay() -> None:
     world = World(*members(), template(), binding(3), placement(m1=1, m2=1, m3=1))
-    first = decide(world.state, KEY).events[0]
+    first = decide(world.state, KEY, world.at_hand).events[0]
     world.given(first)
     assert sorted(world.decides()) == sorted({"m1", "m2", "m3"} - {first.cluster})
 
@@ -185,7 +186,7 @@ def test_large_manifests_are_named_not_carried() -> None:
     big = deployment()
     big["metadata"]["annotations"] = {"note": "x" * 5000}
     world = World(*members(), template(big), binding(2), placement(m1=1, m2=1))
-    works = decide(world.state, KEY)
+    works = decide(world.state, KEY, world.at_hand)
     assert len(works.blobs) == 2
     assert all(isinstance(work, WorkRendered) and not isinstance(work.manifest, Raw) for work in works.events)
 

@@ -10,7 +10,7 @@ from schemas.codec import Known, subject_of
 from schemas.events.policy import PolicyChanged
 from schemas.events.work import WorkRendered
 from schemas.keys import PolicyKey
-from services.override_renderer.decide import decide
+from services.override_renderer.decide import AtHand, decide
 from services.override_renderer.state import RendererState, fold
 from tests.support.facts import KEY, binding, cluster, placement, template
 
@@ -33,7 +33,7 @@ def rendered(overriders: dict[str, Any]) -> WorkRendered:
     state = RendererState()
     for seq, fact in enumerate(facts, 1):
         fold(state, seq, subject_of(fact), fact)
-    (event,) = decide(state, KEY).events
+    (event,) = decide(state, KEY, AtHand()).events
     assert isinstance(event, WorkRendered)
     return event
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,11 +14,11 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import PolicyKey
 from services._kit.interpretation.async_interpretation import InterpretationRequest
-from services._rules.interpreter import REVISE_REPLICA, InterpretError
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION, Configured
 from services._rules.interpreter.result_cache import Answers, CachedInterpreter, InterpretationQuery
 from services.override_renderer.app import OverrideRenderer
-from services.override_renderer.decide import Works, decide
+from services.override_renderer.decide import AtHand, Works, decide
 from services.override_renderer.state import RendererState, fold
 from tests.support.facts import KEY, binding, cluster, placement, template
 
@@ -57,10 +58,10 @@ class World:
     def __init__(self, answer: Callable[[InterpretationQuery], Any], *events: Known) -> None:
         self.state = RendererState()
         self.answer, self.answers, self.configured = answer, Answers(), Configured()
-        self.state.interpreter = CachedInterpreter(
+        interpreter = CachedInterpreter(
             lambda *wanted: self.configured.customizations.hook_enabled(*wanted), self.answers
         )
-        self.state.reinterpret = self._take
+        self.at_hand = AtHand(interpreter=interpreter)
         self.seq = 0
         self.log: dict[int, Known] = {}
         self.given(*events)
@@ -75,17 +76,20 @@ class World:
         for event in events:
             self.seq += 1
             self.log[self.seq] = event
-            dirty = list(fold(self.state, self.seq, subject_of(event), event))
+            if isinstance(event, PolicyChanged | PolicyDeleted):
+                dirty = list(self.state.of_kinds(self._take(event)))
+            else:
+                dirty = list(fold(self.state, self.seq, subject_of(event), event))
         return dirty
 
     def once(self) -> Works:
-        works = decide(self.state, KEY)
+        works = decide(self.state, KEY, self.at_hand)
         for digest, position in works.missing:
             work = self.log[position]
             assert isinstance(work, WorkRendered)
             assert isinstance(work.manifest, Raw)
-            self.state.blobs[digest] = bytes(work.manifest)
-        works = decide(self.state, KEY) if works.missing else works
+            self.at_hand.blobs[digest] = bytes(work.manifest)
+        works = decide(self.state, KEY, self.at_hand) if works.missing else works
         self.given(*works.events)
         return works
 
@@ -142,7 +146,7 @@ def test_everything_a_decision_lacks_is_asked_for_at_once_and_holds_back_nothing
     world.given(customization("x"), placement(m2=3))
     works = world.once()
     assert [type(event) for event in works.events] == [WorkWithdrawn], "m1 lets go while m2's copy is asked for"
-    assert [(question.operation, question.arguments[1]) for question in works.lacking] == [(REVISE_REPLICA, 3)]
+    assert [(question.operation, question.arguments[1]) for question in works.lacking] == [(Operation.REVISE, 3)]
 
 
 def test_a_script_that_fails_is_a_problem_of_the_copy_which_stays() -> None:
@@ -182,7 +186,7 @@ def test_the_service_asks_for_what_works_lack() -> None:
     service = OverrideRenderer()
     state = service.new_state()
     for seq, event in enumerate([customization("x"), *facts()], 1):
-        fold(state, seq, subject_of(event), event)
+        service.fold(state, SimpleNamespace(seq=seq, subject=subject_of(event)), event)  # type: ignore[arg-type]
     decision = service.decide(state, KEY, 0.0)
     (ask,) = decision.effects
     assert isinstance(ask, InterpretationRequest)

@@ -14,7 +14,7 @@ from schemas.keys import ObjectKey
 from services._kit.base.metrics import KitMetrics
 from services._kit.log.stream_port import Message
 from services.scheduler.app import Scheduler
-from services.scheduler.metrics_steps import NAME, STEPS, StepTimes
+from services.scheduler.metrics import NAME, STEPS, StepTimes
 from services.scheduler.settings import SchedulerSettings
 from tests.support.facts import STATIC, binding, cluster
 from tests.support.manual_clock import ManualClock

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,14 +14,14 @@ from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.log.stream_port import Message
-from services._kit.runtime.service import Decision
+from services._rules.decision import Decision
 from services.scheduler.app import ROOM, Scheduler
 from services.scheduler.settings import SchedulerSettings
 from tests.support.facts import binding, cluster
 
 NOW = 1_793_232_000.0
-Manifest = dict[str, Any]
 AGGREGATED: Manifest = {
     "clusterAffinity": {"clusterNames": ["m1", "m2"]},
     "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},

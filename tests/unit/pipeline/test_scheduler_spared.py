@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -16,12 +14,12 @@ from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
 from schemas.events.placement import PlacementDecided
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import binding, cluster
 from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
-Manifest = dict[str, Any]
 NAMES = {"clusterNames": ["m1", "m2", "m3"]}
 LABELLED = {"labelSelector": {"matchLabels": {"a": "b"}}}
 ONE = [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]

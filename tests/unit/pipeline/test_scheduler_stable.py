@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,12 +11,12 @@ from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.events.cluster import ClusterChanged
 from schemas.events.placement import PlacementDecided
+from schemas.manifest import Manifest
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, binding, cluster
 from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
-Manifest = dict[str, Any]
 NAMES = [f"m{number}" for number in range(8)]
 DIVIDED = {"replicaSchedulingType": "Divided"}
 WEIGHTED = {**DIVIDED, "replicaDivisionPreference": "Weighted"}

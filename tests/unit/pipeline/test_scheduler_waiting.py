@@ -14,13 +14,13 @@ from schemas.events.cluster import ClusterRemoved
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services.scheduler.queue import unschedulable_queue as queue_watch
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import STATIC, binding, cluster
 from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
-Manifest = dict[str, Any]
 BOTH = {"clusterNames": ["m1", "m2"]}
 AGGREGATED: Manifest = {
     "clusterAffinity": BOTH,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,13 +12,13 @@ from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services.scheduler.decide import decide_with_trace
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import binding, cluster
 from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
-Manifest = dict[str, Any]
 DIVIDED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
 WEIGHTED = {
     "replicaSchedulingType": "Divided",

@@ -19,7 +19,7 @@ from services._kit.content.blobs import Blobs, digest_of
 from services._rules import constants as const
 from services._rules.delivery.work_labels import with_work_labels
 from services._rules.secrets.secret_objects import WITHHELD, DigestKey
-from services.override_renderer.decide import Works, decide
+from services.override_renderer.decide import AtHand, Works, decide
 from services.override_renderer.state import RendererState, fold
 from tests.support.facts import cluster, placement
 from tests.support.memory_log import MemoryLog
@@ -29,14 +29,16 @@ MIB = 1 << 20
 PASSWORD = "aHVudGVyMg=="
 
 
-def world(kind: str, content: dict[str, Any], policy: PolicyChanged | None = None) -> tuple[RendererState, ObjectKey]:
+def world(
+    kind: str, content: dict[str, Any], policy: PolicyChanged | None = None
+) -> tuple[RendererState, ObjectKey, AtHand]:
     key = ObjectKey("", f"{kind.lower()}s", "default", "large")
     manifest = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "large", "namespace": "default"}, **content}
     data = msgspec.json.encode(manifest)
     naming = DigestKey(b"k" * 32)
-    state = RendererState(digest_keys={"default": naming})
+    state, at_hand = RendererState(), AtHand(digest_keys={"default": naming})
     digest = naming.digest(data) if kind == "Secret" else digest_of(data)
-    state.blobs[digest] = data
+    at_hand.blobs[digest] = data
     named = {"key": key, "uid": "u1", "api_version": "v1", "kind": kind}
     events: list[Known] = [
         *(cluster(name) for name in CLUSTERS),
@@ -47,7 +49,7 @@ def world(kind: str, content: dict[str, Any], policy: PolicyChanged | None = Non
     ]
     for seq, event in enumerate(events, 1):
         fold(state, seq, subject_of(event), event)
-    return state, key
+    return state, key, at_hand
 
 
 def rendered(works: Works) -> list[WorkRendered]:
@@ -57,8 +59,8 @@ def rendered(works: Works) -> list[WorkRendered]:
 
 
 async def test_a_large_configmap_of_twenty_clusters_is_stored_once() -> None:
-    state, key = world("ConfigMap", {"data": {"text": "x" * (3 * MIB // 2)}})
-    works = decide(state, key)
+    state, key, at_hand = world("ConfigMap", {"data": {"text": "x" * (3 * MIB // 2)}})
+    works = decide(state, key, at_hand)
     assert {event.digest for event in rendered(works)} == {digest for digest, _ in works.blobs}
     log = MemoryLog(BLOBS)
     blobs = Blobs(log)
@@ -69,8 +71,8 @@ async def test_a_large_configmap_of_twenty_clusters_is_stored_once() -> None:
 
 
 def test_each_cluster_reads_its_own_marks_from_shared_bytes() -> None:
-    state, key = world("ConfigMap", {"data": {"text": "x" * 8192}})
-    works = decide(state, key)
+    state, key, at_hand = world("ConfigMap", {"data": {"text": "x" * 8192}})
+    works = decide(state, key, at_hand)
     (data,) = {data for _, data in works.blobs}
     ids = set()
     for event in rendered(works):
@@ -83,8 +85,8 @@ def test_each_cluster_reads_its_own_marks_from_shared_bytes() -> None:
 
 
 def test_a_small_configmap_rides_in_its_facts_with_its_marks() -> None:
-    state, key = world("ConfigMap", {"data": {"text": "x"}})
-    works = decide(state, key)
+    state, key, at_hand = world("ConfigMap", {"data": {"text": "x"}})
+    works = decide(state, key, at_hand)
     assert not works.blobs
     for event in rendered(works):
         assert not event.shared
@@ -93,8 +95,8 @@ def test_a_small_configmap_rides_in_its_facts_with_its_marks() -> None:
 
 
 def test_a_small_secret_is_shared_too_and_no_fact_tells_of_it() -> None:
-    state, key = world("Secret", {"data": {"password": PASSWORD}})
-    works = decide(state, key)
+    state, key, at_hand = world("Secret", {"data": {"password": PASSWORD}})
+    works = decide(state, key, at_hand)
     assert works.secret
     assert len({digest for digest, _ in works.blobs}) == 1
     for event in rendered(works):
@@ -117,7 +119,7 @@ def test_what_is_wrong_with_an_override_is_told_unless_it_may_quote_a_secret(kin
     policy = PolicyChanged(
         key=PolicyKey("OverridePolicy", "default", "op"), uid="o", manifest=Raw(msgspec.json.encode(content))
     )
-    state, key = world(kind, {"data": {"password": PASSWORD}}, policy)
-    problems = {event.problem for event in rendered(decide(state, key))}
+    state, key, at_hand = world(kind, {"data": {"password": PASSWORD}}, policy)
+    problems = {event.problem for event in rendered(decide(state, key, at_hand))}
     assert "" not in problems
     assert (problems == {WITHHELD}) is (kind == "Secret")

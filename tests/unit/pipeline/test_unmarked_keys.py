@@ -13,8 +13,9 @@ from schemas.events.eviction import EvictionRequested
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateDeleted
 from services._kit.base.settings import load
-from services._kit.runtime.service import NOTHING
+from services._rules.decision import NOTHING
 from services.failover.app import Failover
+from services.failover.decide import FailoverDecision
 from services.failover.settings import FailoverSettings
 from services.janitor import state as janitor
 from services.janitor.decide import CleanupDecision
@@ -47,7 +48,7 @@ def test_nothing_leaves_a_cluster_for_a_fact_that_marked_nothing(history: list[K
     for message, event in messages(history):
         touched = service.fold(state, message, event)
         if message.subject.startswith(("binding.", "placement.")) and not touched:
-            assert service.decide(state, KEY, NOW + 60.0) == NOTHING
+            assert service.decide(state, KEY, NOW + 60.0) == FailoverDecision()
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -57,7 +58,7 @@ def test_nothing_comes_to_its_end_by_a_fact_that_marked_nothing(history: list[Kn
 
     def over() -> bool:
         verdict: CleanupDecision = ends(state, KEY, NOW + 60.0, RETENTION)
-        return bool(verdict.purges) or verdict.ask_history or verdict.wake_at is not None
+        return verdict.wake_at is not None
 
     for message, event in messages(history):
         before = over()

@@ -147,7 +147,7 @@ def renderer(log: MemoryLog) -> tuple[OverrideRenderer, Any]:
 async def test_what_stays_in_force_is_read_from_the_work_that_says_so() -> None:
     made, inside = renderer(await stored(WORK))
     await made.perform([Fetch(KEY, (), inline=(("d", 1),))])
-    assert inside.state.blobs == {"d": MANIFEST}
+    assert made.at_hand.blobs == {"d": MANIFEST}
     assert inside.marked == [KEY]
 
 
@@ -156,5 +156,5 @@ async def test_a_work_that_was_replaced_meanwhile_is_looked_for_again_later() ->
     with pytest.raises(LogError):
         await made._fetch(Fetch(KEY, (), inline=(("d", 1),)))
     await made.perform([Fetch(KEY, (), inline=(("d", 1),))])
-    assert inside.state.blobs == {}
+    assert made.at_hand.blobs == {}
     assert made.decide(inside.state, KEY, 0.0).wake_at

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from schemas.events.policy import PolicyChanged
 from schemas.keys import PolicyKey
-from services._rules.interpreter import RETAIN
+from services._rules.interpreter import Operation
 from services._rules.interpreter.configuration import KINDS, Configured
 
 TARGET = {"apiVersion": "example.io/v1", "kind": "Widget"}
@@ -41,17 +41,17 @@ def fact(kind: str, name: str, manifest: Any) -> PolicyChanged:
         {"spec": {"target": TARGET, "customizations": {"retention": {"luaScript": None}, "statusReflection": None}}},
     ],
 )
-def test_a_strange_shape_changes_nothing_about_the_others(kind: str, manifest: Any) -> None:
+def test_malformed_configuration_does_not_affect_others(kind: str, manifest: Any) -> None:
     configured = Configured()
     configured.take(fact(kind, "before", manifest))
     configured.take(fact(KINDS[0], "good", GOOD))
     configured.take(fact(kind, "later", manifest))
     configured.take(fact(kind, "before", {}))
-    assert configured.customizations.scripts("example.io/v1", "Widget", RETAIN) == ("x",)
+    assert configured.customizations.scripts("example.io/v1", "Widget", Operation.RETAIN) == ("x",)
 
 
-def test_what_becomes_strange_is_in_force_no_more() -> None:
+def test_customization_that_becomes_malformed_ends() -> None:
     configured = Configured()
     configured.take(fact(KINDS[0], "good", GOOD))
     assert configured.take(fact(KINDS[0], "good", {"spec": "x"})) == {("example.io/v1", "Widget")}
-    assert not configured.customizations.hook_enabled("example.io/v1", "Widget", RETAIN)
+    assert not configured.customizations.hook_enabled("example.io/v1", "Widget", Operation.RETAIN)

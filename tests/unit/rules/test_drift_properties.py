@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.manifest import Manifest
 from services._rules.delivery.drift import MOST, repaired
 from services._rules.delivery.semantic_equal import needs_update
 
-Manifest = dict[str, Any]
 NAMES = st.sampled_from(
     ["name", "labels", "selector", "containers", "ports", "port", "limits", "env", "paused", "data", "x"]
 )
@@ -25,7 +23,7 @@ KINDS = st.sampled_from([("apps/v1", "Deployment"), ("v1", "ConfigMap"), ("v1", 
 
 @given(KINDS, SPECS, SPECS, LABELS, LABELS)
 @settings(max_examples=300, deadline=None)
-def test_fields_are_named_if_and_only_if_a_write_is_needed(
+def test_drift_is_named_exactly_when_a_write_is_needed(
     kind: tuple[str, str], wanted: Manifest, live: Manifest, labels: Manifest, present: Manifest
 ) -> None:
     head = {"apiVersion": kind[0], "kind": kind[1]}

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.manifest import Manifest
 from services._rules.capacity.node_estimate import finished
 from services._rules.capacity.node_index import MemberRooms
 
-Manifest = dict[str, Any]
 NAMES = st.sampled_from(["a", "b", "c"])
 PHASES = st.sampled_from(["Pending", "Running", "Succeeded", "Failed"])
 
@@ -105,7 +105,7 @@ def test_an_unchanged_object_leaves_the_version_as_it_is() -> None:
     assert rooms.version > before
 
 
-def test_what_cannot_be_read_offers_nothing_and_takes_a_slot() -> None:
+def test_unreadable_pod_requests_nothing_but_takes_a_slot() -> None:
     rooms = MemberRooms()
     rooms.list_nodes([node("a", "4", False), node("b", "broken", False)])
     rooms.list_pods([pod("p", "a", "broken", "Running")])

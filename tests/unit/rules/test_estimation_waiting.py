@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._kit.members.unschedulable import NotCounted, unschedulable_replicas
 from services._rules.capacity.unschedulable_pods import MemberWaiting, newest_replica_set
 
-Manifest = dict[str, Any]
 SINCE = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
@@ -33,7 +33,7 @@ def counted(waiting: MemberWaiting, before: float = SINCE + 60) -> int:
     return waiting.count("n", "rs", {"app": "web"}, before)
 
 
-def test_only_pods_that_the_scheduler_gave_up_on_count_and_only_after_a_while() -> None:
+def test_unschedulable_pods_count_after_the_threshold() -> None:
     waiting = MemberWaiting()
     waiting.list_pods(
         [
@@ -50,7 +50,7 @@ def test_only_pods_that_the_scheduler_gave_up_on_count_and_only_after_a_while() 
     assert counted(waiting, SINCE) == 0
 
 
-def test_a_pod_that_found_a_node_or_is_gone_counts_no_more() -> None:
+def test_scheduled_or_deleted_pod_is_not_counted() -> None:
     waiting = MemberWaiting()
     waiting.list_pods([pod("a"), pod("b"), pod("c")])
     waiting.put_pod(pod("a", node="x"))
@@ -74,7 +74,7 @@ DEPLOYMENT: Manifest = {
 }
 
 
-def test_the_replica_set_of_the_present_template_is_taken_and_of_equal_ones_the_oldest() -> None:
+def test_newest_replica_set_is_oldest_of_the_present_template() -> None:
     sets = [
         replica_set("old", "old", "2026-01-01"),
         replica_set("second", "new", "2026-01-03", number="2"),
@@ -87,7 +87,7 @@ def test_the_replica_set_of_the_present_template_is_taken_and_of_equal_ones_the_
     assert newest_replica_set(DEPLOYMENT, sets[:1]) is None
 
 
-async def test_other_kinds_are_not_counted_and_a_negative_threshold_finds_none() -> None:
+async def test_unschedulable_replicas_of_other_kinds_are_refused() -> None:
     client: Any = None
     workload = {"kind": "StatefulSet", "namespace": "n", "name": "db"}
     with pytest.raises(NotCounted, match=r"kind\(StatefulSet\) of workload\(n/db\) is not supported"):

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
-from services._rules.interpreter import INTERPRET_REPLICA
+from services._rules.interpreter import Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION, EVERY, FILTERS, WEBHOOKS, Configured, concerns
 
 WIDGET = ("example.io/v1", "Widget")
@@ -27,13 +27,13 @@ def custom(name: str, target: tuple[str, str], script: str) -> PolicyChanged:
     return changed(CUSTOMIZATION, name, spec=spec)
 
 
-def test_a_customization_touches_its_target_and_the_first_by_name_answers() -> None:
+def test_first_customization_of_a_target_by_name_is_used() -> None:
     configured = Configured()
     assert configured.take(custom("b", WIDGET, "b")) == {WIDGET}
     assert configured.take(custom("a", WIDGET, "a")) == {WIDGET}
-    assert configured.customizations.scripts(*WIDGET, INTERPRET_REPLICA) == ("a",)
+    assert configured.customizations.scripts(*WIDGET, Operation.REPLICA) == ("a",)
     assert configured.take(PolicyDeleted(key=PolicyKey(CUSTOMIZATION, "", "a"), uid="u")) == {WIDGET}
-    assert configured.customizations.scripts(*WIDGET, INTERPRET_REPLICA) == ("b",)
+    assert configured.customizations.scripts(*WIDGET, Operation.REPLICA) == ("b",)
 
 
 def test_another_target_touches_the_old_and_the_new_kind() -> None:
@@ -59,14 +59,14 @@ def test_a_webhook_configuration_touches_every_kind() -> None:
     assert not configured.take(changed(WEBHOOKS, "hooks", webhooks=[{"name": "one"}]))
 
 
-def test_other_policies_and_targets_that_say_nothing_are_passed_over() -> None:
+def test_other_policies_and_empty_targets_are_ignored() -> None:
     configured = Configured()
     assert configured.take(changed("PropagationPolicy", "p", spec={})) == frozenset()
     assert configured.take(changed(CUSTOMIZATION, "empty", spec={"target": {}})) == frozenset()
     assert not concerns(frozenset({WIDGET}), *GADGET)
 
 
-def test_what_is_configured_has_subjects_of_its_own() -> None:
+def test_interpreter_configurations_have_own_subjects() -> None:
     assert FILTERS == (
         "policy.ResourceInterpreterCustomization.>",
         "policy.ResourceInterpreterWebhookConfiguration.>",

@@ -32,7 +32,7 @@ from services._rules.delivery.refusal_hints import RETRIED, hint_for
         (418, "", "no coffee", ""),
     ],
 )
-def test_every_refusal_has_its_remedy(status: int, reason: str, message: str, remedy: str) -> None:
+def test_refusal_has_a_hint(status: int, reason: str, message: str, remedy: str) -> None:
     found = hint_for(status, reason, message)
     assert remedy in found
     assert bool(found) == bool(remedy)

@@ -13,7 +13,7 @@ from schemas.keys import ObjectKey
 from services._rules.absence.endpoint_identity import Judgement
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.log.restore_order import AT_THE_END, BEFORE, Restoring, absence_in_doubt
-from services.detector.restore_comparison import unlisted, unsettled
+from services.detector.control_plane_scope import unlisted, unsettled
 from services.detector.state import POLICY_KINDS, DetectorState, fold
 from tests.support.facts import KEY, binding, template
 
@@ -34,7 +34,7 @@ def due(state: Restoring) -> set[str]:
     return {name for name in BEFORE if state.is_due(name)}
 
 
-def test_without_a_restore_everybody_acts() -> None:
+def test_without_a_restore_all_services_decide() -> None:
     state = Restoring()
     assert not state.holds
     assert not state.words
@@ -42,7 +42,7 @@ def test_without_a_restore_everybody_acts() -> None:
     assert due(state) == set()
 
 
-def test_services_compare_in_order_and_delivery_waits_for_the_last() -> None:
+def test_restore_is_compared_in_order_before_delivery() -> None:
     assert may(restored()) == due(restored()) == {"detector", "cluster_monitor"}
     assert due(restored("detector")) == {"cluster_monitor"}
     both = ("detector", "cluster_monitor")
@@ -55,7 +55,7 @@ def test_services_compare_in_order_and_delivery_waits_for_the_last() -> None:
     assert may(over) == {*BEFORE, *AT_THE_END}
 
 
-def test_what_speaks_of_another_restore_does_not_count() -> None:
+def test_events_of_another_restore_are_ignored() -> None:
     state = restored(*BEFORE)
     state.take(20, RestoreStarted())
     assert state.holds
@@ -77,7 +77,7 @@ def test_nothing_is_compared_while_the_control_plane_is_written() -> None:
     assert due(state) == {"detector", "cluster_monitor"}
 
 
-def test_the_words_name_what_is_missing() -> None:
+def test_held_restore_names_the_missing_services() -> None:
     words = restored("detector").words
     assert "imported" in words
     assert "missing: cluster_monitor, scheduler, override_renderer" in words
@@ -108,7 +108,7 @@ def test_closed_facts_and_kinds_without_facts_need_no_list() -> None:
     assert unsettled(state, (), 0) == ""
 
 
-def test_policies_and_what_is_under_way_come_first() -> None:
+def test_policies_and_pending_keys_are_settled_first() -> None:
     blind = listed()
     blind.listed.clear()
     assert "policies" in unsettled(blind, (), 0)
@@ -116,7 +116,7 @@ def test_policies_and_what_is_under_way_come_first() -> None:
     assert "2 objects wait for interpreters" in unsettled(listed(), (), 2)
 
 
-def test_what_is_missing_and_held_is_not_compared() -> None:
+def test_missing_objects_delay_the_comparison() -> None:
     state = listed()
     assert absence_in_doubt(state.guard) == ""
     state.guard.missing["deployments.apps"] = {KEY}

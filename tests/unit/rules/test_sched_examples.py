@@ -4,25 +4,25 @@ from typing import Any
 
 import pytest
 
-from services._rules.scheduling.decoding import binding_view, cluster_view
-from services._rules.scheduling.index import ClusterIndex
+from schemas.manifest import Manifest
+from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Decision, SchedulingOptions, Status
+from tests.support.scheduling import (
+    AGGREGATED,
+    DEPLOYMENT,
+    DUPLICATED,
+    DYNAMIC,
+    WEIGHTED,
+    index_of,
+    member,
+    spread,
+    static,
+)
 
-Manifest = dict[str, Any]
-
-AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
-WEIGHTED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
-DYNAMIC = {**WEIGHTED, "weightPreference": {"dynamicWeight": "AvailableReplicas"}}
 EMPTY = {**WEIGHTED, "weightPreference": {}}
-DUPLICATED = {"replicaSchedulingType": "Duplicated"}
 SPREAD = "failed to select clusters: "
 SHORT = "failed to assign replicas: failed to {}: Clusters available replicas {} are not enough to schedule."
-
-
-def static(**weights: int) -> Manifest:
-    rules = [{"targetCluster": {"clusterNames": [name]}, "weight": weight} for name, weight in weights.items()]
-    return {**WEIGHTED, "weightPreference": {"staticWeightList": rules}}
 
 
 def pairs(text: str) -> dict[str, int]:
@@ -39,33 +39,25 @@ def run(
     *,
     fresh: bool = False,
     regions: str = "",
-    spread: str = "",
+    limits: str = "",
     requirements: bool = True,
     observed: str = "",
+    propagate_empty: bool = False,
     **placement: Any,
 ) -> Decision:
-    """`alloc` is the room of each candidate; `spread` e.g. `region:2..3 cluster:1..1`."""
+    """`alloc` is the capacity of each candidate; `limits` e.g. `region:2..3 cluster:1..1`."""
     zones = dict(item.split("=") for item in regions.split())
-    clusters = [
-        {
-            "metadata": {"name": name},
-            "spec": {"region": zones.get(name, ""), "provider": "p"},
-            "status": {
-                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
-                "resourceSummary": {"allocatable": {"pods": str(room)}},
-            },
-        }
-        for name, room in pairs(alloc).items()
-    ]
-    constraints = []
-    for item in spread.split():
-        field, _, limits = item.partition(":")
-        least, most = limits.split("..")
-        constraints.append({"spreadByField": field, "minGroups": int(least), "maxGroups": int(most)})
+    clusters = [member(name, str(pods), zones.get(name, ""), provider="p") for name, pods in pairs(alloc).items()]
+    groups = {}
+    for item in limits.split():
+        field, _, bounds = item.partition(":")
+        least, most = bounds.split("..")
+        groups[field] = (int(least), int(most))
+    options = SchedulingOptions(empty_workload_propagation=propagate_empty)
     spec: Manifest = {
-        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "uid": uid},
+        "resource": {**DEPLOYMENT, "uid": uid},
         "replicas": replicas,
-        "placement": {"replicaScheduling": strategy, "spreadConstraints": constraints or None, **placement},
+        "placement": {"replicaScheduling": strategy, "spreadConstraints": spread(**groups) or None, **placement},
         "clusters": [{"name": name, "replicas": count} for name, count in pairs(prev).items()],
     }
     if requirements:
@@ -73,7 +65,7 @@ def run(
     if fresh:
         spec["rescheduleTriggeredAt"] = "2026-01-02T00:00:00Z"
     status = Status(observed, "2026-01-01T00:00:00Z")
-    return schedule(ClusterIndex(cluster_view(item) for item in clusters), binding_view(spec), status)
+    return schedule(index_of(*clusters), binding_view(spec), status, options=options)
 
 
 def told(decision: Decision) -> str:
@@ -113,21 +105,22 @@ def test_static_weights(strategy: Manifest, replicas: int, candidates: str, uid:
     assert told(run(strategy, replicas, candidates, uid=uid)) == result
 
 
-def test_static_weights_take_the_greatest_rule_and_forget_the_past() -> None:
-    rules = [
-        {"targetCluster": {"clusterNames": [name]}, "weight": weight}
-        for name, weight in (("m1", 1), ("m2", 1), ("m1", 2))
-    ]
-    assert told(run({**WEIGHTED, "weightPreference": {"staticWeightList": rules}}, 3, TWO)) == "m1:2 m2:1"
+def test_static_weights_use_greatest_rule_not_current_targets() -> None:
+    several = static(m1=1, m2=1)
+    several["weightPreference"]["staticWeightList"] += static(m1=2)["weightPreference"]["staticWeightList"]
+    assert told(run(several, 3, TWO)) == "m1:2 m2:1"
     assert told(run(static(m1=1, m2=1), 3, TWO, "m1:1 m2:2", EVEN)) == "m1:2 m2:1"
-    assert told(run(static(m1=1, m2=1), 0, TWO, "m1:2 m2:2")) == ""
+
+
+@pytest.mark.parametrize("strategy", [static(m1=1, m2=1), DUPLICATED, DYNAMIC, AGGREGATED])
+def test_workload_without_replicas_leaves_all_clusters(strategy: Manifest) -> None:
+    assert told(run(strategy, 0, TWO, "m1:2 m2:2")) == ""
 
 
 def test_duplicated() -> None:
-    assert told(run(DUPLICATED, 3, TWO)) == "m1:3 m2:3"
-    assert told(run(DUPLICATED, 0, TWO)) == ""
+    assert told(run(DUPLICATED, 3, TWO)) == told(run(None, 3, "m1:0 m2:0")) == "m1:3 m2:3"
     assert told(run(DUPLICATED, 0, TWO, requirements=False)) == "m1:0 m2:0"
-    assert told(run(DUPLICATED, 130, "m1:40 m2:50 m3:60", spread="cluster:2..2")) == "m3:130 m2:130"
+    assert told(run(DUPLICATED, 130, "m1:40 m2:50 m3:60", limits="cluster:2..2")) == "m3:130 m2:130"
 
 
 @pytest.mark.parametrize(
@@ -188,11 +181,11 @@ def test_aggregated(replicas: int, alloc: str, prev: str, result: str) -> None:
         pytest.param(AGGREGATED, "m1:0 m2:12 m3:0", "m1:12", "m1:12", id="E50"),
     ],
 )
-def test_a_fresh_division(strategy: Manifest, alloc: str, prev: str, result: str) -> None:
+def test_fresh_division_ignores_current_targets(strategy: Manifest, alloc: str, prev: str, result: str) -> None:
     assert told(run(strategy, 12, alloc, prev, fresh=True)) == result
 
 
-def test_a_division_without_preference_is_refused_by_name() -> None:
+def test_division_without_preference_is_an_error() -> None:
     message = told(run({"replicaSchedulingType": "Divided"}, 3, TWO))
     assert message == (
         "failed to assign replicas: unsupported replica scheduling strategy, replicaSchedulingType: Divided,"
@@ -230,7 +223,7 @@ FOUR = "m1:40 m2:30 m3:60 m4:60"
 
 
 @pytest.mark.parametrize(
-    ("strategy", "replicas", "alloc", "prev", "spread", "result"),
+    ("strategy", "replicas", "alloc", "prev", "limits", "result"),
     [
         pytest.param(AGGREGATED, 80, FOUR, "", "", "m3:40 m4:40", id="S1"),
         pytest.param(AGGREGATED, 80, "m1:40 m2:30 m3:60", "m1:0 m2:0", "cluster:2..2", "m1:32 m3:48", id="S2"),
@@ -270,10 +263,11 @@ FOUR = "m1:40 m2:30 m3:60 m4:60"
         pytest.param(
             DUPLICATED, 4, FOUR, "", "provider:1..1", SPREAD + "just support cluster and region spread constraint"
         ),
+        pytest.param(AGGREGATED, 8, "m1:1 m2:9 m3:9", "m1:1", "cluster:1..1", "m2:8", id="first-in-ranking"),
     ],
 )
-def test_selection(strategy: Manifest, replicas: int, alloc: str, prev: str, spread: str, result: str) -> None:
-    assert told(run(strategy, replicas, alloc, prev, spread=spread)) == result
+def test_selection(strategy: Manifest, replicas: int, alloc: str, prev: str, limits: str, result: str) -> None:
+    assert told(run(strategy, replicas, alloc, prev, limits=limits)) == result
 
 
 IN_REGIONS = "m1=R1 m2=R1 m3=R2 m4=R2 m5=R3"
@@ -281,7 +275,7 @@ THREE = "m1:40 m2:30 m3:60 m4:20 m5:50"
 
 
 @pytest.mark.parametrize(
-    ("strategy", "replicas", "alloc", "prev", "spread", "result"),
+    ("strategy", "replicas", "alloc", "prev", "limits", "result"),
     [
         pytest.param(AGGREGATED, 100, THREE, "", "region:2..2 cluster:2..3", "m1:40 m3:60", id="S11"),
         pytest.param(DUPLICATED, 30, THREE, "", "region:2..2 cluster:2..3", "m1:30 m3:30 m2:30", id="S12"),
@@ -296,6 +290,15 @@ THREE = "m1:40 m2:30 m3:60 m4:20 m5:50"
         ),
         pytest.param(AGGREGATED, 50, THREE, "", "region:2..3 cluster:1..1", "m3:50", id="S15"),
         pytest.param(
+            DUPLICATED,
+            1,
+            THREE,
+            "",
+            "region:4..4 cluster:1..1",
+            SPREAD + "the number of feasible region is less than spreadConstraint.MinGroups",
+            id="too-few-regions",
+        ),
+        pytest.param(
             AGGREGATED,
             60,
             "m1:40 m2:30 m3:60 m4:20 m5:40",
@@ -309,44 +312,34 @@ THREE = "m1:40 m2:30 m3:60 m4:20 m5:50"
         ),
     ],
 )
-def test_regions(strategy: Manifest, replicas: int, alloc: str, prev: str, spread: str, result: str) -> None:
-    assert told(run(strategy, replicas, alloc, prev, spread=spread, regions=IN_REGIONS)) == result
+def test_regions(strategy: Manifest, replicas: int, alloc: str, prev: str, limits: str, result: str) -> None:
+    assert told(run(strategy, replicas, alloc, prev, limits=limits, regions=IN_REGIONS)) == result
 
 
 @pytest.mark.parametrize(
-    ("replicas", "spread", "chosen"),
+    ("replicas", "limits", "chosen"),
     [
         # Duplicated shows the selection itself; a region's score then counts clusters that hold everything.
         pytest.param(20, "region:2..2 cluster:4..4", "m1 m3 m2 m4", id="S13"),
         pytest.param(20, "region:1..3 cluster:4..5", "m1 m3 m2 m4", id="S16"),
     ],
 )
-def test_clusters_in_the_order_of_their_selection(replicas: int, spread: str, chosen: str) -> None:
-    found = run(DUPLICATED, replicas, THREE, spread=spread, regions=IN_REGIONS)
+def test_clusters_keep_the_order_of_selection(replicas: int, limits: str, chosen: str) -> None:
+    found = run(DUPLICATED, replicas, THREE, limits=limits, regions=IN_REGIONS)
     assert [item.name for item in found.clusters] == chosen.split()
 
 
 @pytest.mark.parametrize(
-    ("spread", "chosen"), [("region:2..2 cluster:2..2", "m1 m2"), ("region:1..3 cluster:1..3", "m1")]
+    ("limits", "chosen"), [("region:2..2 cluster:2..2", "m1 m2"), ("region:1..3 cluster:1..3", "m1")]
 )
-def test_equal_regions_are_taken_in_the_order_of_their_names(spread: str, chosen: str) -> None:
-    found = run(DUPLICATED, 2, "m1:5 m2:5 m3:5", spread=spread, regions="m1=R1 m2=R2 m3=R3")
+def test_equal_regions_selected_in_order_of_names(limits: str, chosen: str) -> None:
+    found = run(DUPLICATED, 2, "m1:5 m2:5 m3:5", limits=limits, regions="m1=R1 m2=R2 m3=R3")
     assert [item.name for item in found.clusters] == chosen.split()
 
 
-def test_empty_workloads_go_where_they_were_selected_if_asked_for() -> None:
-    placement = {"replicaScheduling": AGGREGATED}
-    spec = {"resource": {"apiVersion": "apps/v1", "kind": "Deployment"}, "replicas": 5, "placement": placement}
-    clusters = [
-        {
-            "metadata": {"name": name},
-            "status": {
-                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
-                "resourceSummary": {"allocatable": {"pods": room}},
-            },
-        }
-        for name, room in (("m1", 9), ("m2", 2), ("m3", 3))
-    ]
-    index = ClusterIndex(cluster_view(item) for item in clusters)
-    found = schedule(index, binding_view(spec), options=SchedulingOptions(empty_workload_propagation=True))
-    assert told(found) == "m1:5 m3:0 m2:0"
+def test_clusters_without_a_region_are_left_out_of_regions() -> None:
+    assert told(run(DUPLICATED, 2, "m1:5 m2:99", limits="region:1..2 cluster:1..2", regions="m1=R1")) == "m1:2"
+
+
+def test_empty_workload_propagation_keeps_selected_clusters() -> None:
+    assert told(run(AGGREGATED, 5, "m1:9 m2:2 m3:3", propagate_empty=True)) == "m1:5 m3:0 m2:0"

@@ -5,8 +5,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.decision_explanation import explain
-from services._rules.scheduling.decoding import binding_view, cluster_view
+from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.filters import diagnosis
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.plugin_set import GATED, STANDARD, PluginSet
@@ -20,8 +21,17 @@ from services._rules.scheduling.scheduling_views import (
     SchedulingOptions,
     Status,
 )
-
-Manifest = dict[str, Any]
+from tests.support.scheduling import (
+    AGGREGATED,
+    DEPLOYMENT,
+    DUPLICATED,
+    DYNAMIC,
+    WEIGHTED,
+    index_of,
+    member,
+    spread,
+    static,
+)
 
 NAMES = [f"m{number}" for number in range(7)]
 MAX = 2**31 - 1
@@ -39,53 +49,30 @@ def fleets(draw: st.DrawFn) -> list[Manifest]:
     """Clusters with any room, in any regions, some without a status, tainted or going."""
     found = []
     for name in draw(st.lists(NAME, unique=True, max_size=7)):
-        metadata: Manifest = {"name": name, "labels": {"env": draw(st.sampled_from(["prod", "dev"]))}}
+        metadata: Manifest = {"labels": {"env": draw(st.sampled_from(["prod", "dev"]))}}
         if draw(st.integers(0, 9)) == 0:
             metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        status: Manifest | None = {
-            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
-            "resourceSummary": {"allocatable": {"pods": draw(ROOM), "cpu": draw(ROOM)}},
-        }
         taints = [{"key": "k", "effect": draw(st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"]))}]
-        spec: Manifest = {
-            "region": draw(st.sampled_from(["", "r1", "r2", "r3"])),
-            "provider": draw(st.sampled_from(["", "p"])),
-            "zones": draw(st.sampled_from([None, [], ["z1"], ["z1", "z2"]])),
-            "taints": taints if draw(st.integers(0, 5)) == 0 else None,
-        }
-        found.append({"metadata": metadata, "spec": spec, "status": status if draw(st.integers(0, 9)) else None})
+        made = member(
+            name,
+            draw(ROOM),
+            draw(st.sampled_from(["", "r1", "r2", "r3"])),
+            metadata=metadata,
+            provider=draw(st.sampled_from(["", "p"])),
+            zones=draw(st.sampled_from([None, [], ["z1"], ["z1", "z2"]])),
+            taints=taints if draw(st.integers(0, 5)) == 0 else None,
+        )
+        made["status"]["resourceSummary"]["allocatable"]["cpu"] = draw(ROOM)
+        found.append(made if draw(st.integers(0, 9)) else {**made, "status": None})
     return found
 
 
 @st.composite
 def strategies(draw: st.DrawFn) -> Manifest | None:
-    kind = draw(st.sampled_from(["Duplicated", "Aggregated", "Dynamic", "Static", "Empty", "Equal", "Odd", "None"]))
-    weighted: Manifest = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
-    rules = st.lists(
-        st.builds(
-            lambda name, weight: {"targetCluster": {"clusterNames": [name]}, "weight": weight},
-            NAME,
-            st.one_of(st.integers(-1, 9), st.sampled_from([2**62, 10**15 + 1])),
-        ),
-        max_size=4,
-    )
-    match kind:
-        case "Duplicated":
-            return {"replicaSchedulingType": "Duplicated"}
-        case "Aggregated":
-            return {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
-        case "Dynamic":
-            return {**weighted, "weightPreference": {"dynamicWeight": "AvailableReplicas"}}
-        case "Static":
-            return {**weighted, "weightPreference": {"staticWeightList": draw(rules)}}
-        case "Empty":
-            return {**weighted, "weightPreference": {}}
-        case "Equal":
-            return weighted
-        case "Odd":
-            return {"replicaSchedulingType": draw(st.sampled_from(["Divided", "", "Sideways"]))}
-        case _:
-            return None
+    weights = st.dictionaries(NAME, st.integers(-1, 9) | st.sampled_from([2**62, 10**15 + 1]), max_size=4)
+    odd = st.builds(lambda kind: {"replicaSchedulingType": kind}, st.sampled_from(["Divided", "", "Sideways"]))
+    known = st.sampled_from([DUPLICATED, AGGREGATED, DYNAMIC, {**WEIGHTED, "weightPreference": {}}, WEIGHTED, None])
+    return draw(known | odd | st.builds(lambda found: static(**found), weights))
 
 
 @st.composite
@@ -102,7 +89,7 @@ def specs(draw: st.DrawFn) -> Manifest:
         placement |= {"clusterAffinities": [term]} if draw(st.booleans()) else {"clusterAffinity": affinity}
     running = draw(st.dictionaries(NAME, st.integers(0, 9), max_size=3))
     spec: Manifest = {
-        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "uid": draw(st.sampled_from(["", "a", "b"]))},
+        "resource": {**DEPLOYMENT, "uid": draw(st.sampled_from(["", "a", "b"]))},
         "replicas": draw(st.one_of(st.integers(0, 20), st.sampled_from([-1, 1000, MAX]))),
         "placement": placement,
         "clusters": [{"name": name, "replicas": count} for name, count in running.items()],
@@ -147,7 +134,7 @@ cases = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCh
 def run(
     fleet: list[Manifest], spec: Manifest, answers: list[dict[str, int]], plugins: PluginSet, peers: Peers | None
 ) -> tuple[Decision, ClusterIndex, BindingView, SchedulingOptions]:
-    index, view = ClusterIndex(cluster_view(item) for item in fleet), binding_view(spec)
+    index, view = index_of(*fleet), binding_view(spec)
     options = SchedulingOptions(plugins=plugins)
     heeded = plugins.heeded(peers)
     return schedule(index, view, STATUS, answers, options, heeded), index, view, options
@@ -155,17 +142,19 @@ def run(
 
 @cases
 @given(fleets(), specs(), ANSWERS, SETS, PEERS)
-def test_a_decision_is_whole_or_says_why_not(
+def test_decision_is_complete_or_an_error_with_message(
     fleet: list[Manifest], spec: Manifest, answers: list[dict[str, int]], plugins: PluginSet, peers: Peers | None
 ) -> None:
     decision, index, view, _ = run(fleet, spec, answers, plugins, peers)
+    refused = diagnosis(index, view, STATUS, plugins.heeded(peers), plugins)
+    present = {item.name for item in index.clusters if not item.deleting}
+    assert (decision.error == "FitError") == (refused.keys() >= present)
     if decision.error is not None:
         assert decision.clusters == ()
         assert decision.message
         return
     names = [item.name for item in decision.clusters]
     assert len(set(names)) == len(names)
-    refused = diagnosis(index, view, STATUS, plugins.heeded(peers), plugins)
     assert not refused.keys() & set(names)
     assert not any(index.by_name[name].deleting for name in names)
     if not view.workload or view.replicas <= 0:
@@ -180,7 +169,7 @@ def test_a_decision_is_whole_or_says_why_not(
 
 @cases
 @given(fleets(), specs(), ANSWERS, SETS, PEERS)
-def test_dividing_by_room_never_gives_more_than_fits(
+def test_division_by_capacity_assigns_only_what_fits(
     fleet: list[Manifest], spec: Manifest, answers: list[dict[str, int]], plugins: PluginSet, peers: Peers | None
 ) -> None:
     decision, index, view, options = run(fleet, spec, answers, plugins, peers)
@@ -193,7 +182,7 @@ def test_dividing_by_room_never_gives_more_than_fits(
 
 @cases
 @given(fleets(), specs(), ANSWERS, SETS, PEERS, st.randoms(use_true_random=False))
-def test_neither_order_nor_memory_changes_a_decision(
+def test_order_and_caches_do_not_change_a_decision(
     fleet: list[Manifest],
     spec: Manifest,
     answers: list[dict[str, int]],
@@ -212,9 +201,7 @@ def test_neither_order_nor_memory_changes_a_decision(
 
 @cases
 @given(fleets(), specs(), SETS)
-def test_the_number_of_clusters_stays_within_the_constraint(
-    fleet: list[Manifest], spec: Manifest, plugins: PluginSet
-) -> None:
+def test_cluster_constraint_bounds_selected_clusters(fleet: list[Manifest], spec: Manifest, plugins: PluginSet) -> None:
     decision, _, view, _ = run(fleet, spec, [], plugins, None)
     limits = view.placement.constraints
     if decision.error is not None or view.placement.static_weighting or "region" in limits or "cluster" not in limits:
@@ -224,7 +211,7 @@ def test_the_number_of_clusters_stays_within_the_constraint(
 
 @cases
 @given(fleets(), specs())
-def test_static_weights_decide_again_as_before(fleet: list[Manifest], spec: Manifest) -> None:
+def test_static_weights_repeat_their_decision(fleet: list[Manifest], spec: Manifest) -> None:
     decision, _, view, _ = run(fleet, spec, [], PluginSet(STANDARD), None)
     if decision.error is not None or not view.placement.static_weighting:
         return
@@ -241,50 +228,21 @@ def test_static_weights_decide_again_as_before(fleet: list[Manifest], spec: Mani
 
 
 def test_thousands_of_clusters_are_decided_as_few_are() -> None:
-    fleet = [
-        {
-            "metadata": {"name": f"m{number:04}"},
-            "spec": {"region": f"r{number % 40}"},
-            "status": {
-                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
-                "resourceSummary": {"allocatable": {"pods": number % 13}},
-            },
-        }
-        for number in range(5000)
-    ]
-    index = ClusterIndex(cluster_view(item) for item in fleet)
-    for preference in ({"replicaDivisionPreference": "Aggregated"}, {"replicaDivisionPreference": "Weighted"}):
-        for spread in (None, [("cluster", 3, 2000)], [("region", 2, 30), ("cluster", 40, 2500)]):
-            constraints = [
-                {"spreadByField": field, "minGroups": least, "maxGroups": most} for field, least, most in spread or ()
-            ]
-            placement = {
-                "replicaScheduling": {"replicaSchedulingType": "Divided", **preference},
-                "spreadConstraints": constraints or None,
-            }
-            spec = {
-                "resource": {"apiVersion": "apps/v1", "kind": "Deployment"},
-                "replicas": 1000,
-                "placement": placement,
-            }
+    index = index_of(*(member(f"m{number:04}", number % 13, f"r{number % 40}") for number in range(5000)))
+    for strategy in (AGGREGATED, WEIGHTED):
+        for limits in ({}, {"cluster": (3, 2000)}, {"region": (2, 30), "cluster": (40, 2500)}):
+            placement = {"replicaScheduling": strategy, "spreadConstraints": spread(**limits) or None}
+            spec = {"resource": DEPLOYMENT, "replicas": 1000, "placement": placement}
             found = schedule(index, binding_view(spec))
             assert found.error is None, found.message
             assert sum(item.replicas for item in found.clusters) == 1000
 
 
-def test_objects_without_replicas_prefer_the_region_with_most_clusters() -> None:
-    fleet = [
-        {
-            "metadata": {"name": name},
-            "spec": {"region": region},
-            "status": {"apiEnablements": [{"groupVersion": "v1", "resources": [{"kind": "ConfigMap"}]}]},
-        }
-        for name, region in (("m1", "small"), ("m2", "large"), ("m3", "large"))
-    ]
-    constraints = [
-        {"spreadByField": "region", "minGroups": 1, "maxGroups": 1},
-        {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2},
-    ]
+def test_objects_without_replicas_prefer_largest_region() -> None:
+    served = [{"groupVersion": "v1", "resources": [{"kind": "ConfigMap"}]}]
+    regions = {"m1": "small", "m2": "large", "m3": "large"}
+    fleet = [member(name, region=region, apis=served) for name, region in regions.items()]
+    constraints = spread(region=(1, 1), cluster=(1, 2))
     spec = {"resource": {"apiVersion": "v1", "kind": "ConfigMap"}, "placement": {"spreadConstraints": constraints}}
-    found = schedule(ClusterIndex(cluster_view(item) for item in fleet), binding_view(spec))
+    found = schedule(index_of(*fleet), binding_view(spec))
     assert [item.name for item in found.clusters] == ["m2", "m3"]

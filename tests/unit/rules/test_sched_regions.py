@@ -52,12 +52,12 @@ def regions(draw: st.DrawFn) -> list[Group]:
 
 @settings(max_examples=400, deadline=None)
 @given(regions(), st.integers(0, 5), st.integers(0, 9), st.integers(0, 25))
-def test_the_choice_is_that_of_the_exhaustive_walk(groups: list[Group], fewest: int, most: int, target: int) -> None:
+def test_choice_equals_exhaustive_search(groups: list[Group], fewest: int, most: int, target: int) -> None:
     assert choose_groups(groups, fewest, most, target) == choose_all(groups, fewest, most, target)
 
 
 @pytest.mark.parametrize(("fewest", "most", "target"), [(1, 5000, 12000), (2, 3, 5), (10, 4000, 9000), (20, 40, 150)])
-def test_thousands_of_regions_are_decided_within_a_bounded_number_of_steps(fewest: int, most: int, target: int) -> None:
+def test_thousands_of_regions_take_bounded_steps(fewest: int, most: int, target: int) -> None:
     groups = [Group(f"r{number:04}", 1 + number * 7 % 5, 1000 * (number * 13 % 11) + number) for number in range(5000)]
     chosen = choose_groups(groups, fewest, most, target)
     assert fewest <= len(chosen) <= most
@@ -65,7 +65,7 @@ def test_thousands_of_regions_are_decided_within_a_bounded_number_of_steps(fewes
     assert chosen == choose_groups(groups[::-1], fewest, most, target)
 
 
-def test_a_search_that_ends_early_still_has_an_answer() -> None:
+def test_search_cut_short_still_meets_limits() -> None:
     groups = [Group(f"r{number:02}", 1 + number % 9, 997 * number % 4000) for number in range(80)]
     ordered = sorted(groups, key=lambda group: (group.value, -group.weight, group.name))
     limits = Limits(20, 40, 150)
@@ -75,7 +75,27 @@ def test_a_search_that_ends_early_still_has_an_answer() -> None:
     assert limits.met(len(chosen), sum(group.value for group in chosen))
 
 
-def test_no_set_is_found_where_none_is_large_enough() -> None:
+def test_no_choice_where_regions_are_too_small() -> None:
     groups = [Group(f"r{number:03}", 1, 10) for number in range(500)]
     assert choose_groups(groups, 2, 30, 31) == []
     assert len(choose_groups(groups, 2, 30, 30)) == 30
+
+
+@pytest.mark.parametrize(
+    ("groups", "fewest", "most", "target", "chosen"),
+    [
+        ("R1:1:80 R3:1:80 R2:1:60 R5:2:60 R4:5:50 R6:3:50", 1, 3, 10, "R5 R4 R6"),
+        ("R1:1:60 R2:1:50 R3:1:40 R4:3:30 R5:3:20 R6:3:10", 1, 3, 6, "R1 R4 R5"),
+        ("R1:1:60 R2:2:50 R3:3:40 R4:4:30", 1, 2, 5, "R1 R4"),
+        ("R4:1:60 R3:3:50 R1:3:40 R2:4:30", 1, 2, 5, "R3 R1"),
+        ("A:1:5 B:1:5 C:1:5", 2, 2, 2, "A B"),
+        ("A:1:5 B:1:5 C:1:5", 1, 3, 1, "A"),
+        ("A:1:5 B:1:5", 2, 3, 3, ""),
+        ("", 1, 1, 1, ""),
+    ],
+)
+def test_worked_choices_of_regions(groups: str, fewest: int, most: int, target: int, chosen: str) -> None:
+    parsed = [
+        Group(name, int(value), int(weight)) for name, value, weight in (item.split(":") for item in groups.split())
+    ]
+    assert [item.name for item in choose_groups(parsed, fewest, most, target)] == chosen.split()

@@ -5,39 +5,24 @@ from typing import Any
 
 import pytest
 
+from schemas.manifest import Manifest
 from services._rules.scheduling.compiled_placement import compile_placement
-from services._rules.scheduling.decoding import binding_view, cluster_view
+from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.division.weights import TargetCluster
-from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.outcome import outcome, success_event
 from services._rules.scheduling.reschedule_triggers import placement_changed, trigger
 from services._rules.scheduling.schedule import schedule, schedule_groups
 from services._rules.scheduling.scheduling_views import Decision, SchedulingOptions, Status
+from tests.support.scheduling import AGGREGATED, DEPLOYMENT, DUPLICATED, index_of, member, spread
 
-Manifest = dict[str, Any]
-
-DIVIDED = {"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}}
-DUPLICATED = {"replicaScheduling": {"replicaSchedulingType": "Duplicated"}}
+DIVIDED = {"replicaScheduling": AGGREGATED}
+COPIED = {"replicaScheduling": DUPLICATED}
 DONE = Status("", "2026-01-01T00:00:00Z")
-
-
-def cluster(name: str, pods: int = 9, **metadata: Any) -> Manifest:
-    return {
-        "metadata": {"name": name, **metadata},
-        "status": {
-            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
-            "resourceSummary": {"allocatable": {"pods": pods}},
-        },
-    }
-
-
-def index(*clusters: Manifest) -> ClusterIndex:
-    return ClusterIndex(cluster_view(item) for item in clusters)
 
 
 def spec(placement: Manifest, replicas: int = 3, **more: Any) -> Manifest:
     return {
-        "resource": {"apiVersion": "apps/v1", "kind": "Deployment"},
+        "resource": DEPLOYMENT,
         "replicas": replicas,
         "placement": placement,
         "clusters": [{"name": "m1", "replicas": 3}],
@@ -46,7 +31,7 @@ def spec(placement: Manifest, replicas: int = 3, **more: Any) -> Manifest:
 
 
 def why(binding: Manifest, applied: str | None, status: Status = DONE, *clusters: Manifest) -> str | None:
-    found = trigger(index(*(clusters or (cluster("m1"),))), binding_view(binding), status, applied)
+    found = trigger(index_of(*(clusters or (member("m1"),))), binding_view(binding), status, applied)
     return found and f"{found.schedule_type}: {found.reason}"
 
 
@@ -62,10 +47,10 @@ def test_each_rung_of_the_ladder() -> None:
     assert why(again, applied) == "ReconcileSchedule: a reschedule was requested"
     same_second = spec(DIVIDED, rescheduleTriggeredAt="2026-01-01T00:00:00Z")
     assert why(same_second, applied) is None
-    assert "duplicated" in (why(spec(DUPLICATED), json.dumps(DUPLICATED)) or "")
+    assert "duplicated" in (why(spec(COPIED), json.dumps(COPIED)) or "")
     config = {**spec(DIVIDED, 0), "clusters": []}
     assert "without replicas" in (why(config, applied) or "")
-    leaving = cluster("m1", deletionTimestamp="2026-01-01T00:00:00Z")
+    leaving = member("m1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert "m1 is being deleted" in (why(spec(DIVIDED), applied, DONE, leaving) or "")
 
 
@@ -98,10 +83,10 @@ def test_only_a_change_of_the_observed_term_counts() -> None:
     assert not placement_changed(compile_placement(terms(b=["m2"])), old, "b")
 
 
-def test_components_without_targets_count_as_a_change_of_replicas() -> None:
+def test_components_without_targets_are_a_change_of_replicas() -> None:
     several = {**spec(DIVIDED, 0), "clusters": [], "components": [{"name": "a", "replicas": 1}]}
     found = trigger(
-        index(cluster("m1")),
+        index_of(member("m1")),
         binding_view(several),
         DONE,
         json.dumps(DIVIDED),
@@ -120,14 +105,14 @@ GROUPS = {
 }
 
 
-def test_the_first_group_with_room_wins_and_is_kept_in_force() -> None:
-    clusters = index(cluster("m1", 1), cluster("m2", 9))
+def test_first_affinity_group_with_capacity_is_selected() -> None:
+    clusters = index_of(member("m1", 1), member("m2", 9))
     binding = binding_view({**spec(GROUPS), "clusters": []})
     attempt = schedule_groups(clusters, binding)
     assert attempt.decision == Decision((TargetCluster("m2", 3),))
     assert attempt.observed_affinity == "backup"
     assert [(position, name) for position, name, _ in attempt.failures] == [(0, "primary")]
-    roomy = index(cluster("m1", 9), cluster("m2", 9))
+    roomy = index_of(member("m1", 9), member("m2", 9))
     assert schedule_groups(roomy, binding, Status("backup")).observed_affinity == "backup"
     assert schedule_groups(roomy, binding, Status("gone")).observed_affinity == "primary"
 
@@ -135,12 +120,12 @@ def test_the_first_group_with_room_wins_and_is_kept_in_force() -> None:
 @pytest.mark.parametrize(
     ("clusters", "error"),
     [
-        ([cluster("m2", 1)], "FitError"),
-        ([cluster("m1", 1)], "Unschedulable"),
+        ([member("m2", 1)], "FitError"),
+        ([member("m1", 1)], "Unschedulable"),
     ],
 )
 def test_when_all_groups_fail_the_first_failure_decides(clusters: list[Manifest], error: str) -> None:
-    attempt = schedule_groups(index(*clusters), binding_view({**spec(GROUPS), "clusters": []}), Status("primary"))
+    attempt = schedule_groups(index_of(*clusters), binding_view({**spec(GROUPS), "clusters": []}), Status("primary"))
     assert attempt.decision.error == error
     assert attempt.observed_affinity == "primary"
     assert len(attempt.failures) == 2
@@ -167,24 +152,24 @@ def test_event_texts() -> None:
     assert success_event(targets, True) == "Binding has been scheduled successfully. Result {m1:1, m2:2}"
 
 
-def test_accurate_estimates_only_lower_the_room() -> None:
-    clusters = index(cluster("m1", 9), cluster("m2", 9))
+def test_accurate_estimates_only_lower_capacity() -> None:
+    clusters = index_of(member("m1", 9), member("m2", 9))
     binding = binding_view({**spec(DIVIDED, 9), "clusters": []})
     assert schedule(clusters, binding).clusters == (TargetCluster("m1", 9),)
     limited = schedule(clusters, binding, estimates=[{"m1": 2, "m2": -1}, {"m2": 20}])
     assert limited.clusters == (TargetCluster("m2", 9),)
     assert schedule(clusters, binding, estimates=[{"m1": 2, "m2": 3}]).error == "Unschedulable"
-    assert schedule(index(cluster("m1", 8)), binding, estimates=[{"m1": 9}]).error == "Unschedulable"
+    assert schedule(index_of(member("m1", 8)), binding, estimates=[{"m1": 9}]).error == "Unschedulable"
 
 
-def test_component_sets_need_room_for_one_whole_set_on_one_cluster() -> None:
+def test_component_set_needs_capacity_for_a_whole_set() -> None:
     placement = {
-        "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
-        "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+        "replicaScheduling": AGGREGATED,
+        "spreadConstraints": spread(cluster=(1, 1)),
     }
     components = [{"name": "jm", "replicas": 1}, {"name": "tm", "replicas": 4}]
     binding = binding_view({**spec(placement, 0), "clusters": [], "components": components})
     options = SchedulingOptions(several_templates=True)
-    clusters = index(cluster("m1", 4), cluster("m2", 5))
+    clusters = index_of(member("m1", 4), member("m2", 5))
     assert schedule(clusters, binding, options=options).clusters == (TargetCluster("m2"),)
-    assert schedule(index(cluster("m1", 4)), binding, options=options).error == "Error"
+    assert schedule(index_of(member("m1", 4)), binding, options=options).error == "Error"

@@ -27,7 +27,7 @@ NAME = sha256(BASE).hexdigest()
         b"a" * WORTH + b"a" * 5,
     ],
 )
-def test_what_is_written_in_short_comes_out_whole(data: bytes) -> None:
+def test_delta_decodes_to_the_original(data: bytes) -> None:
     base = b"a" * (WORTH + 2) if data.startswith(b"aaaa") else BASE
     short = splice(NAME, base, data)
     assert short is not None
@@ -36,7 +36,7 @@ def test_what_is_written_in_short_comes_out_whole(data: bytes) -> None:
     assert decode_delta(short, base) == data
 
 
-def test_values_beside_one_that_changed_are_not_written_again() -> None:
+def test_delta_holds_changed_values_only() -> None:
     values = [random.Random(seed).randbytes(20_000).hex().encode() for seed in range(4)]
     base = b'{"a":"%s","b":"old","c":"%s","d":"%s","e":"%s"}' % tuple(values)
     data = b'{"a":"%s","b":"new and longer","c":"%s","f":"new","e":"%s"}' % (values[0], values[1], values[3])
@@ -46,19 +46,19 @@ def test_values_beside_one_that_changed_are_not_written_again() -> None:
     assert decode_delta(short, base) == data
 
 
-def test_what_would_not_be_short_is_left_as_it_is() -> None:
+def test_delta_is_not_used_when_it_saves_nothing() -> None:
     assert splice(NAME, BASE, random.Random(2).randbytes(2 * WORTH)) is None
     assert splice(NAME, BASE, BASE[: WORTH - 1]) is None
     assert splice(NAME, b"", BASE) is None
 
 
-def test_bytes_that_only_look_like_a_short_form_are_left_as_they_are() -> None:
+def test_bytes_that_only_resemble_a_delta_are_kept() -> None:
     for data in (b"", b'{"kind":"ConfigMap"}', b"FLD1", b"FLD1\xff\xff", b'FLD1{"a":1}'):
         assert base_of(data) == ""
         assert decode_delta(data, BASE) == data
 
 
-def test_what_a_stored_short_form_builds_on_stays_with_it() -> None:
+def test_base_of_a_stored_delta_is_kept() -> None:
     name, other = "a" * 64, "b" * 64
     mark, orphan = marker(name, NAME), marker(other, NAME)
     assert referenced({name, NAME, mark}) == {mark, NAME}

@@ -39,7 +39,7 @@ def test_the_size_of_facts(present: int | None, used: int, wanted: dict[str, int
     assert most_bytes(FACTS, present, used, wanted) == found
 
 
-def test_a_history_may_be_made_shorter() -> None:
+def test_history_stream_may_shrink() -> None:
     assert most_bytes(HISTORY, 8 * GIB, 8 * GIB, {"HISTORY": GIB}) == GIB
 
 
@@ -59,20 +59,20 @@ def test_an_alarm_begins_at_seventy_percent_and_ends_below() -> None:
     assert alarms(raised, [filled("FACTS", 0.64)]) == none
 
 
-def test_a_history_may_be_full_and_what_is_unbounded_is_never() -> None:
+def test_full_history_and_unbounded_streams_raise_no_alarm() -> None:
     history = filled("HISTORY", 1.0, refuses=False, passing=True)
     unbounded = Fill(stream="OBJECTS", bytes=1 << 50, most=-1, messages=1)
     assert not alarms(frozenset(), [history, unbounded])
     assert unbounded.ratio == 0.0
 
 
-def test_an_alarm_says_what_will_happen_and_what_to_do() -> None:
+def test_alarm_names_consequence_and_remedy() -> None:
     words = Fill(stream="FACTS", bytes=7 << 28, most=10 << 28, messages=1, refuses=True).words
     assert "1792 of 2560 MiB (70%) and refuses writes" in words
     assert "FLEETLOG_TOPOLOGY_BYTES=FACTS=" in words
 
 
-def test_a_subject_of_large_events_keeps_fewer_and_its_newest_always() -> None:
+def test_large_events_of_a_subject_are_trimmed_to_the_newest() -> None:
     positions = [10, 20, 30, 40]
     assert trim_position(positions, 64, 100, [5, 5, 5, 5], 10) == 20
     assert trim_position(positions, 64, 100, [5, 5, 5, 50], 10) == 30

@@ -25,7 +25,7 @@ def placed(*estimates: ClusterEstimate, **more: Any) -> PlacementDecided:
     )
 
 
-def test_estimates_are_told_with_source_and_age() -> None:
+def test_summary_names_source_and_age_of_estimates() -> None:
     nodes = ClusterEstimate("m1", 3, "nodes", at=NOW - 0.004), ClusterEstimate("m2", 0, "nodes", at=NOW - 0.004)
     agent = ClusterEstimate("m3", 2, "agent", position=7, at=NOW - 2.5, reserved=4)
     assert summarize(placed(*nodes, agent)) == (
@@ -41,7 +41,7 @@ def test_a_failure_tells_them_too() -> None:
     assert summarize(event) == "Unschedulable: no room, room m1=1"
 
 
-def test_a_placement_without_estimates_says_nothing_of_room_unless_they_were_missed() -> None:
+def test_summary_names_missed_estimates() -> None:
     assert summarize(placed()) == "m1=2, the placement changed"
     missed = summarize(placed(estimate_missed=True))
     assert missed == "m1=2, the placement changed, room by summaries alone, no estimate came in time"

@@ -45,7 +45,7 @@ def test_manifests_of_any_shape_are_read(manifest: dict[str, Any]) -> None:
     assert unsupported_fields("PropagationPolicy", manifest) == []
 
 
-def test_a_policy_gets_an_event_when_it_is_taken_up_and_when_it_changes_only() -> None:
+def test_policy_event_is_sent_when_its_fields_change() -> None:
     state = DetectorState()
     take_policy(state, KEY, policy(propagateDeps=True))
     verdict = decide_policy(state, KEY)
@@ -62,7 +62,7 @@ def test_a_policy_gets_an_event_when_it_is_taken_up_and_when_it_changes_only() -
     assert not [effect for effect in decide_policy(state, KEY).effects if isinstance(effect, Tell)]
 
 
-def test_the_api_server_warns_who_writes_such_an_object() -> None:
+def test_api_server_warns_about_unsupported_fields() -> None:
     kinds = {kind.resource.kind: kind for item in generate.definitions(optional=False) for kind in custom_kinds(item)}
     said = kinds["PropagationPolicy"].warnings(policy(propagateDeps=True))
     assert [text.split(" ")[0] for text in said] == ["spec.propagateDeps"]

@@ -45,7 +45,7 @@ VALUE = "hunter2"
         ('namespaces "shop" not found', 'namespaces "shop" not found'),
     ],
 )
-def test_what_went_wrong_and_where_is_told(message: str, told: str) -> None:
+def test_refusal_of_a_secret_names_field_and_reason(message: str, told: str) -> None:
     text = refusal_of_secret(422, "Invalid", message)
     assert told in text
     assert "Invalid (HTTP 422)" in text
@@ -84,14 +84,14 @@ HOSTILE = [
 
 @pytest.mark.parametrize("message", HOSTILE)
 @pytest.mark.parametrize("reason", ["Invalid", VALUE, f"Invalid {VALUE}", ""])
-def test_no_value_is_told_however_it_is_quoted(message: str, reason: str) -> None:
+def test_refusal_of_a_secret_hides_every_value(message: str, reason: str) -> None:
     text = refusal_of_secret(400, reason, message)
     assert VALUE not in text
     assert "HTTP 400" in text
     assert "\n" not in text
 
 
-def test_a_failure_of_another_kind_is_told_by_its_name() -> None:
+def test_other_failure_of_a_secret_is_named_by_type() -> None:
     assert failure_of_secret(ValueError(VALUE)) == f"ValueError; {UNTOLD}"
 
 

@@ -7,7 +7,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from services._kit.kube.api import UNREADABLE, BadAnswer, Manifest
+from schemas.manifest import Manifest
+from services._kit.kube.api import UNREADABLE, BadAnswer
 
 T = TypeVar("T")
 

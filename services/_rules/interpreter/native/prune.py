@@ -6,7 +6,8 @@ The rules of a kind go by the kind alone, whatever its API group.
 from collections.abc import Callable, Collection
 from typing import Final
 
-from services._rules.interpreter.common.interpretation import Manifest, without
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import without
 
 REMOVE_JOB_TTL: Final = "RemoveJobTTLSeconds"
 
@@ -29,7 +30,7 @@ _SELECTOR_LABELS: Final = ("controller-uid", "batch.kubernetes.io/controller-uid
 _POD_LABELS: Final = (*_SELECTOR_LABELS, "job-name", "batch.kubernetes.io/job-name")
 _ANNOTATIONS: Final = ("metadata", "annotations")
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-_TOKEN_SECRET: Final = "kubernetes.io/service-account-token"
+TOKEN_SECRET: Final = "kubernetes.io/service-account-token"
 
 
 def prune(obj: Manifest, hooks: Collection[str] = (REMOVE_JOB_TTL,)) -> Manifest:
@@ -86,7 +87,7 @@ def _service_account(obj: Manifest) -> Manifest:
 
 
 def _secret(obj: Manifest) -> Manifest:
-    if obj.get("type") != _TOKEN_SECRET:
+    if obj.get("type") != TOKEN_SECRET:
         return obj
     obj = without(obj, _ANNOTATIONS, ("kubernetes.io/service-account.uid",))
     return {**obj, "data": None}

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from schemas.manifest import Manifest
 from services._rules.constants import TEMPLATE_GENERATION_ANNOTATION
 from services._rules.interpreter.common.interpretation import (
     InterpretError,
-    Manifest,
     describe,
     object_at,
     whole_number,

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from services._rules.interpreter.common.interpretation import InterpretError, Manifest, describe, object_at
+from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import InterpretError, describe, object_at
 from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.interpreter.native.dependencies import Reference, pod_dependencies
 from services._rules.interpreter.native.replicas import Requirements, pod_replicas
@@ -30,7 +31,9 @@ def resource_quantity(text: str) -> float:
 
 def pod_requirements(template: Any) -> Requirements | None:
     """What each pod of a template needs, None where it needs nothing."""
-    return pod_replicas(_template(template))[1]
+    pod = _template(template)
+    check_object("Pod", pod)
+    return pod_replicas(pod)[1]
 
 
 def pod_dependencies_of(template: Any, namespace: str) -> list[Reference] | None:

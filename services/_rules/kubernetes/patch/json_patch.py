@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-Manifest = dict[str, Any]
+from schemas.manifest import Manifest
 
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED: Final = 3 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import UnsetType
@@ -14,6 +14,7 @@ from schemas.events.cluster import ClusterChanged
 from schemas.events.policy import PolicyChanged
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from schemas.subjects import blob, cluster, policy_key, template
 from services._rules.history.delta_encoding import base_of, decode_delta
 from services.apiserver.store.store_port import Key
@@ -22,8 +23,6 @@ from services.cli.common.moments import present
 from services.cli.log.disk import records
 from services.cli.log.disk.files import StreamFiles, content_of, streams_in
 from services.cli.log.disk.records import Record
-
-Manifest = dict[str, Any]
 
 PREFIX: Final = "obj"
 _CLUSTERS: Final = "cluster.karmada.io"
