@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from services._kit.base.private_files import private_text
+from services._kit.base.private_files import private_json
 
 CONTROL = "control"
 _PORTS: Final = range(20_000, 32_000)
@@ -173,7 +173,7 @@ class Layout:
         self.directory.mkdir(parents=True, exist_ok=True)
         for part in ("logs", "run", "audit", "data"):
             (self.directory / part).mkdir(exist_ok=True)
-        private_text(self.state, msgspec.json.format(msgspec.json.encode(installation), indent=2).decode())
+        private_json(self.state, installation)
 
 
 def new_installation(

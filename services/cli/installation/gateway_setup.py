@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from schemas.manifest import Manifest
-from services._kit.base.private_files import private_text
+from services._kit.base.private_files import private_json, private_text
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import NAMESPACE_SYSTEM
 from services.cli.common.control_plane import read_kubeconfig
@@ -178,8 +176,7 @@ def outside_settings(layout: Layout, installation: Installation, ca_pem: bytes) 
     server = f"https://127.0.0.1:{installation.port('gateway_api')}"
     cluster = {"server": server, "certificate-authority-data": base64.b64encode(ca_pem).decode()}
     kubeconfig = kubeconfig_with("fleetlog", cluster, shown, _context(given).get("namespace") or "")
-    text = msgspec.json.format(msgspec.json.encode(kubeconfig), indent=2)
-    private_text(layout.kubeconfig(CONTROL), text.decode())
+    private_json(layout.kubeconfig(CONTROL), kubeconfig)
     return settings
 
 

@@ -13,6 +13,8 @@ from typing import Final
 
 from msgspec.structs import fields
 
+from schemas.topology import OPTIONAL
+from schemas.topology import SERVICES as DEFINED
 from services._kit.base.private_files import private_text
 from services.cli.attachments.attachment_checks import Unusable, examine
 from services.cli.attachments.member_attachments import join_members, keep_trying, leave, left, register_members
@@ -25,6 +27,7 @@ from services.cli.installation import gateway_setup
 from services.cli.installation import process_groups as groups
 from services.cli.installation import prometheus_config as scraping
 from services.cli.installation import startup as steps
+from services.cli.installation.certificate_files import WITH_CONTROL
 from services.cli.installation.disk_watch import LogWatch
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from services.cli.installation.installation_plan import MEMBERS, check, prepare
@@ -41,22 +44,9 @@ from services.cli.supervision.preloading import preload
 from services.cli.supervision.stop_command import stop_leftovers
 from services.cli.supervision.supervised_process import Rank
 
-SERVICES: Final = (
-    "cluster_monitor",
-    "detector",
-    "estimator",
-    "scheduler",
-    "failover",
-    "override_renderer",
-    "executor",
-    "registrar",
-    "status_aggregator",
-    "gateway",
-    "janitor",
-)
+SERVICES: Final = tuple(name for name in DEFINED if name not in OPTIONAL)
 DESCHEDULER: Final = "descheduler"
 ALL_SERVICES: Final = (*SERVICES, DESCHEDULER, "agent")
-_WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "estimator", "executor", "status_aggregator"})
 
 
 def services_of(installation: Installation) -> tuple[str, ...]:
@@ -271,7 +261,7 @@ class Installer:
             environment = {**surroundings.known_to(name, self._inherited), **self._environment()}
             environment["FLEETLOG_INSTANCE"] = f"{name}-0"
             environment["FLEETLOG_HTTP_PORT"] = str(self.installation.port(name))
-            if name in _WITH_CONTROL:
+            if name in WITH_CONTROL:
                 environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(self.control)
             if name == "gateway":
                 environment.update(gateway_setup.environment(self.layout, self.installation))

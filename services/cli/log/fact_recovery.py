@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -43,9 +41,13 @@ _AT_ONCE: Final = 100
 @asynccontextmanager
 async def served(layout: Layout, installation: Installation) -> AsyncIterator[Connection]:
     """A connection to a server on the stopped installation's log, on a port of its own; raises Failed."""
+    layout.data("nats").mkdir(parents=True, exist_ok=True)
     port = free_port(set(installation.ports.values()))
-    config = identities.server_config(layout, installation)
-    process = _started([nats_server_binary(), "-c", str(config), "-p", str(port), "-m", "0"], layout.log("nats"))
+    command = [nats_server_binary(), "-c", str(identities.server_config(layout, installation)), "-p", str(port)]
+    with layout.log("nats").open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            *command, "-m", "0", stdout=output, stderr=output, start_new_session=True
+        )
     try:
         url = installation.log_access.rpartition(":")[0] + f":{port}"
         try:
@@ -59,12 +61,7 @@ async def served(layout: Layout, installation: Installation) -> AsyncIterator[Co
             await connection.close()
     finally:
         process.terminate()
-        await asyncio.to_thread(process.wait)
-
-
-def _started(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("ab") as output:
-        return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        await process.wait()
 
 
 async def restore(layout: Layout, lost: Sequence[Damaged], objects: Mapping[str, Manifest]) -> list[str]:

@@ -70,7 +70,7 @@ def explain(
     output: Output = "",
     at: Annotated[str, typer.Option("--at", help="The placement at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
 ) -> Work:
-    """Show why an object runs where it runs: for every cluster what refused it, or its rank, capacity and share."""
+    """Show why an object runs where it runs: what refused each cluster, or its rank, capacity, weight and share."""
     from services.cli.queries import explain as explanation
 
     return explanation.explain(query, output, at)
