@@ -135,12 +135,12 @@ class ClusterMonitor(Decider[MonitorState, str]):
 
     def decide(self, state: MonitorState, key: str, now: float) -> Decision:
         """Facts and writes of one cluster."""
-        verdict = decide_all(state, now) if key == ALL else decide(state, key, now, self._thresholds)
-        if verdict.settled:
+        decision = decide_all(state, now) if key == ALL else decide(state, key, now, self._thresholds)
+        if decision.settled:
             absence.settle(state.guard)
-        if verdict.memory is not None:
-            state.of(key).memory = verdict.memory
-        return verdict
+        if decision.memory is not None:
+            state.of(key).memory = decision.memory
+        return decision
 
     async def start(self, context: Context[MonitorState, str]) -> None:
         """Open the control plane."""
@@ -152,7 +152,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
         if context.connection is not None:
             await context.connection.subscribe(EVERY_ACTIVITY, self._active)
             await context.connection.subscribe("hello.*", self._heartbeat)
-            context.connection.on_regained(self._listen_anew)
+            context.connection.on_regained(self._restart_timeouts)
         guard = context.projection.state.guard
         self._identity = await ControlPlaneIdentity.open(
             self._settings.control_kubeconfig, self._client, guard, lambda: context.mark((ALL,))
@@ -190,7 +190,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
         cluster.heard_at = now
         self.context.mark((cluster.name,))
 
-    def _listen_anew(self) -> None:
+    def _restart_timeouts(self) -> None:
         """No heartbeat could arrive while the log's server was unreachable: the timeout starts again."""
         now = self.context.clock.now()
         for cluster in self.state.clusters.values():

@@ -151,19 +151,19 @@ class Detector(Decider[DetectorState, Key]):
             scope = decide_scope(state, now)
             if scope.settled:
                 absence.settle(state.guard)
-            return Decision(events=scope.events, effects=[Tell(note) for note in scope.notes])
+            return scope
         try:
-            verdict = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
+            decision = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
         except ResultPending as missing:
             return Decision(effects=(InterpretationRequest(key, missing.questions),))
-        if verdict.blobs and not all(self._may_name(digest) for digest, _ in verdict.blobs):
+        if decision.blobs and not all(self._may_name(digest) for digest, _ in decision.blobs):
             # It is made again once they are stored, and from the same state.
-            return Decision(effects=(Store(key, verdict.blobs, verdict.secret),))
+            return Decision(effects=(Store(key, decision.blobs, decision.secret),))
         if isinstance(key, ObjectKey):
-            remember(state, key, waiting=verdict.waiting, ranked=verdict.ranked)
-            if self._recorder is not None and not any(isinstance(effect, Tell) for effect in verdict.effects):
+            remember(state, key, waiting=decision.waiting, ranked=decision.ranked)
+            if self._recorder is not None and not any(isinstance(effect, Tell) for effect in decision.effects):
                 self._recorder.settled(key)
-        return verdict
+        return decision
 
     def _may_name(self, digest: str) -> bool:
         return self._context is not None and self._context.blobs.may_name(digest)

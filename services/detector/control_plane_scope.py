@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from msgspec import Struct
-
 from schemas.events.binding import BindingRequested
 from schemas.events.control_plane import AbsenceEvent, AbsenceHeld, ControlPlaneIdentified
 from schemas.events.policy import PolicyChanged
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
 from services._rules.absence import absence_guard as absence
+from services._rules.decision import Decision
 from services._rules.kubernetes.event_objects import Note
 from services._rules.log.restore_order import absence_in_doubt
+from services.detector.decide import Tell
 from services.detector.recorded_objects import recorded_kinds
 from services.detector.state import DetectorState
 
@@ -24,15 +24,13 @@ HELD: Final = "WithdrawalsHeld"
 RELEASED: Final = "WithdrawalsReleased"
 
 
-class ScopeVerdict(Struct, frozen=True):
-    """Facts to append, and what a person should know; `settled`: the reason to hold what is missing ends."""
+class ScopeDecision(Decision, frozen=True):
+    """Facts to append, and Kubernetes Events about them; `settled`: the reason to hold what is missing ends."""
 
-    events: tuple[ControlPlaneIdentified | AbsenceEvent, ...] = ()
-    notes: tuple[Note, ...] = ()
     settled: bool = False
 
 
-def decide_scope(state: DetectorState, now: float) -> ScopeVerdict:
+def decide_scope(state: DetectorState, now: float) -> ScopeDecision:
     """The facts that are due about the control plane as a whole."""
     guard = state.guard
     identified = absence.identify(guard, now)
@@ -41,8 +39,8 @@ def decide_scope(state: DetectorState, now: float) -> ScopeVerdict:
     due = absence.decide(guard, kinds, now)
     events.extend(due)
     # Nothing is written to a control plane that is not ours.
-    notes = tuple(_note(event, guard.uid) for event in due) if guard.trusted else ()
-    return ScopeVerdict(tuple(events), notes, absence.settles(guard, kinds))
+    notes = tuple(Tell(_note(event, guard.uid)) for event in due) if guard.trusted else ()
+    return ScopeDecision(tuple(events), effects=notes, settled=absence.settles(guard, kinds))
 
 
 def _note(event: AbsenceEvent, uid: str) -> Note:

@@ -197,11 +197,11 @@ def _propagated(
     writes = claim_write(key, manifest, claimed)
     if writes:
         claimed = _foreseen(manifest, claimed)
-    verdict = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
+    decision = _applied(state, key, claimed, view, now, policy_driven=policy_driven)
     # A decision that lacks something is still to be made, and must know then why it is made.
-    lacking = any(isinstance(effect, NeedKey) for effect in verdict.effects)
+    lacking = any(isinstance(effect, NeedKey) for effect in decision.effects)
     waiting = None if lacking else _waits(state, key, False)
-    return msgspec.structs.replace(verdict, effects=[*verdict.effects, *writes], waiting=waiting)
+    return msgspec.structs.replace(decision, effects=[*decision.effects, *writes], waiting=waiting)
 
 
 def _waits(state: DetectorState, key: ObjectKey, wanted: bool) -> bool | None:

@@ -205,10 +205,10 @@ def _leave_tainted(
         return
     failover: Manifest | None = None
     for target in tainted:
-        verdict = stay(state.clusters[target.name], tolerations, now)
-        if not verdict.leave:
-            if verdict.seconds is not None:
-                draft.wake.append(now + verdict.seconds)
+        remaining = stay(state.clusters[target.name], tolerations, now)
+        if not remaining.leave:
+            if remaining.seconds is not None:
+                draft.wake.append(now + remaining.seconds)
             continue
         if failover is None:
             failover = msgspec.json.decode(binding.spec, type=Manifest).get("failover") or {}

@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 from msgspec import Struct, UnsetType
+from msgspec.structs import replace
 
 from schemas.codec import Known
 from schemas.codec import decode as decode_event
@@ -109,9 +110,7 @@ class OverrideRenderer(ObjectDecider[RendererState]):
             return Decision(effects=(Fetch(key, (), inline=works.missing),))
         if works.blobs and not all(self._may_name(digest) for digest, _ in works.blobs):
             return Decision(effects=(Store(key, works.blobs, works.secret),))
-        return Decision(
-            events=works.events, effects=(InterpretationRequest(key, works.lacking),) if works.lacking else ()
-        )
+        return replace(works, effects=(InterpretationRequest(key, works.lacking),)) if works.lacking else works
 
     def _may_name(self, digest: str) -> bool:
         return self._context is not None and self._context.blobs.may_name(digest)

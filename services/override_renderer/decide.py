@@ -14,6 +14,7 @@ from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._rules import constants as const
+from services._rules.decision import Decision
 from services._rules.delivery.cluster_rendering import RenderError, Target, suspends_dispatching
 from services._rules.delivery.cluster_works import is_cut
 from services._rules.failover.eviction_requests import awaits_removal, carried_labels
@@ -39,14 +40,13 @@ class AtHand(Struct):
     interpreter: Interpreter = NATIVE
 
 
-class Works(Struct, frozen=True):
+class RenderDecision(Decision, frozen=True):
     """Events of one object's works and the manifest bytes that have to be stored before them.
 
     Works that wait for answers of interpreters are `lacking`. `missing` are manifests that stand in the log only, by
     digest and position: with any of them nothing is decided before they are read.
     """
 
-    events: tuple[WorkEvent, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
     secret: bool = False
     lacking: tuple[InterpretationQuery, ...] = ()
@@ -85,17 +85,17 @@ def needs_key(state: RendererState, key: ObjectKey) -> bool:
     return isinstance(template, TemplateChanged) and is_secret(template.api_version, template.kind)
 
 
-def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> Works:
+def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> RenderDecision:
     """The facts due about the works of one object, so that they follow from its facets."""
     bound = state.objects.get(key)
     if bound is None:
-        return Works()
+        return RenderDecision()
     binding = bound.binding
     members = [name for name, member in state.clusters.items() if not member.deleting]
     where = bound.effective(members)
     template = bound.template
     if isinstance(binding, BindingRequested) and _awaits_division(binding, bound.placement):
-        return Works()
+        return RenderDecision()
     events: list[WorkEvent] = []
     blobs: list[tuple[str, bytes]] = []
     lacking: list[InterpretationQuery] = []
@@ -106,20 +106,20 @@ def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> Works:
         wanted = set(where.occupied)
     elif isinstance(binding, BindingRequested):
         # The template's own fact has not arrived yet: whatever stands, stands.
-        return Works()
+        return RenderDecision()
     else:
         wanted = set()
     if missing:
-        return Works(missing=tuple(missing))
+        return RenderDecision(missing=tuple(missing))
     events.extend(_withdrawals(bound, wanted))
     if not events and not lacking:
-        return Works()
+        return RenderDecision()
     seen = bound.seen("template", "binding", "placement", "eviction", "descheduling")
-    return Works(
+    return RenderDecision(
         tuple(msgspec.structs.replace(event, provenance=seen) for event in events),
-        tuple(blobs),
-        needs_key(state, key),
-        tuple(lacking),
+        blobs=tuple(blobs),
+        secret=needs_key(state, key),
+        lacking=tuple(lacking),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
+
 
 def private_text(path: Path, text: str) -> None:
     """Write a file that only its owner reads, atomically: readers never see half of it, even after a loss of power."""
@@ -21,3 +23,8 @@ def private_text(path: Path, text: str) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def private_json(path: Path, value: object) -> None:
+    """Write a value as indented JSON to a file that only its owner reads, atomically."""
+    private_text(path, msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -29,15 +29,7 @@ from services._kit.base.log_errors import FenceLost
 from services._kit.kube import api as kube_api
 from services._kit.kube.answers.bodies import lines, whole
 from services._kit.kube.answers.discovery_answers import discover
-from services._kit.kube.answers.exchange import (
-    CONNECT_SECONDS,
-    GZIP,
-    IDENTITY,
-    GuardedRequest,
-    check_json,
-    failures,
-    session,
-)
+from services._kit.kube.answers.exchange import CONNECT_SECONDS, GZIP, IDENTITY, check_json, failures, session
 from services._kit.kube.answers.shapes import manifest_of, readable
 from services._kit.kube.answers.share import Share
 from services._kit.kube.api import (
@@ -201,8 +193,7 @@ class KubeClient:
         return self._streams
 
     def _make_session(self, connections: int) -> aiohttp.ClientSession:
-        request_class = type("Request", (GuardedRequest,), {"client": self})
-        return session(request_class, self._headers, self._ssl, connections=connections)
+        return session(self, self._headers, self._ssl, connections=connections)
 
     def adopt(self, other: KubeClient) -> list[aiohttp.ClientSession]:
         """Use the endpoint, trust and identity of a client that was not used yet from now on.

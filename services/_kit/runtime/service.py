@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=ServiceState)
 K = TypeVar("K", bound=Hashable)
-O = TypeVar("O", bound=ObjectStates[Any])  # noqa: E741
+T = TypeVar("T", bound=ObjectStates[Any])
 
 _OF_NO_OBJECT = ("cluster.", "lease.", "policy.")
 
@@ -147,21 +147,21 @@ class Decider(BaseService[S, K]):
         """
 
 
-class ObjectDecider(Decider[O, ObjectKey]):
+class ObjectDecider(Decider[T, ObjectKey]):
     """A service that decides objects by their facets."""
 
     folds: ClassVar[Callable[..., Iterable[ObjectKey]]]
     """The fold of its state, with position, subject and event."""
 
-    def fold(self, state: O, message: Message, event: Known) -> Iterable[ObjectKey]:
+    def fold(self, state: T, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one event to the state; the objects whose decision may change."""
         return self.folds(state, message.seq, message.subject, event)
 
-    def unreadable(self, state: O, message: Message) -> Iterable[ObjectKey]:
+    def unreadable(self, state: T, message: Message) -> Iterable[ObjectKey]:
         """The object whose facet a newer version wrote."""
         return () if message.subject.startswith(_OF_NO_OBJECT) else (object_key(message.subject),)
 
-    def recover(self, state: O) -> Iterable[ObjectKey]:
+    def recover(self, state: T) -> Iterable[ObjectKey]:
         """Every object: the time may have come for it while no instance led."""
         return list(state.objects)
 

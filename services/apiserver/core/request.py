@@ -32,6 +32,17 @@ class RequestInfo:
         self.tail = "/".join(parts[3:])
 
 
+def resource_path(parts: list[str]) -> RequestInfo | None:
+    """What a path names; None for one outside of all group versions."""
+    match parts:
+        case ["api", version, _, *_]:
+            return RequestInfo("", version, parts[2:])
+        case ["apis", group, version, _, *_]:
+            return RequestInfo(group, version, parts[3:])
+        case _:
+            return None
+
+
 def split_path(path: str) -> list[str]:
     """Unescaped path segments; empty ones at the end are dropped."""
     parts = path.split("/")[1:]

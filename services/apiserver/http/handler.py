@@ -17,7 +17,7 @@ from services.apiserver.auth.authorization import Access, Authorizer
 from services.apiserver.auth.confinement import ANONYMOUS, INFO_PATH, confined
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.metrics import REQUEST_SECONDS, REQUESTS, WATCHERS
-from services.apiserver.core.request import RequestInfo, parse_query, split_path
+from services.apiserver.core.request import RequestInfo, parse_query, resource_path, split_path
 from services.apiserver.core.request_context import Call, Identity
 from services.apiserver.core.status_errors import ApiError, PlainError
 from services.apiserver.http import codec
@@ -160,19 +160,15 @@ class HttpFace:
 
     def _authorize(self, request: Request, parts: list[str]) -> None:
         verb = _VERBS.get(request.method, request.method.lower())
-        group = ""
-        if len(parts) > 2 and parts[0] == "api":
-            info = RequestInfo("", parts[1], parts[2:])
-        elif len(parts) > 3 and parts[0] == "apis":
-            group = parts[1]
-            info = RequestInfo(parts[1], parts[2], parts[3:])
-        else:
+        info = resource_path(parts)
+        if info is None:
             access = Access(verb, path=request.path)
             decision = self._authorizer.decide(request.user, access)
             if not decision.allowed:
                 text = f'forbidden: User "{request.user.name}" cannot {verb} path "{request.path}"'
                 raise ApiError(403, "Forbidden", text, {})
             return
+        group = info.group
         if verb == "get" and not info.name:
             watching = info.watch_prefix or request.query.get("watch", "false") not in ("false", "0")
             verb = "watch" if watching else "list"

@@ -10,7 +10,7 @@ from aiohttp import web
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
-from services.apiserver.core.request import ListOptions, RequestInfo, revision_of, write_options
+from services.apiserver.core.request import ListOptions, RequestInfo, resource_path, revision_of, write_options
 from services.apiserver.core.request_context import Call
 from services.apiserver.core.status_errors import ApiError, PlainError
 from services.apiserver.http import codec
@@ -55,11 +55,8 @@ class ResourceApi:
 
     async def route(self, request: Request, parts: list[str]) -> Answer | web.StreamResponse | None:
         """Answer a resource path; None for paths of no served group and version."""
-        if len(parts) > 2 and parts[0] == "api":
-            info = RequestInfo("", parts[1], parts[2:])
-        elif len(parts) > 3 and parts[0] == "apis":
-            info = RequestInfo(parts[1], parts[2], parts[3:])
-        else:
+        info = resource_path(parts)
+        if info is None:
             return None
         kind = self._registry.find(info.group, info.version, info.resource)
         if kind is None:

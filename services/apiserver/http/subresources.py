@@ -22,14 +22,15 @@ from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind, Subresource
 from services.apiserver.reads.responses import View
 from services.apiserver.store.store_port import Entry
+from services.apiserver.tables.human import NONE, labels, selector
 from services.apiserver.writes.deletion import DeleteOptions, Deleter, Evictions
 from services.apiserver.writes.object_writes import Objects, Outcome
-from services.apiserver.writes.scale import scale_of, set_replicas
 from services.apiserver.writes.service_account_tokens import TokenRequests
 
 ViewOf = Callable[[Request, Kind], View]
 CallOf = Callable[[Request, str], Call]
 _VERB = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "POST": "create", "DELETE": "delete"}
+_SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _SCALE = "io.k8s.api.autoscaling.v1.Scale"
 CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 
@@ -143,12 +144,12 @@ class Subresources:
                 error.details = {"name": info.name, "group": group, "kind": f"{kind.resource.plural}/scale"}
             raise error from e
         if verb == "get":
-            return Answer(200, msgspec.json.encode(scale_of(kind, kind.from_store(entry.obj))))
+            return Answer(200, msgspec.json.encode(_scale_of(kind, kind.from_store(entry.obj))))
         raw = await request.body()
 
         def make(old: Manifest) -> Manifest:
             scale = self._new_scale(kind, old, raw, request.media, verb, info)
-            new = set_replicas(kind, clone(old), (scale.get("spec") or {}).get("replicas") or 0)
+            new = _set_replicas(kind, clone(old), (scale.get("spec") or {}).get("replicas") or 0)
             revision = (scale.get("metadata") or {}).get("resourceVersion")
             new["metadata"]["resourceVersion"] = revision or ""
             if not kind.unconditional_update and not revision:
@@ -162,7 +163,7 @@ class Subresources:
             kind, info.namespace, info.name, make, call, subresource="scale", verb=verb, patch=verb == "patch"
         )
         obj = kind.from_store(outcome.obj) if isinstance(outcome, Entry) else outcome
-        return Answer(200, msgspec.json.encode(scale_of(kind, obj)), warnings=call.warnings)
+        return Answer(200, msgspec.json.encode(_scale_of(kind, obj)), warnings=call.warnings)
 
     def _new_scale(
         self, kind: Kind, old: Manifest, raw: bytes, media: str | None, verb: str, info: RequestInfo
@@ -171,7 +172,7 @@ class Subresources:
         if verb == "update":
             scale, sent = codec.decode_body(raw, media, _SCALE)
         else:
-            scale = _patched(scale_of(kind, old, strict=False), raw, codec.media_type(media))
+            scale = _patched(_scale_of(kind, old, strict=False), raw, codec.media_type(media))
         if not isinstance(scale, dict):
             raise status.bad_request("an object was expected")
         name = scale.get("kind", "Scale")
@@ -275,3 +276,57 @@ def _patched(scale: Manifest, raw: bytes, media: str) -> Any:
         return patches.merge_patch(scale, codec.decode_json(raw))
     except patches.PatchError as e:
         raise ApiError(e.status, e.reason, e.message, e.details) from e
+
+
+def _scale_of(kind: Kind, obj: Manifest, *, strict: bool = True) -> Manifest:
+    """The autoscaling/v1 Scale of an object; raises 500 where a custom object lacks the declared field."""
+    meta = {k: obj["metadata"][k] for k in _SCALE_METADATA if k in obj["metadata"]}
+    spec_path, status_path, selector_path = _replica_paths(kind)
+    replicas = _get(obj, spec_path)
+    if replicas is None and strict and kind.custom:
+        text = f'the spec replicas field "{spec_path}" does not exist'
+        error = status.internal(f"Internal error occurred: {text}")
+        error.reason, error.details = "InternalError", {"causes": [{"message": text}]}
+        raise error
+    shown: Manifest = {"replicas": _get(obj, status_path) or 0}
+    chosen = _get(obj, selector_path) if selector_path else None
+    if isinstance(chosen, dict):
+        structured = "matchLabels" in chosen or "matchExpressions" in chosen
+        chosen = selector(chosen) if structured else labels(chosen)
+    if chosen and chosen != NONE:
+        shown["selector"] = chosen
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": meta,
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": shown,
+    }
+
+
+def _set_replicas(kind: Kind, obj: Manifest, replicas: int) -> Manifest:
+    """Set the replicas field of an object the caller owns."""
+    path = _replica_paths(kind)[0].strip(".").split(".")
+    node: Any = obj
+    for part in path[:-1]:
+        node = node.setdefault(part, {})
+    node[path[-1]] = replicas
+    return obj
+
+
+def _replica_paths(kind: Kind) -> tuple[str, str, str]:
+    found = getattr(kind, "scale", None)
+    if found is not None:
+        if isinstance(found, dict):
+            return found["specReplicasPath"], found["statusReplicasPath"], found.get("labelSelectorPath") or ""
+        return found.spec_path, found.status_path, found.selector_path
+    return ".spec.replicas", ".status.replicas", ".spec.selector"
+
+
+def _get(obj: Manifest, path: str) -> Any:
+    node: Any = obj
+    for part in path.strip(".").split("."):
+        if not isinstance(node, dict):
+            return None
+        node = node.get(part)
+    return node

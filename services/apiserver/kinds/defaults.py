@@ -23,44 +23,25 @@ class Defaults:
         self._steps = [_step(name, value) for name, value in table.items()]
 
     def __call__(self, obj: Any) -> None:
-        for step, name, value in self._steps:
-            if step is not None:
-                step(obj, name, value)
+        for way, name, value in self._steps:
+            if way == "?":
+                if (inner := obj.get(name)) is not None:
+                    value(inner)
+            elif way == "[]":
+                for item in obj.get(name) or ():
+                    value(item)
+            elif not name:
+                value(obj)
+            elif way == "below":
+                value(obj.setdefault(name, {}))
             elif name not in obj:
-                obj[name] = value
+                obj[name] = copy.deepcopy(value) if way == "copy" else value
 
 
-def _step(name: str, value: Any) -> tuple[Callable[[Any, str, Any], None] | None, str, Any]:
+def _step(name: str, value: Any) -> tuple[str, str, Any]:
+    """How an entry is filled in, the name of the field, and what fills it."""
     inner = Defaults(value) if isinstance(value, dict) else value
-    if not name:
-        return (_whole, name, inner)
-    if name.endswith("[]"):
-        return (_each, name[:-2], inner)
-    if name.endswith("?"):
-        return (_present, name[:-1], inner)
-    if callable(inner):
-        return (_inside, name, inner)
-    return (_copy if isinstance(inner, list) else None, name, inner)
-
-
-def _copy(obj: Any, name: str, value: Any) -> None:
-    if name not in obj:
-        obj[name] = copy.deepcopy(value)
-
-
-def _whole(obj: Any, _: str, fill: Fill) -> None:
-    fill(obj)
-
-
-def _inside(obj: Any, name: str, fill: Fill) -> None:
-    fill(obj.setdefault(name, {}))
-
-
-def _present(obj: Any, name: str, fill: Fill) -> None:
-    if (inner := obj.get(name)) is not None:
-        fill(inner)
-
-
-def _each(obj: Any, name: str, fill: Fill) -> None:
-    for item in obj.get(name) or ():
-        fill(item)
+    for way in ("?", "[]"):
+        if name.endswith(way):
+            return (way, name.removesuffix(way), inner)
+    return ("below" if callable(inner) else "copy" if isinstance(inner, list) else "", name, inner)

@@ -1,4 +1,8 @@
-"""The table of built-in kinds: group, names, versions by release, subresources, and the class with their rules."""
+"""The table of built-in kinds: group, names, versions by release, subresources, and the class with their rules.
+
+A further kind is a row here. One whose fields have rules or defaults names a class of `groups` or `workloads` that
+holds them as tables; one that has none is a plain `BuiltinKind`. Its types come from the field tables.
+"""
 
 from __future__ import annotations
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,24 +18,23 @@ from services._kit.log.stream_port import NewMessage
 from services.apiserver.store.subject_names import DELETED, PREV, floor_subject
 from services.cli.backup.installation_files import write
 from services.cli.backup.take_backup import KEY_FILE, STORE
-from services.cli.common.layout import Installation, Layout
+from services.cli.common.layout import Layout
 from services.cli.common.logbook import LogAccess, log_access, open_log
+from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
 from services.cli.common.stream_topology import asked_sizes
 from services.cli.log.archive import Header, Line, Record, StoredFile, StreamSetup, inspect, read
+from services.cli.log.fact_recovery import served
 from services.cli.log.restore_archive import Taker, Unordered, fill, refuse_used
-from services.cli.nats.server_identities import server_config
-from services.cli.supervision.child import nats_server_binary
 
 AHEAD: Final = 1_000_000
 """Revisions that are skipped: what clients saw of the lost control plane after the backup must not come again."""
-_STOP_SECONDS: Final = 30.0
 
 
 class Objects:
     """Writes the present objects of the embedded API server behind every revision that the lost one can have given.
 
-    Clients that watch from an earlier revision are told that it is gone, and list again.
+    Clients that watch from an earlier revision learn that it is gone, and list again.
     """
 
     def __init__(self, connection: Connection, present: dict[str, int]) -> None:
@@ -78,7 +75,8 @@ async def restore(path: Path, passphrase: bytes, directory: Path, nats: str, key
     """
     header, end = await asyncio.to_thread(inspect, path, passphrase)
     if nats:
-        await _into_log(path, passphrase, header, log_access(directory, nats))
+        async with open_log(log_access(directory, nats)) as connection:
+            await _into_log(path, passphrase, header, connection)
         if key_file is not None:
             _write_keys(path, passphrase, key_file)
     else:
@@ -92,19 +90,18 @@ async def restore(path: Path, passphrase: bytes, directory: Path, nats: str, key
         installation = layout.load()
         assert installation is not None
         layout.save(installation)
-        async with _server(layout, installation):
-            access = LogAccess(installation.log_access, creds=installation.nats_creds)
-            await _into_log(path, passphrase, header, access)
-    told = ", ".join(f"{count:,} of {name}" for name, count in end.messages.items()) or "no messages"
-    complain(f"{path}: {told}, as of its backup")
+        elsewhere = LogAccess(installation.log_access, creds=installation.nats_creds)
+        async with open_log(elsewhere) if installation.nats_url else served(layout, installation) as connection:
+            await _into_log(path, passphrase, header, connection)
+    complain(f"{path}: {counted(end.messages)}, as of its backup")
     where = f"at {nats}" if nats else f"with `fleetlog up --dir {directory}`"
     complain(f"start the services {where}: they deliver once everything is compared with the control plane")
     return 0
 
 
-async def _into_log(path: Path, passphrase: bytes, header: Header, access: LogAccess) -> None:
+async def _into_log(path: Path, passphrase: bytes, header: Header, connection: Connection) -> None:
     setups, present = await asyncio.to_thread(_overview, path, passphrase)
-    async with patience("restoring"), open_log(access) as connection:
+    async with patience("restoring"):
         await topology.apply(connection, sizes=asked_sizes())
         await refuse_used(connection, [*(stream.name for stream in STREAMS), *STORE])
         more: dict[str, Taker] = {KEYS.name: Unordered(JetStreamLog(connection, KEYS.name), at_once=1)}
@@ -155,27 +152,3 @@ def _write_keys(path: Path, passphrase: bytes, place: Path) -> None:
 
 def _files(lines: Iterator[Line]) -> Iterator[StoredFile]:
     return (line for line in lines if isinstance(line, StoredFile))
-
-
-@asynccontextmanager
-async def _server(layout: Layout, installation: Installation) -> AsyncIterator[None]:
-    """The log's server of an installation for as long as the block lasts, unless it has one elsewhere."""
-    if installation.nats_url:
-        yield
-        return
-    layout.data("nats").mkdir(parents=True, exist_ok=True)
-    config = server_config(layout, installation)
-    with layout.log("nats").open("ab") as output:
-        process = await asyncio.create_subprocess_exec(
-            nats_server_binary(), "-c", str(config), stdout=output, stderr=output
-        )
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()

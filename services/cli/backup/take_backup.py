@@ -14,6 +14,7 @@ from services.apiserver.store.secret_encryption import keys_stream
 from services.cli.backup.installation_files import files
 from services.cli.common.layout import Layout
 from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
 from services.cli.log.archive import BACKUP, StoredFile, StreamSetup, Writer, record, stream_config
 from services.cli.log.export import blobs_of, header_of, messages_of
@@ -60,8 +61,7 @@ async def back_up(
             writer.give_up()
             raise
         await asyncio.to_thread(writer.finish)
-    told = ", ".join(f"{count:,} of {name}" for name, count in writer.counts.items()) or "no messages"
-    complain(f"{path}: {told}, and {len(held)} files; its passphrase is needed to restore it")
+    complain(f"{path}: {counted(writer.counts)}, and {len(held)} files; its passphrase is needed to restore it")
     return 0
 
 

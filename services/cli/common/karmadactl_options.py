@@ -26,7 +26,7 @@ class ControlPlaneOptions(NamedTuple):
     ] = ""
 
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and tell, but change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and print, but change nothing.")]
 ClusterName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the member cluster.")]
 ClusterNamespace = Annotated[
     str, typer.Option("--cluster-namespace", help="Namespace of the credentials, here and in the member.")

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from services._kit.base.private_files import private_text
+from services._kit.base.private_files import private_json
 
 CONTROL = "control"
 _PORTS: Final = range(20_000, 32_000)
@@ -173,7 +173,7 @@ class Layout:
         self.directory.mkdir(parents=True, exist_ok=True)
         for part in ("logs", "run", "audit", "data"):
             (self.directory / part).mkdir(exist_ok=True)
-        private_text(self.state, msgspec.json.format(msgspec.json.encode(installation), indent=2).decode())
+        private_json(self.state, installation)
 
 
 def new_installation(
@@ -192,7 +192,7 @@ def new_installation(
 
 
 def free_port(taken: set[int]) -> int:
-    """A port that nobody listens on: the one after the last of the installation, the first at random.
+    """A port without a listener: the one after the last of the installation, the first at random.
 
     Below the ports that the kernel gives to connections and to servers without a wish: what is chosen here is bound
     later, and must still be free then.

@@ -1,7 +1,7 @@
 """Makes the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect, in one directory.
 
 One authority signs for the servers (log, control plane, gateway) and for the services' identities in the control plane;
-the front proxy has an authority of its own, because whoever holds one of its certificates may speak for anybody.
+the front proxy has an authority of its own, because a holder of one of its certificates may act for any user.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from services._kit.base.private_files import private_text
-from services._rules.constants import NAMESPACE_SYSTEM
+from services._kit.base.private_files import private_json, private_text
 from services._rules.identity.accounts import AgentIdentity, accounts_config
 from services.apiserver.auth.certificate_authority import Authority
 from services.apiserver.auth.kubeconfig_files import write as write_kubeconfig
 from services.cli.common.layout import HUB_USER
 from services.cli.common.running import Failed, complain
-from services.cli.installation.gateway_setup import GATEWAY_SERVICE, VERSIONS, api_service
+from services.cli.installation.gateway_setup import VERSIONS, api_service, gateway_service
 from services.cli.nats.nkeys import new_seed, public_key
 
 ADMIN: Final = "fleetlog-admin"
@@ -41,6 +38,7 @@ WITH_CONTROL: Final = ("cluster_monitor", "detector", "estimator", "executor", "
 AGENTS: Final = "agents"
 SEED: Final = "nkey.seed"
 _CLUSTER: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
+_PULL_MEMBER: Final = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "spec": {"syncMode": "Pull"}}
 _MASTERS: Final = "system:masters"
 
 
@@ -96,7 +94,10 @@ def make(directory: Path, control: str = CONTROL, agents: Iterable[str] = ()) ->
     private_text(directory / "apiserver.env", f"FLEETLOG_NATS_URL={_store_url(password)}\n")
     private_text(directory / "gateway.tokens", f'{token},admin,admin,"{_MASTERS}"\n')
     new_master_keys().save(directory / "secrets-keys.json")
-    private_text(directory / "aggregation.json", _aggregation(authority.ca_pem))
+    bundle = base64.b64encode(authority.ca_pem).decode()
+    items = [*gateway_service("gateway"), *(api_service(*version, bundle, GATEWAY_PORT) for version in VERSIONS)]
+    # Makes the control plane send bindings and works to the gateway, by `kubectl apply`.
+    private_json(directory / "aggregation.json", {"apiVersion": "v1", "kind": "List", "items": items})
     admit(directory, agents)
     return 0
 
@@ -116,7 +117,7 @@ def admit(directory: Path, agents: Iterable[str]) -> None:
         own = directory / AGENTS / cluster
         if not (own / SEED).exists():
             private_text(own / SEED, new_seed("user"))
-        private_text(own / "cluster.json", _pull_member(cluster))
+        private_json(own / "cluster.json", {**_PULL_MEMBER, "metadata": {"name": cluster}})
     seeds = sorted((directory / AGENTS).glob(f"*/{SEED}"))
     known = [AgentIdentity(path.parent.name, public_key(path.read_text(encoding="utf-8"))) for path in seeds]
     private_text(directory / "nats" / "accounts.conf", accounts_config(HUB_USER, password.strip(), known))
@@ -129,31 +130,6 @@ def shut_out(directory: Path, agents: Iterable[str]) -> None:
         if not _CLUSTER.fullmatch(cluster) or not seed.exists():
             raise Failed(f"no agent of {cluster!r} in {directory / AGENTS}")
         seed.unlink()
-
-
-def _pull_member(cluster: str) -> str:
-    """The Cluster object of a pull member, for `kubectl apply`."""
-    manifest = {
-        "apiVersion": "cluster.karmada.io/v1alpha1",
-        "kind": "Cluster",
-        "metadata": {"name": cluster},
-        "spec": {"syncMode": "Pull"},
-    }
-    return msgspec.json.format(msgspec.json.encode(manifest)).decode()
-
-
-def _aggregation(ca: bytes) -> str:
-    """What makes the control plane send bindings and works to the gateway, for `kubectl apply`."""
-    bundle = base64.b64encode(ca).decode()
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": GATEWAY_SERVICE, "namespace": NAMESPACE_SYSTEM},
-        "spec": {"type": "ExternalName", "externalName": "gateway"},
-    }
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_SYSTEM}}
-    items = [namespace, service, *(api_service(*version, bundle, GATEWAY_PORT) for version in VERSIONS)]
-    return msgspec.json.format(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})).decode()
 
 
 def _store_url(password: str) -> str:

@@ -11,7 +11,7 @@ from services.cli.common.control_plane import open_control
 from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.printing import as_json, as_yaml
 from services.cli.common.running import Failed, patience
-from services.cli.common.waiting import wait_until
+from services.cli.common.waiting import condition, wait_until
 
 _PATH = resource_path("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 
@@ -85,9 +85,6 @@ def _covers(present: Any, wanted: Any) -> bool:
 async def _until_established(client: KubeClient, name: str) -> None:
     async def look() -> str:
         crd = await client.get(f"{_PATH}/{name}")
-        for condition in (crd.get("status") or {}).get("conditions") or ():
-            if condition["type"] == "Established" and condition["status"] == "True":
-                return ""
-        return "not established yet"
+        return "" if condition(crd, "Established").get("status") == "True" else "not established yet"
 
     await wait_until(f"definition {name}", look, 30.0)

@@ -81,7 +81,7 @@ def demo(
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary directory.")] = False,
 ) -> Work:
-    """Start an installation, run a Deployment on two clusters, and tell from the log what happened; then stop."""
+    """Start an installation, run a Deployment on two clusters, and print its history; then stop."""
     from services.cli.installation import demo as demonstration
 
     return demonstration.demo(directory, keep=keep)

@@ -88,7 +88,7 @@ def _same_log(installation: Installation, nats_url: str) -> None:
 
 
 def _credentials(options: InstallationOptions, nats_url: str) -> str:
-    """The file with the identity at the log's server; raises Failed where there is none, or nobody to show it to."""
+    """The file with the identity at the log's server; raises Failed where there is none, or no server to show it to."""
     if not options.nats_creds:
         return ""
     if not nats_url:

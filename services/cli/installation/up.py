@@ -13,23 +13,25 @@ from typing import Final
 
 from msgspec.structs import fields
 
+from schemas.topology import OPTIONAL
+from schemas.topology import SERVICES as DEFINED
 from services._kit.base.private_files import private_text
-from services._kit.kube.client import KubeClient
 from services.cli.attachments.attachment_checks import Unusable, examine
-from services.cli.attachments.attachment_retry import keep_trying, leave, left
-from services.cli.attachments.member_attachments import join_members, register_members
+from services.cli.attachments.member_attachments import join_members, keep_trying, leave, left, register_members
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.layout import CONTROL, HUB_USER, Installation, Layout, agent_process
 from services.cli.common.running import INTERRUPTED, Failed, say
+from services.cli.common.waiting import opened
 from services.cli.installation import environment as surroundings
 from services.cli.installation import gateway_setup
 from services.cli.installation import process_groups as groups
 from services.cli.installation import prometheus_config as scraping
 from services.cli.installation import startup as steps
+from services.cli.installation.certificate_files import WITH_CONTROL
 from services.cli.installation.disk_watch import LogWatch
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from services.cli.installation.installation_plan import MEMBERS, check, prepare
-from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.processes import Supervisor
 from services.cli.installation.up_options import InstallationOptions
 from services.cli.log.disk.files import guarded, refused_file
 from services.cli.nats import server_identities as identities
@@ -40,23 +42,11 @@ from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.lock import Lock
 from services.cli.supervision.preloading import preload
 from services.cli.supervision.stop_command import stop_leftovers
+from services.cli.supervision.supervised_process import Rank
 
-SERVICES: Final = (
-    "cluster_monitor",
-    "detector",
-    "estimator",
-    "scheduler",
-    "failover",
-    "override_renderer",
-    "executor",
-    "registrar",
-    "status_aggregator",
-    "gateway",
-    "janitor",
-)
+SERVICES: Final = tuple(name for name in DEFINED if name not in OPTIONAL)
 DESCHEDULER: Final = "descheduler"
 ALL_SERVICES: Final = (*SERVICES, DESCHEDULER, "agent")
-_WITH_CONTROL: Final = frozenset({"cluster_monitor", "detector", "estimator", "executor", "status_aggregator"})
 
 
 def services_of(installation: Installation) -> tuple[str, ...]:
@@ -272,7 +262,7 @@ class Installer:
             environment = {**surroundings.known_to(name, self._inherited), **self._environment()}
             environment["FLEETLOG_INSTANCE"] = f"{name}-0"
             environment["FLEETLOG_HTTP_PORT"] = str(self.installation.port(name))
-            if name in _WITH_CONTROL:
+            if name in WITH_CONTROL:
                 environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(self.control)
             if name == "gateway":
                 environment.update(gateway_setup.environment(self.layout, self.installation))
@@ -310,11 +300,8 @@ class Installer:
             self._supervisor.add_service(name, Rank.SERVICE, module, environment, needs=needs, answers=answers)
 
     async def _apply_definitions(self) -> str:
-        client = await KubeClient.from_kubeconfig(self.control)
-        try:
+        async with opened(self.control) as client:
             done = await apply_definitions(client, needed_definitions())
-        finally:
-            await client.close()
         if self.embedded:
             ca = (self.layout.data("gateway") / "ca.crt").read_bytes()
             await gateway_setup.register(self.control, ca, self.installation.port("gateway_api"))

@@ -63,7 +63,7 @@ class InstallationOptions(NamedTuple):
         bool | None,
         typer.Option(
             "--descheduler/--no-descheduler",
-            help="Whether replicas that find no node are taken back and placed anew; later starts keep the choice.",
+            help="Whether replicas that find no node are taken back and placed again; later starts keep the choice.",
             show_default=False,
         ),
     ] = None

@@ -83,8 +83,8 @@ async def _repair(layout: Layout, store: Path, options: RepairOptions) -> int:
     lost = [one for one in damaged if one.fate == "lost"]
     async with patience("writing again what else is known of lost states"):
         written = await restore(layout, lost, known)
-    for told in written:
-        print(told)
+    for line_written in written:
+        print(line_written)
     complain(f"{_count(damaged)}; blocks as they were, and what can be read of messages: {aside}")
     complain("start the installation with `fleetlog up`; `fleetlog log verify` says how the facts hang together")
     return 0
@@ -107,7 +107,7 @@ def _is_lost_state(one: Damaged) -> bool:
 
 
 def vanishes(one: Damaged, *, is_object: bool) -> bool:
-    """Whether an object may be gone with a message: it was its only state, or nobody knows whose state it was."""
+    """Whether an object may be gone with a message: it was its only state, or it is not known whose state it was."""
     if one.fate == "mended" or not is_object or one.deletion or one.recorded:
         return False
     return not one.subject or (one.newest and not one.stays)

@@ -84,7 +84,7 @@ class RegisterOptions(NamedTuple):
     ] = ()
     skip_ca: Annotated[
         bool,
-        typer.Option("--discovery-token-unsafe-skip-ca-verification", help="Trust whoever knows the token."),
+        typer.Option("--discovery-token-unsafe-skip-ca-verification", help="Trust any server that knows the token."),
     ] = False
     discovery_timeout: Annotated[
         str,

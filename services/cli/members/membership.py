@@ -56,7 +56,7 @@ async def _own_id(control: KubeClient) -> str:
 
 
 async def member_id(member: KubeClient, file: MemberFile) -> str:
-    """Identity of the member that a kubeconfig names; raises Failed, which tells it from the control plane."""
+    """Identity of the member that a kubeconfig names; raises Failed, which names the member's server."""
     try:
         return await cluster_id(member)
     except ApiError as error:

@@ -2,7 +2,7 @@
 
 Where the log's server belongs to an installation beside the control plane's kubeconfig, the agent's identity is made
 there and the server takes it over. Where there are keys of an operator (`fleetlog nats init`), its account is signed
-with them and handed to the running servers. Elsewhere the person who runs the server is told what to put where.
+with them and handed to the running servers. Elsewhere the steps that are left are printed.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from services._kit.base.private_files import private_text
 from services._rules.identity.accounts import AgentIdentity, accounts_config
 from services.cli.common.control_plane import kubeconfig_path, open_control
 from services.cli.common.karmadactl_options import ControlPlaneOptions, Signing
 from services.cli.common.layout import CONTROL, Installation, Layout
 from services.cli.common.running import Failed, patience
-from services.cli.members.join import join, kubeconfig_of, member_identity
+from services.cli.members.join import join, member_identity, save_kubeconfig
 from services.cli.members.member_options import REPORTS, JoinOptions
 from services.cli.members.membership import check_name, check_new, member_id, open_member_file
 from services.cli.nats.account_claims import admit_here, expel, reachable
@@ -80,21 +78,21 @@ async def join_pull_member(target: ControlPlaneOptions, name: str, options: Join
             print(f"cluster({name}) would be joined (dry run)")
             return 0
         if access is not None:
-            private_text(place / "member.kubeconfig", msgspec.json.encode(kubeconfig_of(access, name)).decode())
+            save_kubeconfig(place / "member.kubeconfig", access, name)
         reported = access if options.report_secrets == REPORTS[0] else None
         await join(control.client, name, reported, identity, options.traits, mode="Pull", namespace=options.namespace)
         if signed is not None:
             authority, url = signed
             await admit_here(authority, url, name, place / CREDS)
-            told = start_agent(name, place, url)
+            steps = start_agent(name, place, url)
         elif layout is not None and ours:
             await admit(layout, name)
-            told = _of_installation(layout, name)
+            steps = _of_installation(layout, name)
         else:
             private_text(place / "nkey.seed", new_seed("user"))
-            told = _elsewhere(layout, name, place)
+            steps = _elsewhere(layout, name, place)
     print(f"cluster({name}) is joined successfully")
-    print(told, end="")
+    print(steps, end="")
     return 0
 
 
@@ -121,7 +119,7 @@ def _of_installation(layout: Layout, name: str) -> str:
 
 
 def _elsewhere(layout: Layout | None, name: str, place: Path) -> str:
-    """What is left to do where somebody else runs the log's server, which was not changed."""
+    """What is left to do where the log's server is not ours, which was not changed."""
     key = public_key((place / "nkey.seed").read_text(encoding="utf-8"))
     agents, url = {name: key}, "nats://HOST:4222"
     if layout is not None:

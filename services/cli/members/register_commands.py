@@ -50,7 +50,7 @@ def delete(
     words: Annotated[list[str], typer.Argument(metavar="ID | TOKEN…", help="Tokens, or their first six letters.")],
     target: ControlPlaneOptions,
 ) -> Work:
-    """Delete bootstrap tokens: nobody registers with them any more."""
+    """Delete bootstrap tokens: clusters can no longer register with them."""
     from services.cli.members import token as tokens
 
     return tokens.delete(target, tuple(words))

@@ -7,14 +7,13 @@ import hashlib
 import secrets
 import string
 import time
-from datetime import UTC, datetime
 from typing import Final
 
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules.identity import bootstrap_tokens as rules
 from services.cli.common.control_plane import kubeconfig_path, open_control, read_kubeconfig
-from services.cli.common.duration_options import seconds_of
 from services.cli.common.karmadactl_options import ControlPlaneOptions
+from services.cli.common.moments import seconds_of, stamp
 from services.cli.common.printing import table
 from services.cli.common.running import Failed, complain
 from services.cli.members.join import access_of_kubeconfig
@@ -45,7 +44,7 @@ async def create(target: ControlPlaneOptions, options: TokenOptions) -> int:
     if options.description:
         data["description"] = options.description
     if seconds:
-        data["expiration"] = _stamp(time.time() + seconds)
+        data["expiration"] = stamp(time.time() + seconds, "seconds")
     manifest = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -66,7 +65,7 @@ async def create(target: ControlPlaneOptions, options: TokenOptions) -> int:
 
 
 async def show(target: ControlPlaneOptions) -> int:
-    """Print the tokens that there are; a Secret that holds none is told of and left out."""
+    """Print the tokens that there are; a Secret that holds none is reported and left out."""
     async with open_control(target) as control:
         found = await _all(control.client)
     now = time.time()
@@ -79,7 +78,7 @@ async def show(target: ControlPlaneOptions) -> int:
             (
                 token.text,
                 "<forever>" if expires is None else _span(expires - now),
-                "<never>" if expires is None else _stamp(expires),
+                "<never>" if expires is None else stamp(expires, "seconds"),
                 ",".join(usages),
                 token.description,
                 ",".join(token.groups),
@@ -148,10 +147,6 @@ async def _all(client: KubeClient) -> list[rules.BootstrapToken]:
 
 def _random(length: int) -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(length))
-
-
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _span(seconds: float) -> str:

@@ -13,8 +13,8 @@ from services._rules.names import (
     member_service_account_name,
 )
 from services.cli.common.control_plane import open_control, read_kubeconfig
-from services.cli.common.duration_options import seconds_of
 from services.cli.common.karmadactl_options import ControlPlaneOptions, MemberFile
+from services.cli.common.moments import seconds_of
 from services.cli.common.running import Failed, NotReady, complain, patience
 from services.cli.common.waiting import wait_until
 from services.cli.members.clusters import CLUSTERS, cluster

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from services._kit.base.private_files import private_text
+from services._kit.base.private_files import private_json, private_text
 from services._rules.identity import account_tokens as tokens
 from services.cli.common.running import Failed
 from services.cli.nats.nkeys import key_of, new_key, new_seed, read_key
@@ -58,7 +58,7 @@ class Admission(Struct, frozen=True):
 
 
 class Expulsion(Struct, frozen=True):
-    """What ends an identity, in the order in which servers are told it."""
+    """What ends an identity, in the order in which servers receive it."""
 
     closed: str
     hub: str
@@ -100,7 +100,7 @@ class Authority:
             fcntl.flock(lock, fcntl.LOCK_EX)
             book = self.book()
             yield book
-            private_text(self.directory / _ISSUED, msgspec.json.format(msgspec.json.encode(book), indent=2).decode())
+            private_json(self.directory / _ISSUED, book)
 
     def admit(self, cluster: str, user: str) -> Admission:
         """Issue an account for a cluster's agent whose user has this public key; raises Failed when it has one."""
@@ -179,8 +179,7 @@ def create(directory: Path, url: str, resolver: Path, name: str = "fleetlog") ->
     }
     operator_token = tokens.operator_token(operator, signing, system_name, name=name, at=at)
     private_text(directory / CONFIG, server_config(operator_token, system_name, preload, resolver))
-    book = Book(url=url, hub=hub_name, hub_at=at)
-    private_text(directory / _ISSUED, msgspec.json.format(msgspec.json.encode(book), indent=2).decode())
+    private_json(directory / _ISSUED, Book(url=url, hub=hub_name, hub_at=at))
     return Authority(directory)
 
 

@@ -151,7 +151,7 @@ def arguments(operation: Operation, inputs: Inputs) -> list[Any]:
 
 
 async def execute(manifests: Sequence[Manifest], operation: Operation, given: Sequence[Any], output: str) -> str:
-    """The results of an operation as text; what goes wrong in a script is told on standard error.
+    """The results of an operation as text; what goes wrong in a script is written to standard error.
 
     Raises Failed where no customization defines the operation for the kind of the object.
     """

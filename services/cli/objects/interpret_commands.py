@@ -27,7 +27,7 @@ def interpret(options: InterpretOptions) -> Work:
     """Check or edit interpreter scripts, or carry out one operation with them; no cluster is contacted."""
     from services._kit.base.logs import configure
 
-    # A script that had to be stopped is told as the operation's error; the pool's warning would say it twice.
+    # A script that had to be stopped is reported as the operation's error; the pool's warning would repeat it.
     configure("karmadactl", "cli", "error")
     return _interpreted(options)
 

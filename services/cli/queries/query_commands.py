@@ -49,7 +49,7 @@ def history(
     output: Annotated[str, typer.Option("--output", "-o", help="wide or json; with --at also yaml.")] = "",
     at: Annotated[str, typer.Option("--at", help="Its state at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
 ) -> Work:
-    """Tell what happened to one object, in order, with the cause and the time of each step."""
+    """Show what happened to one object, in order, with the cause and the time of each step."""
     from services.cli.queries import object_history
 
     return object_history.history(query, output, at)
@@ -70,7 +70,7 @@ def explain(
     output: Output = "",
     at: Annotated[str, typer.Option("--at", help="The placement at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
 ) -> Work:
-    """Tell why an object runs where it runs: for every cluster what refused it, or its rank, room, weight and share."""
+    """Show why an object runs where it runs: what refused each cluster, or its rank, capacity, weight and share."""
     from services.cli.queries import explain as explanation
 
     return explanation.explain(query, output, at)
@@ -89,7 +89,7 @@ fleetlog simulate --policy nginx-propagation.yaml -o json
 )
 def simulate(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[KIND/NAME]", help="One object to tell about; else the whole fleet.")
+        list[str] | None, typer.Argument(metavar="[KIND/NAME]", help="One object to show; else the whole fleet.")
     ] = None,
     *,
     suppositions: Suppositions,
@@ -97,7 +97,7 @@ def simulate(
     log: LogAndControlOptions,
     output: Output = "",
 ) -> Work:
-    """Tell what would be placed otherwise if clusters, replicas or a policy were others; nothing is written."""
+    """Show what would be placed otherwise if clusters, replicas or a policy were others; nothing is written."""
     from services.cli.queries import simulate as simulation
 
     return simulation.simulate(log, suppositions, words or (), namespace, output)
@@ -113,7 +113,7 @@ fleetlog log export monday.log.gz && fleetlog replay --from monday.log.gz
 def replay(
     file: Annotated[Path, typer.Option("--from", help="A file that `fleetlog log export` wrote.")], output: Output = ""
 ) -> Work:
-    """Decide an exported log anew with this version and print every decision that differs; ends with 1 if any does."""
+    """Decide an exported log again with this version and print every decision that differs; ends with 1 if any does."""
     from services.cli.queries import replay as replaying
 
     return replaying.replay(file, output)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +24,7 @@ from services._kit.log.stream_port import Log
 from services._rules.scheduling.scheduling_views import MAX_REPLICAS
 from services.cli.common.installation_options import LogAndControlOptions
 from services.cli.common.logbook import open_log, streams
-from services.cli.common.printing import as_json, as_yaml, table
+from services.cli.common.printing import check_output, render, table
 from services.cli.common.running import Failed, complain, patience
 from services.cli.objects.kind_lookup import one_object
 from services.cli.queries.object_history import key_of
@@ -34,8 +34,6 @@ from services.cli.queries.what_if import SimulatedState, suppose
 from services.scheduler.app import Scheduler
 from services.scheduler.decide import decide_with_trace
 from services.scheduler.state import fold, scheduler_of
-
-_OUTPUTS: Final = ("", "wide", "json", "yaml")
 
 
 class Moved(Struct, frozen=True):
@@ -54,8 +52,7 @@ async def simulate(
     log: LogAndControlOptions, supposed: Suppositions, words: Sequence[str] = (), namespace: str = "", output: str = ""
 ) -> int:
     """Print what would move, of the object that `words` name or of all; raises Failed for unknown objects."""
-    if output not in _OUTPUTS:
-        raise Failed(f"unsupported output {output!r}; use wide, json or yaml")
+    check_output(output)
     wanted = [scaled(text) for text in supposed.scale]
     named = one_object(words) if words else None
     access = log.access
@@ -66,10 +63,7 @@ async def simulate(
     if only is not None and only not in world.state.objects:
         raise Failed(f"no policy has claimed {only}; the log holds no binding of it")
     moved = outcomes(world, supposed, scale, time.time(), only)
-    if output in ("json", "yaml"):
-        print((as_json if output == "json" else as_yaml)(document(moved)), end="")
-    else:
-        print(text(moved, wide=output == "wide"), end="")
+    render(output, lambda: document(moved), lambda: text(moved, wide=output == "wide"))
     looked = 1 if only is not None else len(world.state.objects)
     complain(f"{len(moved):,} of {looked:,} objects would be placed otherwise; nothing was changed")
     return 0
@@ -107,7 +101,7 @@ def outcomes(
     now: float,
     only: ObjectKey | None = None,
 ) -> list[Moved]:
-    """Suppose, then decide every object, or the one; each decision's room counts for those after it."""
+    """Suppose, then decide every object, or the one; the capacity that a decision takes counts for those after it."""
     suppose(world, supposed, scale)
     state = world.state
     state.ledger.expire(now)

@@ -36,7 +36,7 @@ def rotate(
     *,
     log: LogOptions,
 ) -> Work:
-    """Make a new master key and wrap the key of every namespace with it; no Secret is written anew."""
+    """Make a new master key and wrap the key of every namespace with it; no Secret is written again."""
     from services.cli.secrets import secret_keys
 
     return secret_keys.rotate(log.access, _file(log.directory, key_file), drop_old=drop_old)
@@ -49,7 +49,7 @@ def forget(
     *,
     log: LogOptions,
 ) -> Work:
-    """Drop the key of a namespace: its Secrets of the past are erased, those of the present stored anew."""
+    """Drop the key of a namespace: its Secrets of the past are erased, those of the present stored again."""
     from services.cli.secrets import secret_keys
 
     return secret_keys.forget(log.access, _file(log.directory, key_file), namespace)

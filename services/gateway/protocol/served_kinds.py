@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services.apiserver.core.request import RequestInfo
+from services.apiserver.core.request import RequestInfo, resource_path
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind, Resource, Subresource
 from services.apiserver.kinds.registry import Registry
@@ -120,9 +120,9 @@ def served() -> Registry:
 
 def target_of(registry: Registry, parts: list[str]) -> tuple[ServedKind, RequestInfo] | None:
     """The kind and place that a path names; None for one that is no resource of the gateway."""
-    if len(parts) < 4 or parts[0] != "apis":
+    info = resource_path(parts)
+    if info is None:
         return None
-    info = RequestInfo(parts[1], parts[2], parts[3:])
     kind = registry.find(info.group, info.version, info.resource)
     if not isinstance(kind, ServedKind) or info.tail or (info.namespace and not kind.resource.namespaced):
         return None

@@ -136,7 +136,7 @@ def test_invalid_token_is_refused_without_changes(
         (["register", endpoint, "--token", TOKEN, pin[0], "md5:00"], PATIENT, "is no hash"),
         (["register", endpoint, "--token", "zzzzzz.0123456789abcdef", *pin], QUICK, "wrong, deleted or expired"),
         (["register", "127.0.0.1:1", "--token", TOKEN, *pin], QUICK, "does not answer"),
-        ([*token], QUICK, "nobody answers the request"),
+        ([*token], QUICK, "no answer to the request"),
     ):
         done = commands.karmadactl(*words, *member, *waiting)
         assert done.returncode == 1, words

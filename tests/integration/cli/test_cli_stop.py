@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from services.cli.supervision.lock import Lock
-from services.cli.supervision.process_identity import runs
-from services.cli.supervision.process_table import Roll
+from services.cli.supervision.process_identity import Roll, runs
 from tests.e2e.fleet import Fleet, until
 from tests.e2e.installations import installation
 from tests.support.commands import run_command

@@ -314,11 +314,11 @@ async def ground(directory: Path) -> AsyncIterator[tuple[Ground, Endpoint, Endpo
 
 def backup(endpoint: Endpoint) -> MemoryStore:
     """The state of an API server as it is now, without its history."""
-    of = endpoint.store._state
-    store = MemoryStore()
-    store._state.start_floor = of.revision
-    entries = [entry for bucket in of.buckets.values() for entry in bucket.entries("")]
-    for entry in sorted(entries, key=lambda entry: entry.revision):
-        store._state.bucket(entry.key.group, entry.key.resource).set(entry)
-    store._state.revision = of.revision
+    of, store = endpoint.store, MemoryStore()
+    for name, bucket in of.buckets.items():
+        copied = store.bucket(*name)
+        copied.floor = of.revision
+        for entry in sorted(bucket.entries(""), key=lambda entry: entry.revision):
+            copied.set(entry)
+    store.revision = of.revision
     return store

@@ -4,6 +4,7 @@ import pytest
 
 from services.apiserver.core.request import ListOptions, RequestInfo, parse_query, split_path
 from services.apiserver.core.status_errors import ApiError
+from services.apiserver.http.codec import decode_yaml
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.reads.negotiation import Form, discovery_version, negotiate
 from services.apiserver.reads.request_selectors import Selection, label_test
@@ -103,3 +104,28 @@ def test_list_options_without_meaning_are_refused(query: dict[str, str]) -> None
     with pytest.raises(ApiError) as refused:
         ListOptions(query).check()
     assert refused.value.code == 422
+
+
+def test_yaml_bodies_are_read_as_kubernetes_reads_them() -> None:
+    body = b"a: y\nb: 2024-01-01\nc: 0o17\n1: &x [one]\nd: *x\n"
+    assert decode_yaml(body) == {"a": True, "b": "2024-01-01", "c": 15, "1": ["one"], "d": ["one"]}
+
+
+BOMB = b"a: &a [x, x, x, x, x, x, x, x, x]\n" + b"".join(
+    b"%c: &%c [%s]\n" % (name, name, b",".join([b"*%c" % (name - 1)] * 9)) for name in b"bcdefg"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"a: [1\nb: 2", "yaml: line 2: "),
+        (b"a: \xff", "utf-8"),
+        (BOMB, "aliases"),
+    ],
+)
+def test_yaml_that_cannot_be_read_is_400(body: bytes, words: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        decode_yaml(body)
+    assert refused.value.code == 400
+    assert words in refused.value.message

@@ -12,9 +12,9 @@ from services._kit.kube.client import ApiError, ApiResource, Unreachable
 from services._kit.log.fact_history import origin
 from services._kit.log.stream_port import Message
 from services.cli.common.control_plane import kubeconfig_path, namespace_of, read_kubeconfig
-from services.cli.common.duration_options import seconds_of
 from services.cli.common.layout import Layout, new_installation
 from services.cli.common.logbook import LogAccess, log_access
+from services.cli.common.moments import seconds_of
 from services.cli.common.running import Failed, explain
 from services.cli.members.membership import check_name
 from services.cli.objects.get import check, scope_of

@@ -10,8 +10,8 @@ import pytest
 
 from services._kit.base.settings import Settings
 from services.cli.installation.process_groups import GROUPS, PROCESS_OF, Member
-from services.cli.installation.processes import Rank
 from services.cli.installation.up import DESCHEDULER, SERVICES
+from services.cli.supervision.supervised_process import Rank
 from tests.support.supervised import empty_installation, supervised
 
 MEMBERS = [(name, member) for members in GROUPS.values() for name, member in members.items()]

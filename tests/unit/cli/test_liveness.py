@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services.cli.supervision.deaths import LONGEST_PAUSE, STABLE_SECONDS, Deaths, ended
 from services.cli.supervision.liveness import Life, Limits, begun, given_up, heard, judged, passed
+from services.cli.supervision.supervised_process import LONGEST_PAUSE, STABLE_SECONDS, Deaths, ended
 
 LIMITS = Limits(start=10.0, silence=5.0)
 

@@ -13,7 +13,7 @@ from services._rules.history.facet_states import standing
 from services._rules.history.timeline import Fact, timeline
 from services.cli.common.moments import moment, stamp
 from services.cli.common.running import Failed
-from services.cli.queries.object_states import document, text
+from services.cli.queries.object_history import state_document, state_text
 from tests.integration.gateway.story import NGINX, observed, placed, rendered, requested, rolled_up
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC).timestamp()
@@ -59,10 +59,10 @@ def test_a_state_is_the_last_event_of_every_facet_causes_first():
     assert [(facet.position, facet.events) for facet in facets] == [(2, 1), (4, 2), (5, 1), (6, 1), (3, 1)]
     assert "member1=2" in facets[1].summary
     assert not any(facet.closed for facet in facets)
-    shown = text(NGINX, 13.5, facets, timeline(facts))
+    shown = state_text(NGINX, 13.5, facets, timeline(facts))
     assert shown.startswith(f"{NGINX} at 1970-01-01T00:00:13.500Z\n\nFACET")
     assert "work member1" in shown
-    whole = document(NGINX, 13.5, facets, timeline(facts))
+    whole = state_document(NGINX, 13.5, facets, timeline(facts))
     assert whole["facets"][1]["data"]["clusters"] == [{"name": "member1", "replicas": 2}]
     assert len(whole["entries"]) == 6
 

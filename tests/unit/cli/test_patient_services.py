@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.installation.processes import PATIENT, SPARING, Rank
+from services.cli.installation.processes import PATIENT, SPARING
+from services.cli.supervision.supervised_process import Rank
 from tests.support.supervised import empty_installation, supervised
 
 ON_THE_WAY = {"detector", "scheduler", "override_renderer", "executor", "registrar", "status_aggregator", "estimator"}

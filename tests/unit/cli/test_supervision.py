@@ -17,14 +17,14 @@ import pytest
 
 from services.cli.common.layout import Layout
 from services.cli.common.running import Failed
-from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.processes import Supervisor
 from services.cli.installation.up import limits_of
 from services.cli.supervision.liveness import Limits
 from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.lock import AlreadyRunning, Lock
-from services.cli.supervision.process_identity import Running, current, runs, start_of
-from services.cli.supervision.process_table import Entry, Roll
+from services.cli.supervision.process_identity import Entry, Roll, Running, current, runs, start_of
 from services.cli.supervision.stop_command import stop_installation
+from services.cli.supervision.supervised_process import Rank
 from tests.e2e.fleet import until
 from tests.natsserver import free_port
 from tests.support.standing import stand_still
@@ -59,8 +59,9 @@ def supervising(layout: Layout, body: str, before: str = "") -> Iterator[subproc
     from pathlib import Path
     from services.cli.common.layout import Layout
     from services.cli.supervision.lock import Lock
-    from services.cli.installation.processes import Rank, Supervisor
-    from services.cli.supervision import parent
+    from services.cli.installation.processes import Supervisor
+    from services.cli.supervision.supervised_process import Rank
+    from services.cli.supervision import child
     {before}
     layout = Layout(Path({str(layout.directory)!r}))
     with Lock(layout.lock):
@@ -117,7 +118,7 @@ def test_processes_end_with_a_killed_supervisor(layout: Layout) -> None:
 
 def test_children_end_by_a_pipe_without_help_of_the_kernel(layout: Layout) -> None:
     body = "supervisor.add_service('service', Rank.SERVICE, 'tests.support.sleeping', {})"
-    with supervising(layout, body, "parent._prctl = lambda: None") as process:
+    with supervising(layout, body, "child._prctl = lambda: None") as process:
         assert len(Roll(layout.roll).left()) == 1
         process.kill()
         process.wait()

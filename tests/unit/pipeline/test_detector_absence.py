@@ -225,7 +225,7 @@ def test_another_control_plane_is_not_listened_to_until_it_is_confirmed() -> Non
     (held,) = world.says()
     assert (held.reason, held.identity, held.expected, held.count) == ("IdentityChanged", "other", "ours", 10)
     assert world.gone() == []
-    assert decide_scope(world.state, NOW).notes == ()
+    assert decide_scope(world.state, NOW).effects == ()
     world.confirm(held)
     assert world.gone() == []  # Its own list says what it lacks.
     assert world.reads(OTHER) is Judgement.SAME

@@ -18,7 +18,7 @@ from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION, Configured
 from services._rules.interpreter.result_cache import Answers, CachedInterpreter, InterpretationQuery
 from services.override_renderer.app import OverrideRenderer
-from services.override_renderer.decide import AtHand, Works, decide
+from services.override_renderer.decide import AtHand, RenderDecision, decide
 from services.override_renderer.state import RendererState, fold
 from tests.support.facts import KEY, binding, cluster, placement, template
 
@@ -82,7 +82,7 @@ class World:
                 dirty = list(fold(self.state, self.seq, subject_of(event), event))
         return dirty
 
-    def once(self) -> Works:
+    def once(self) -> RenderDecision:
         works = decide(self.state, KEY, self.at_hand)
         for digest, position in works.missing:
             work = self.log[position]

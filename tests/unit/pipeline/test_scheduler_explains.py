@@ -14,7 +14,7 @@ from schemas.subjects import explained as explained_subject
 from schemas.topology import EXPLAINED, FACTS, HISTORY
 from services._kit.base.log_errors import StreamFull
 from services._kit.log.stream_port import NewMessage
-from services.cli.queries.explain import document, text, told_of
+from services.cli.queries.explain import document, placement_of, text
 from services.scheduler.decide import decide_with_trace
 from services.scheduler.decision_trace import Changed, explained
 from services.scheduler.state import SchedulerState, fold
@@ -117,7 +117,7 @@ async def test_what_is_written_is_found_by_the_placement_it_belongs_to() -> None
     writer = ExplanationWriter(logs[EXPLAINED.name])
     writer.offer([item])
     await writer.idle()
-    found = await told_of(logs, KEY)
+    found = await placement_of(logs, KEY)
     assert found is not None
     assert found.explanation == told(item)
     assert document(KEY, found)["explanation"]["strategy"] == "StaticWeight"
@@ -136,14 +136,14 @@ async def test_a_placement_decided_since_is_not_told_with_the_reasons_of_the_one
     await logs[FACTS.name].append([NewMessage(subject_of(item.event), encode(item.event))])
     await logs[FACTS.name].append([NewMessage(subject_of(later.event), encode(later.event))])
     await logs[EXPLAINED.name].append([NewMessage(explained_subject(KEY), msgspec.json.encode(told(item)))])
-    found = await told_of(logs, KEY)
+    found = await placement_of(logs, KEY)
     assert found is not None
     assert (found.position, found.explanation) == (2, None)
 
 
-async def test_nothing_is_told_of_what_was_never_placed() -> None:
+async def test_nothing_is_placement_of_what_was_never_placed() -> None:
     logs = {stream.name: MemoryLog(stream) for stream in (FACTS, HISTORY, EXPLAINED)}
-    assert await told_of(logs, KEY) is None
+    assert await placement_of(logs, KEY) is None
 
 
 class FullLog(MemoryLog):

@@ -19,7 +19,7 @@ from services._kit.content.blobs import Blobs, digest_of
 from services._rules import constants as const
 from services._rules.delivery.work_labels import with_work_labels
 from services._rules.secrets.secret_objects import WITHHELD, DigestKey
-from services.override_renderer.decide import AtHand, Works, decide
+from services.override_renderer.decide import AtHand, RenderDecision, decide
 from services.override_renderer.state import RendererState, fold
 from tests.support.facts import cluster, placement
 from tests.support.memory_log import MemoryLog
@@ -52,7 +52,7 @@ def world(
     return state, key, at_hand
 
 
-def rendered(works: Works) -> list[WorkRendered]:
+def rendered(works: RenderDecision) -> list[WorkRendered]:
     found = [event for event in works.events if isinstance(event, WorkRendered)]
     assert sorted(event.cluster for event in found) == sorted(CLUSTERS)
     return found

@@ -52,7 +52,7 @@ class GuardedRequest(aiohttp.ClientRequest):
 
 
 def session(
-    request_class: type[aiohttp.ClientRequest],
+    client: KubeClient,
     headers: Mapping[str, str],
     ssl_context: ssl.SSLContext | None,
     *,
@@ -64,7 +64,7 @@ def session(
     )
     return aiohttp.ClientSession(
         connector=connector,
-        request_class=request_class,
+        request_class=type("Request", (GuardedRequest,), {"client": client}),
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
         read_bufsize=READ_BUFFER,

@@ -1,1 +1,1 @@
-"""The formats of names and the checks of metadata that every kind has, with the texts of an API server."""
+"""Formats of names, and rules of fields, metadata, metrics, ingresses and addresses, as an API server has them."""

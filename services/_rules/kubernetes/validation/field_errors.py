@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -85,6 +85,9 @@ def aggregate(errors: Iterable[FieldError]) -> str:
     """Join errors as the message of an Invalid Status does: one bare, several in brackets, equal ones once."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+Errors = Iterator[FieldError]
 
 
 class DecodeError(ValueError):

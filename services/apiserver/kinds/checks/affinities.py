@@ -5,8 +5,16 @@ from __future__ import annotations
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as meta
-from services._rules.kubernetes.validation.field_errors import FieldError, Raw, duplicate, forbidden, invalid, required
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    Raw,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+)
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     apply,
     choice,
@@ -56,16 +64,14 @@ def label_selector(value: Manifest | None, field: str) -> list[FieldError]:
     return apply(_LABEL_SELECTOR, value, field) if value else []
 
 
-def _field_requirement(item: Manifest, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _field_requirement(item: Manifest, field: str) -> Errors:
     if item.get("operator") not in ("In", "NotIn"):
-        found.append(invalid(f"{field}.operator", item.get("operator", ""), "not a valid selector operator"))
+        yield invalid(f"{field}.operator", item.get("operator", ""), "not a valid selector operator")
     elif len(item.get("values") or []) != 1:
         message = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        found.append(required(f"{field}.values", message))
+        yield required(f"{field}.values", message)
     if item.get("key") != "metadata.name":
-        found.append(invalid(f"{field}.key", item.get("key", ""), "not a valid field selector key"))
-    return found
+        yield invalid(f"{field}.key", item.get("key", ""), "not a valid field selector key")
 
 
 _TERM = (

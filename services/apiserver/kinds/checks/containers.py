@@ -8,6 +8,7 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import (
+    Errors,
     FieldError,
     duplicate,
     forbidden,
@@ -16,9 +17,9 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
-from services.apiserver.kinds.checks.security_contexts import CONTAINER as SECURITY
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     NOT_NEGATIVE,
+    PORT_RANGE,
     Rules,
     apply,
     choice,
@@ -29,13 +30,14 @@ from services.apiserver.kinds.rules import (
     not_negative,
     number,
     one_of,
+    port_or_name,
     started,
     text,
     unique,
 )
+from services.apiserver.kinds.checks.security_contexts import CONTAINER as SECURITY
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
-PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOL = choice("protocol", PROTOCOLS, need="")
 _HUGE = "hugepages-"
 NATIVE = ("cpu", "memory", "storage", "ephemeral-storage")
@@ -47,13 +49,6 @@ def _untrimmed(value: str) -> list[str]:
 
 
 IMAGE = text("image", _untrimmed, need="")
-
-
-def port_or_name(value: int | str, field: str) -> list[FieldError]:
-    """Return what is wrong with a port given by number or name."""
-    if isinstance(value, str):
-        return [invalid(field, value, text) for text in names.port_name(value)]
-    return [] if 1 <= value <= 65535 else [invalid(field, value, PORT_RANGE)]
 
 
 _PORT = inside("port", port_or_name, absent=0)
@@ -99,19 +94,17 @@ _CONTAINER_PORT = (
 )
 
 
-def host_ports(items: list[Manifest], field: str) -> list[FieldError]:
+def host_ports(items: list[Manifest], field: str) -> Errors:
     """Return an error for each host port that two containers want."""
-    found: list[FieldError] = []
     seen: set[str] = set()
     for index, item in enumerate(items):
-        for number_, port in enumerate(item.get("ports") or ()):
+        for position, port in enumerate(item.get("ports") or ()):
             if not port.get("hostPort"):
                 continue
             wanted = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
             if wanted in seen:
-                found.append(duplicate(f"{field}[{index}].ports[{number_}].hostPort", wanted))
+                yield duplicate(f"{field}[{index}].ports[{position}].hostPort", wanted)
             seen.add(wanted)
-    return found
 
 
 _ENV_PATHS = (
@@ -124,25 +117,22 @@ _ENV_PATHS = (
     "status.podIP",
     "status.podIPs",
 )
+MAP_ENTRIES = ("metadata.annotations['", "metadata.labels['")
 _RESOURCE_PATHS = tuple(
     f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
 )
 
 
-def _env_path(path: str, field: str) -> list[FieldError]:
-    if not path or path in (*_ENV_PATHS, "status.hostIPs"):
-        return []
-    if path.startswith(("metadata.annotations['", "metadata.labels['")):
-        return []
+def _env_path(path: str, field: str) -> Errors:
     if path in ("metadata.labels", "metadata.annotations"):
-        return [not_supported(field, path, _ENV_PATHS)]
-    return [invalid(field, path, f"error converting fieldPath: field label not supported: {path}")]
+        yield not_supported(field, path, _ENV_PATHS)
+    elif path and path not in (*_ENV_PATHS, "status.hostIPs") and not path.startswith(MAP_ENTRIES):
+        yield invalid(field, path, f"error converting fieldPath: field label not supported: {path}")
 
 
-def _resource_path(path: str, field: str) -> list[FieldError]:
-    if not path or path in _RESOURCE_PATHS or path.startswith(("limits.hugepages-", "requests.hugepages-")):
-        return []
-    return [not_supported(field, path, _RESOURCE_PATHS)]
+def _resource_path(path: str, field: str) -> Errors:
+    if path and path not in _RESOURCE_PATHS and not path.startswith(("limits.hugepages-", "requests.hugepages-")):
+        yield not_supported(field, path, _RESOURCE_PATHS)
 
 
 _KEY_REF = (needed("name"), text("key", names.config_key, need=""))
@@ -154,27 +144,26 @@ _VALUE_SOURCES = (
 )
 
 
-def _value_from(item: Manifest, path: str) -> list[FieldError]:
+def _value_from(item: Manifest, path: str) -> Errors:
     source, field = item.get("valueFrom"), f"{path}.valueFrom"
     if source is None:
-        return []
-    found = apply(_VALUE_SOURCES, source, field)
+        return
+    yield from apply(_VALUE_SOURCES, source, field)
     if not source:
         message = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
-        found.append(invalid(field, "", message))
+        yield invalid(field, "", message)
     elif item.get("value"):
-        found.append(invalid(field, "", "may not be specified when `value` is not empty"))
+        yield invalid(field, "", "may not be specified when `value` is not empty")
     elif len(source) > 1:
-        found.append(invalid(field, "", "may not have more than one field specified at a time"))
-    return found
+        yield invalid(field, "", "may not have more than one field specified at a time")
 
 
-def _one_reference(item: Manifest, path: str) -> list[FieldError]:
+def _one_reference(item: Manifest, path: str) -> Errors:
     given, field = len(item.keys() & {"configMapRef", "secretRef"}), path.rpartition("[")[0]
-    if given == 1:
-        return []
-    texts = {0: "must specify one of: `configMapRef` or `secretRef`"}
-    return [invalid(field, "", texts.get(given, "may not have more than one field specified at a time"))]
+    if given == 0:
+        yield invalid(field, "", "must specify one of: `configMapRef` or `secretRef`")
+    elif given > 1:
+        yield invalid(field, "", "may not have more than one field specified at a time")
 
 
 _ENV_FROM = (
@@ -195,10 +184,9 @@ def _sub_path(path: str, field: str) -> list[FieldError]:
     return found + no_dots(path, field)
 
 
-def _one_sub_path(mount: Manifest, field: str) -> list[FieldError]:
-    if not (mount.get("subPath") and mount.get("subPathExpr")):
-        return []
-    return [invalid(f"{field}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive")]
+def _one_sub_path(mount: Manifest, field: str) -> Errors:
+    if mount.get("subPath") and mount.get("subPathExpr"):
+        yield invalid(f"{field}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive")
 
 
 _MOUNT = (
@@ -228,10 +216,8 @@ def resource_name(name: str, field: str) -> list[FieldError]:
 
 def not_standard(name: str, field: str, users: str) -> list[FieldError]:
     """Return the errors for the name of a resource that is neither known nor qualified."""
-    return [
-        invalid(field, name, "must be a standard resource type or fully qualified"),
-        invalid(field, name, f"must be a standard resource for {users}"),
-    ]
+    texts = ("must be a standard resource type or fully qualified", f"must be a standard resource for {users}")
+    return [invalid(field, name, text) for text in texts]
 
 
 def amount(value: str, field: str) -> list[FieldError]:
@@ -239,13 +225,11 @@ def amount(value: str, field: str) -> list[FieldError]:
     return [] if quantity.parse(value).nano >= 0 else [invalid(field, str(value), NOT_NEGATIVE)]
 
 
-def amounts(values: Manifest, field: str) -> list[FieldError]:
+def amounts(values: Manifest, field: str) -> Errors:
     """Return what is wrong with a map of resource amounts."""
-    found: list[FieldError] = []
     for name, value in values.items():
-        found += resource_name(name, f"{field}[{name}]")
-        found += amount(value, f"{field}[{name}]")
-    return found
+        yield from resource_name(name, f"{field}[{name}]")
+        yield from amount(value, f"{field}[{name}]")
 
 
 def _resource(name: str, value: str, field: str) -> list[FieldError]:
@@ -255,37 +239,34 @@ def _resource(name: str, value: str, field: str) -> list[FieldError]:
     return found
 
 
-def _resources(value: Manifest, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _resources(value: Manifest, field: str) -> Errors:
     limits, requests = value.get("limits") or {}, value.get("requests") or {}
     for name in limits:
-        found += _resource(name, limits[name], f"{field}.limits[{name}]")
+        yield from _resource(name, limits[name], f"{field}.limits[{name}]")
     for name in requests:
-        found += _resource(name, requests[name], f"{field}.requests[{name}]")
+        yield from _resource(name, requests[name], f"{field}.requests[{name}]")
         fixed = _never_overcommitted(name)
         if name in limits:
             wanted, limit = quantity.parse(requests[name]), quantity.parse(limits[name])
             if wanted != limit and fixed:
-                found.append(invalid(f"{field}.requests", requests[name], f"must be equal to {name} limit"))
+                yield invalid(f"{field}.requests", requests[name], f"must be equal to {name} limit")
             elif limit < wanted:
                 message = f"must be less than or equal to {name} limit"
-                found.append(invalid(f"{field}.requests", requests[name], message))
+                yield invalid(f"{field}.requests", requests[name], message)
         elif fixed:
-            found.append(required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
+            yield required(f"{field}.limits", "Limit must be set for non overcommitable resources")
     named = limits.keys() | requests.keys()
     if any(name.startswith(_HUGE) for name in named) and not named & {"cpu", "memory"}:
-        found.append(forbidden(field, "HugePages require cpu or memory"))
-    return found
+        yield forbidden(field, "HugePages require cpu or memory")
 
 
 privileged_allowed = True
 """Whether containers may be privileged (kube-apiserver's --allow-privileged); set once when the server starts."""
 
 
-def _privileged(value: Manifest, field: str) -> list[FieldError]:
+def _privileged(value: Manifest, field: str) -> Errors:
     if value.get("privileged") and not privileged_allowed:
-        return [forbidden(f"{field}.privileged", "disallowed by cluster policy")]
-    return []
+        yield forbidden(f"{field}.privileged", "disallowed by cluster policy")
 
 
 @lru_cache(maxsize=256)
@@ -330,27 +311,25 @@ def containers(items: list[Manifest], volumes: frozenset[str], field: str) -> li
     found: list[FieldError] = []
     checks = started(_rules_of(volumes))
     for index, item in enumerate(items):
+        place = f"{field}[{index}]"
         for check in checks:
-            found += check(item, f"{field}[{index}]")
-    return found + host_ports(items, field)
+            found += check(item, place)
+    return [*found, *host_ports(items, field)]
 
 
-def init_containers(
-    items: list[Manifest], others: list[Manifest], volumes: frozenset[str], field: str
-) -> list[FieldError]:
+def init_containers(items: list[Manifest], others: list[Manifest], volumes: frozenset[str], field: str) -> Errors:
     """Return what is wrong with the init containers of a pod; their names must differ from the containers'."""
-    found: list[FieldError] = []
     taken = {item.get("name", "") for item in others}
     for index, item in enumerate(items):
         place, name = f"{field}[{index}]", item.get("name", "")
         for check in started(_rules_of(volumes)):
-            found += check(item, place)
+            yield from check(item, place)
         if name in taken:
-            found.append(duplicate(f"{place}.name", name))
+            yield duplicate(f"{place}.name", name)
         taken.add(name)
         if item.get("restartPolicy") != "Always":
             unwanted = [part for part in ("lifecycle", *_PROBES) if part in item]
-            found += [
+            yield from [
                 invalid(f"{place}.{part}", item[part], "must not be set for init containers") for part in unwanted
             ]
-    return found + host_ports(items, field)
+    yield from host_ports(items, field)

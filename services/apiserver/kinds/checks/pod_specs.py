@@ -5,13 +5,15 @@ from __future__ import annotations
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as meta
-from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, not_supported, required
-from services.apiserver.kinds.checks import affinities as affinity_checks
-from services.apiserver.kinds.checks import containers as container_checks
-from services.apiserver.kinds.checks import security_contexts as security_checks
-from services.apiserver.kinds.checks import volumes as volume_checks
-from services.apiserver.kinds.checks.status_fields import parsed
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     apply,
     choice,
@@ -25,17 +27,22 @@ from services.apiserver.kinds.rules import (
     text,
     valid,
 )
+from services._rules.kubernetes.validation.status_fields import parsed
+from services.apiserver.kinds.checks import affinities as affinity_checks
+from services.apiserver.kinds.checks import containers as container_checks
+from services.apiserver.kinds.checks import security_contexts as security_checks
+from services.apiserver.kinds.checks import volumes as volume_checks
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MAX_DEADLINE = 2**31 - 1
 _NAMESERVERS, _SEARCHES, _SEARCH_LENGTH = 3, 32, 2048
 
 
-def _containers(value: Manifest, field: str) -> list[FieldError]:
+def _containers(value: Manifest, field: str) -> Errors:
     known = frozenset(item.get("name", "") for item in value.get("volumes") or ())
     items, first = value.get("containers") or [], value.get("initContainers") or []
-    found = container_checks.containers(items, known, f"{field}.containers")
-    return found + container_checks.init_containers(first, items, known, f"{field}.initContainers")
+    yield from container_checks.containers(items, known, f"{field}.containers")
+    yield from container_checks.init_containers(first, items, known, f"{field}.initContainers")
 
 
 def _search(value: str, field: str) -> list[FieldError]:
@@ -74,27 +81,25 @@ def _own_servers(value: Manifest, field: str) -> list[FieldError]:
     return [required(place, "must provide at least one DNS nameserver when `dnsPolicy` is None")]
 
 
-def _toleration(item: Manifest, field: str) -> list[FieldError]:
+def _toleration(item: Manifest, field: str) -> Errors:
     key, operator, effect = item.get("key", ""), item.get("operator", ""), item.get("effect", "")
-    found: list[FieldError] = []
     if key:
-        found += [invalid(f"{field}.key", key, message) for message in names.qualified(key)]
+        yield from [invalid(f"{field}.key", key, message) for message in names.qualified(key)]
     elif operator != "Exists":
         message = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        found.append(invalid(f"{field}.operator", operator, message))
+        yield invalid(f"{field}.operator", operator, message)
     if item.get("tolerationSeconds") is not None and effect != "NoExecute":
         message = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        found.append(invalid(f"{field}.effect", effect, message))
+        yield invalid(f"{field}.effect", effect, message)
     value = item.get("value", "")
     if operator in ("Equal", ""):
         if texts := names.label_value(value):
-            found.append(invalid(f"{field}.operator", value, ";".join(texts)))
+            yield invalid(f"{field}.operator", value, ";".join(texts))
     elif operator == "Exists":
         if value:
-            found.append(invalid(f"{field}.operator", item, "value must be empty when `operator` is 'Exists'"))
+            yield invalid(f"{field}.operator", item, "value must be empty when `operator` is 'Exists'")
     else:
-        found.append(not_supported(f"{field}.operator", operator, ("Equal", "Exists")))
-    return found
+        yield not_supported(f"{field}.operator", operator, ("Equal", "Exists"))
 
 
 TOLERATIONS = each("tolerations", _toleration, choice("effect", EFFECTS))

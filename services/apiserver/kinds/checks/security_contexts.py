@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import FieldError, invalid, required
-from services.apiserver.kinds.rules import apply, choice, each, inside, number, only_if, text, valid
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required
+from services._rules.kubernetes.validation.field_rules import apply, choice, each, inside, number, only_if, text, valid
 
 _HIGHEST: Final = 2**31 - 1
 _IN_RANGE: Final = f"must be between 0 and {_HIGHEST}, inclusive"
@@ -23,16 +23,17 @@ def _sysctl(name: str) -> list[str]:
     return [f"must have at most {_SYSCTL_LENGTH} characters and match regex {_SYSCTL_TEXT}"]
 
 
-def _local_profile(profile: Manifest, field: str) -> list[FieldError]:
+def _local_profile(profile: Manifest, field: str) -> Errors:
     place, local = f"{field}.localhostProfile", profile.get("localhostProfile")
     if profile.get("type", "") != "Localhost":
-        text = "can only be set when seccomp type is Localhost"
-        return [] if local is None else [invalid(place, profile, text)]
-    if local is None:
-        return [required(place, "must be set when seccomp type is Localhost")]
-    if local.startswith("/"):
-        return [invalid(place, local, "must be a relative path")]
-    return [invalid(place, local, "must not contain '..'")] if ".." in local.split("/") else []
+        if local is not None:
+            yield invalid(place, profile, "can only be set when seccomp type is Localhost")
+    elif local is None:
+        yield required(place, "must be set when seccomp type is Localhost")
+    elif local.startswith("/"):
+        yield invalid(place, local, "must be a relative path")
+    elif ".." in local.split("/"):
+        yield invalid(place, local, "must not contain '..'")
 
 
 _SECCOMP = inside(

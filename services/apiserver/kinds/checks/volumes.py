@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, required
-from services.apiserver.kinds.checks.containers import no_dots
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, forbidden, invalid, required
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     Rules,
     choice,
@@ -19,6 +18,7 @@ from services.apiserver.kinds.rules import (
     unique,
     valid,
 )
+from services.apiserver.kinds.checks.containers import MAP_ENTRIES, no_dots
 
 _HOST_PATH_TYPES = (
     "",
@@ -38,37 +38,35 @@ def _mode(name: str) -> Check:
     return number(name, 0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive")
 
 
-def _relative(path: str, field: str) -> list[FieldError]:
+def _relative(path: str, field: str) -> Errors:
     if not path:
-        return [required(field)]
-    found = [invalid(field, path, "must be a relative path")] if path.startswith("/") else []
-    found += no_dots(path, field)
+        yield required(field)
+    if path.startswith("/"):
+        yield invalid(field, path, "must be a relative path")
+    yield from no_dots(path, field)
     if path.startswith("..") and not path.startswith("../") and path != "..":
-        found.append(invalid(field, path, "must not start with '..'"))
-    return found
+        yield invalid(field, path, "must not start with '..'")
 
 
-def _field_path(path: str, field: str) -> list[FieldError]:
+def _field_path(path: str, field: str) -> Errors:
     if not path:
-        return [required(field)]
-    if path in _DOWNWARD_PATHS or path.startswith(("metadata.annotations['", "metadata.labels['")):
-        return []
-    return [invalid(field, path, f"error converting fieldPath: field label not supported: {path}")]
+        yield required(field)
+    elif path not in _DOWNWARD_PATHS and not path.startswith(MAP_ENTRIES):
+        yield invalid(field, path, f"error converting fieldPath: field label not supported: {path}")
 
 
 _ABSOLUTE = valid(lambda path: path[:1] in ("", "/"), "must be an absolute path")
 _RESOURCE_REF = inside("resourceFieldRef", needed("resource", "containerName"))
 
 
-def _reference(item: Manifest, field: str) -> list[FieldError]:
-    field_ref, resource_ref = item.get("fieldRef"), item.get("resourceFieldRef")
-    if field_ref is None and resource_ref is None:
-        return [required(field, "one of fieldRef and resourceFieldRef must be specified")]
-    if field_ref is None:
-        return _RESOURCE_REF(item, field)
-    if resource_ref is None:
-        return []
-    return [invalid(field, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")]
+def _reference(item: Manifest, field: str) -> Errors:
+    given = [name for name in ("fieldRef", "resourceFieldRef") if name in item]
+    if not given:
+        yield required(field, "one of fieldRef and resourceFieldRef must be specified")
+    elif len(given) == 2:
+        yield invalid(field, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
+    else:
+        yield from _RESOURCE_REF(item, field)
 
 
 _PATH = inside("path", _relative, absent="")

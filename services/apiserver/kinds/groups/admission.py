@@ -7,11 +7,8 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import FieldError, invalid, required
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.kind_model import Resource
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     Rules,
     apply,
@@ -26,6 +23,9 @@ from services.apiserver.kinds.rules import (
     text,
     unique,
 )
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.kind_model import Resource
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 SIDE_EFFECTS = {"v1": ("None", "NoneOnDryRun"), "v1beta1": ("None", "NoneOnDryRun", "Some", "Unknown")}
@@ -42,11 +42,10 @@ def _fully_qualified(name: str) -> list[str]:
 
 
 def _star_alone(name: str, others: str) -> Check:
-    def check(rule: Manifest, path: str) -> list[FieldError]:
+    def check(rule: Manifest, path: str) -> Errors:
         values = rule.get(name) or []
-        if "*" not in values or len(values) == 1:
-            return []
-        return [invalid(f"{path}.{name}", values, f"if '*' is present, must not specify other {others}")]
+        if "*" in values and len(values) != 1:
+            yield invalid(f"{path}.{name}", values, f"if '*' is present, must not specify other {others}")
 
     return check
 
@@ -151,12 +150,11 @@ class WebhookConfiguration(BuiltinKind):
         return (each("webhooks", *hook, *different),)
 
 
-def _name_of_service(obj: Manifest, _: str) -> list[FieldError]:
+def _name_of_service(obj: Manifest, _: str) -> Errors:
     spec, name = obj["spec"], obj["metadata"].get("name", "")
     wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
-    if not name or name == wanted:
-        return []
-    return [invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: {wanted!r}')]
+    if name and name != wanted:
+        yield invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: {wanted!r}')
 
 
 def _local_with_trust(spec: Manifest) -> bool:

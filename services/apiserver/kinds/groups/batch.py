@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import FieldError, go_map, invalid, not_supported, required
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    go_map,
+    invalid,
+    not_supported,
+    required,
+)
+from services._rules.kubernetes.validation.field_rules import apply, changed, choice, inside, lookup, not_negative, text
+from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks import schedules as cron
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.checks.status_fields import counts
-from services.apiserver.kinds.rules import apply, changed, choice, inside, lookup, not_negative, text
 from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import MISMATCH, matches
 
@@ -22,10 +29,9 @@ def _completions(spec: Manifest) -> None:
         spec["completions"] = spec["parallelism"] = 1
 
 
-def _ends(template: Manifest, path: str) -> list[FieldError]:
-    if (template.get("spec") or {}).get("restartPolicy", "") not in ("Always", ""):
-        return []
-    return [required(f"{path}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')]
+def _ends(template: Manifest, path: str) -> Errors:
+    if (template.get("spec") or {}).get("restartPolicy", "") in ("Always", ""):
+        yield required(f"{path}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
 
 
 _JOB_SPEC = (
@@ -38,19 +44,18 @@ def _own_labels(meta: Manifest) -> dict[str, str]:
     return {"controller-uid": meta.get("uid", ""), "job-name": meta.get("name", "")}
 
 
-def _generated(obj: Manifest, _: str) -> list[FieldError]:
+def _generated(obj: Manifest, _: str) -> Errors:
     spec, own, selector = obj["spec"], _own_labels(obj["metadata"]), obj["spec"].get("selector")
     if spec.get("manualSelector") or selector is None:
-        return []
+        return
     labels = lookup(spec, "template.metadata.labels") or {}
-    found = [
+    yield from [
         invalid("spec.template.metadata.labels", go_map(labels), f"must be '{value}'")
         for key, value in own.items()
         if labels.get(key) != value
     ]
     if not matches(selector, own):
-        found.append(invalid("spec.selector", selector, "`selector` not auto-generated"))
-    return found
+        yield invalid("spec.selector", selector, "`selector` not auto-generated")
 
 
 def _selector(spec: Manifest, path: str) -> list[FieldError]:
@@ -115,11 +120,10 @@ def _own_selector(job: Manifest, path: str) -> list[FieldError]:
     return [not_supported(f"{path}.manualSelector", True, ("nil", "false"))] if job.get("manualSelector") else []
 
 
-def _short_name(obj: Manifest, _: str) -> list[FieldError]:
+def _short_name(obj: Manifest, _: str) -> Errors:
     name = obj["metadata"].get("name", "")
-    if len(name) <= CRON_NAME_LIMIT:
-        return []
-    return [invalid("metadata.name", name, f"must be no more than {CRON_NAME_LIMIT} characters")]
+    if not (len(name) <= CRON_NAME_LIMIT):
+        yield invalid("metadata.name", name, f"must be no more than {CRON_NAME_LIMIT} characters")
 
 
 class CronJob(BuiltinKind):

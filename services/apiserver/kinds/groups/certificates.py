@@ -5,10 +5,15 @@ from __future__ import annotations
 import base64
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, forbidden, invalid, required
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.kind_model import Resource
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+)
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     Rules,
     Siblings,
@@ -21,6 +26,8 @@ from services.apiserver.kinds.rules import (
     only_if,
     unique,
 )
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.kind_model import Resource
 
 LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 USAGES = (
@@ -57,36 +64,34 @@ def _request(spec: Manifest, path: str) -> list[FieldError]:
     return [invalid(f"{path}.request", request, text)] if text else []
 
 
-def _signer(name: str, field: str) -> list[FieldError]:
+def _signer(name: str, field: str) -> Errors:
+    domain, _, path = name.partition("/")
     if not name:
-        return [required(field)]
-    domain, slash, path = name.partition("/")
-    if not slash or not path or "/" in path:
-        text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        return [invalid(field, name, text)]
-    if "." not in domain:
-        return [invalid(field, domain, "should be a domain with at least two segments separated by dots")]
-    return []
+        yield required(field)
+    elif not path or "/" in path:
+        yield invalid(field, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
+    elif "." not in domain:
+        yield invalid(field, domain, "should be a domain with at least two segments separated by dots")
 
 
-def _stable_signer(name: str, field: str) -> list[FieldError]:
+def _stable_signer(name: str, field: str) -> Errors:
     if name == LEGACY_SIGNER:
-        return [invalid(field, name, "the legacy signerName is not allowed via this API version")]
-    return _signer(name, field)
+        yield invalid(field, name, "the legacy signerName is not allowed via this API version")
+    else:
+        yield from _signer(name, field)
 
 
 def _one_decision() -> Check:
     decided = ""
 
-    def check(item: Manifest, field: str) -> list[FieldError]:
+    def check(item: Manifest, field: str) -> Errors:
         nonlocal decided
         kind, before = item.get("type", ""), decided
         if kind not in _DECISIONS:
-            return []
+            return
         decided = kind
-        if before in ("", kind):
-            return []
-        return [invalid(f"{field}.type", kind, "Approved and Denied conditions are mutually exclusive")]
+        if before not in ("", kind):
+            yield invalid(f"{field}.type", kind, "Approved and Denied conditions are mutually exclusive")
 
     return check
 

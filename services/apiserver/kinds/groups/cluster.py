@@ -7,12 +7,12 @@ import ipaddress
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as meta
-from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, forbidden, invalid
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, duplicate, forbidden, invalid
+from services._rules.kubernetes.validation.field_rules import changed, choice, distinct, each, inside, number, text
 from services._rules.kubernetes.validation.object_metadata import qualified_finalizer
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.containers import amount, amounts
-from services.apiserver.kinds.rules import changed, choice, distinct, each, inside, number, text
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 _LAST_UNLABELLED = 20
@@ -94,13 +94,10 @@ def _range(value: str, field: str) -> list[FieldError]:
     return []
 
 
-def _capacity(values: Manifest, path: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _capacity(values: Manifest, path: str) -> Errors:
     for key, value in values.items():
-        found += [invalid(f"{path}.{key}", key, text) for text in names.qualified(key)]
-        # The errors of all amounts name the processors.
-        found += amount(value, f"{path}[cpu]")
-    return found
+        yield from [invalid(f"{path}.{key}", key, text) for text in names.qualified(key)]
+        yield from amount(value, f"{path}[cpu]")
 
 
 class Node(BuiltinKind):
@@ -166,19 +163,17 @@ class Lease(BuiltinKind):
     )
 
 
-def _priority(obj: Manifest, _: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _priority(obj: Manifest, _: str) -> Errors:
     name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
     if name.startswith(SYSTEM_PREFIX) and name not in ("system-node-critical", "system-cluster-critical"):
         text = (
             f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. "
             f"error: {name} is not a known system priority class"
         )
-        found.append(forbidden("metadata.name", text))
+        yield forbidden("metadata.name", text)
     if value > SYSTEM_PRIORITY and not name.startswith(SYSTEM_PREFIX):
         text = f"maximum allowed value of a user defined priority is {SYSTEM_PRIORITY}"
-        found.append(forbidden("value", text))
-    return found
+        yield forbidden("value", text)
 
 
 class PriorityClass(BuiltinKind):

@@ -9,9 +9,16 @@ import msgspec
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, required, too_long
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
+from services._rules.kubernetes.validation.field_rules import immutable
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.rules import immutable
 
 SIZE_LIMIT = 1024 * 1024
 REDACTED = "<secret contents redacted>"
@@ -19,14 +26,12 @@ ACCOUNT_NAME = "kubernetes.io/service-account.name"
 FROZEN = "field is immutable when `immutable` is set"
 
 
-def _keys(values: dict[str, str], field: str, others: Collection[str] = ()) -> list[FieldError]:
-    found: list[FieldError] = []
+def _keys(values: dict[str, str], field: str, others: Collection[str] = ()) -> Errors:
     for key in sorted(values):
         if texts := names.config_key(key):
-            found += [invalid(f"{field}[{key}]", key, text) for text in texts]
+            yield from [invalid(f"{field}[{key}]", key, text) for text in texts]
         if key in others:
-            found.append(invalid(f"{field}[{key}]", key, "duplicate of key present in binaryData"))
-    return found
+            yield invalid(f"{field}[{key}]", key, "duplicate of key present in binaryData")
 
 
 class ConfigMap(BuiltinKind):
@@ -35,7 +40,7 @@ class ConfigMap(BuiltinKind):
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check keys and total size."""
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
-        found = _keys(data, "data", binary) + _keys(binary, "binaryData")
+        found = [*_keys(data, "data", binary), *_keys(binary, "binaryData")]
         size = sum(len(value.encode()) for value in data.values())
         if size + sum(len(value) * 3 // 4 for value in binary.values()) > SIZE_LIMIT:
             found.append(too_long("[]", "", SIZE_LIMIT))
@@ -75,7 +80,7 @@ class Secret(BuiltinKind):
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check keys, total size and what the type demands."""
         data = obj.get("data") or {}
-        found = _keys(data, "data")
+        found = [*_keys(data, "data")]
         if sum(len(value) for value in data.values()) * 3 // 4 > SIZE_LIMIT:
             found.append(too_long("data", "", SIZE_LIMIT))
         return found + self._check_type(obj, data)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import FieldError, invalid
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
+from services._rules.kubernetes.validation.field_rules import Check, needed
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.rules import Check, needed
 
 # events.k8s.io name -> core name
 _NAMES = {
@@ -20,6 +20,9 @@ _NAMES = {
 _BACK = {core: name for name, core in _NAMES.items()}
 
 
+_OF_TARGET = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+
 def _selectors(obj: Manifest) -> dict[str, str]:
     target = obj.get("involvedObject") or {}
     source = obj.get("source") or {}
@@ -27,13 +30,7 @@ def _selectors(obj: Manifest) -> dict[str, str]:
     return {
         "metadata.name": meta["name"],
         "metadata.namespace": meta.get("namespace", ""),
-        "involvedObject.kind": target.get("kind", ""),
-        "involvedObject.namespace": target.get("namespace", ""),
-        "involvedObject.name": target.get("name", ""),
-        "involvedObject.uid": target.get("uid", ""),
-        "involvedObject.apiVersion": target.get("apiVersion", ""),
-        "involvedObject.resourceVersion": target.get("resourceVersion", ""),
-        "involvedObject.fieldPath": target.get("fieldPath", ""),
+        **{f"involvedObject.{name}": target.get(name, "") for name in _OF_TARGET},
         "reason": obj.get("reason", ""),
         "reportingComponent": obj.get("reportingComponent", ""),
         "source": source.get("component") or obj.get("reportingComponent", ""),
@@ -41,12 +38,11 @@ def _selectors(obj: Manifest) -> dict[str, str]:
     }
 
 
-def _namespace_of(obj: Manifest, target: Manifest) -> list[FieldError]:
+def _namespace_of(obj: Manifest, target: Manifest) -> Errors:
     """The event's namespace must be that of its object (or default for cluster-wide ones)."""
     own, other = obj["metadata"].get("namespace", ""), target.get("namespace", "")
-    if other == own or (not other and own == "default"):
-        return []
-    return [invalid("involvedObject.namespace", other, "does not match event.namespace")]
+    if other != own and not (not other and own == "default"):
+        yield invalid("involvedObject.namespace", other, "does not match event.namespace")
 
 
 class CoreEvent(BuiltinKind):
@@ -56,7 +52,7 @@ class CoreEvent(BuiltinKind):
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check the namespace."""
-        return _namespace_of(obj, obj.get("involvedObject") or {})
+        return list(_namespace_of(obj, obj.get("involvedObject") or {}))
 
     def field_selectors(self, obj: Manifest) -> dict[str, str]:
         """Add the object, the reason, the source and the type."""
@@ -64,10 +60,9 @@ class CoreEvent(BuiltinKind):
 
 
 def _short(name: str, limit: int) -> Check:
-    def check(obj: Manifest, _: str) -> list[FieldError]:
-        if len(obj.get(name, "")) <= limit:
-            return []
-        return [invalid(name, "", f"can have at most {limit} characters")]
+    def check(obj: Manifest, _: str) -> Errors:
+        if not (len(obj.get(name, "")) <= limit):
+            yield invalid(name, "", f"can have at most {limit} characters")
 
     return check
 
@@ -107,7 +102,7 @@ class Event(BuiltinKind):
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """A new-style event must have a time, a controller, an action and a reason."""
-        found = _namespace_of(obj, self.to_store(obj).get("involvedObject") or {})
+        found = list(_namespace_of(obj, self.to_store(obj).get("involvedObject") or {}))
         return found if self.resource.version == "v1beta1" else found + super().check(obj)
 
     def field_selectors(self, obj: Manifest) -> dict[str, str]:

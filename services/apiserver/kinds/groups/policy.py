@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import FieldError, invalid
+from services._rules.kubernetes.validation.field_errors import Errors, invalid
+from services._rules.kubernetes.validation.field_rules import inside, not_negative
 from services.apiserver.kinds.builtin import PlainWithStatus
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.rules import inside, not_negative
 from services.apiserver.kinds.workloads.deployments import percent_or_count
 
 
-def _one_limit(spec: Manifest, path: str) -> list[FieldError]:
-    if spec.get("minAvailable") is None or spec.get("maxUnavailable") is None:
-        return []
-    return [invalid(path, spec, "minAvailable and maxUnavailable cannot be both set")]
+def _one_limit(spec: Manifest, path: str) -> Errors:
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        yield invalid(path, spec, "minAvailable and maxUnavailable cannot be both set")
 
 
 class DisruptionBudget(PlainWithStatus):

@@ -7,10 +7,20 @@ import uuid
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import FieldError, invalid
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
+from services._rules.kubernetes.validation.field_rules import (
+    Rules,
+    each,
+    immutable,
+    inside,
+    lookup,
+    needed,
+    refused,
+    unique,
+    unwanted,
+)
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.containers import amount, not_standard
-from services.apiserver.kinds.rules import Rules, each, immutable, inside, lookup, needed, refused, unique, unwanted
 
 SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "CrossNamespacePodAffinity")
 COUNTED = (
@@ -24,20 +34,13 @@ COUNTED = (
     "services.loadbalancers",
     "services.nodeports",
 )
+_PREFIXES = ("", "requests.", "limits.")
 STANDARD = (
     *COUNTED,
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
     "requests.storage",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
+    *(f"{prefix}{name}" for prefix in _PREFIXES for name in ("cpu", "memory", "ephemeral-storage")),
 )
-_OF_PODS = ("pods", *(f"{kind}{name}" for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")))
+_OF_PODS = ("pods", *(f"{prefix}{name}" for prefix in _PREFIXES for name in ("cpu", "memory")))
 
 
 def quota_name(name: str, field: str) -> list[FieldError]:
@@ -96,8 +99,7 @@ _ORDERED = (
 )
 
 
-def _limit(item: Manifest, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _limit(item: Manifest, field: str) -> Errors:
     parts: dict[str, Manifest] = {
         name: item.get(name) or {} for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
     }
@@ -106,12 +108,11 @@ def _limit(item: Manifest, field: str) -> list[FieldError]:
             small, large = parts[low].get(name), parts[high].get(name)
             if small is not None and large is not None and quantity.parse(large) < quantity.parse(small):
                 text = f"{low_text} {small} is greater than {high_text} {large}"
-                found.append(invalid(f"{field}.{low}[{name}]", str(small), text))
+                yield invalid(f"{field}.{low}[{name}]", str(small), text)
         ratio = parts["maxLimitRequestRatio"].get(name)
         if ratio is not None and quantity.parse(ratio).nano < quantity.NANO:
             text = f"ratio {ratio} is less than 1"
-            found.append(invalid(f"{field}.maxLimitRequestRatio[{name}]", str(ratio), text))
-    return found
+            yield invalid(f"{field}.maxLimitRequestRatio[{name}]", str(ratio), text)
 
 
 def _storage_without_limit(item: Manifest) -> bool:

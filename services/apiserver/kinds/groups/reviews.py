@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import FieldError, invalid
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
+from services._rules.kubernetes.validation.field_rules import Rules, inside, lookup, refused
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.rules import Rules, inside, lookup, refused
 
 
 class Binding(BuiltinKind):
@@ -73,16 +73,14 @@ def _only_namespace(meta: Manifest, path: str) -> list[FieldError]:
     return _no_metadata({key: value for key, value in meta.items() if key != "namespace"}, path)
 
 
-def _own_namespace(obj: Manifest, _: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _own_namespace(obj: Manifest, _: str) -> Errors:
     resource, other = (lookup(obj, f"spec.{name}") for name in ("resourceAttributes", "nonResourceAttributes"))
     namespace = (obj.get("metadata") or {}).get("namespace", "")
     if resource is not None and resource.get("namespace", "") != namespace:
         text = "must match metadata.namespace"
-        found.append(invalid("spec.resourceAttributes.namespace", resource.get("namespace", ""), text))
+        yield invalid("spec.resourceAttributes.namespace", resource.get("namespace", ""), text)
     if other is not None:
-        found.append(invalid("spec.nonResourceAttributes", other, "disallowed on this kind of request"))
-    return found
+        yield invalid("spec.nonResourceAttributes", other, "disallowed on this kind of request")
 
 
 class LocalAccessReview(AccessReview):

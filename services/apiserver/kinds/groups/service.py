@@ -8,6 +8,7 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as meta
 from services._rules.kubernetes.validation.field_errors import (
+    Errors,
     FieldError,
     Raw,
     duplicate,
@@ -16,11 +17,7 @@ from services._rules.kubernetes.validation.field_errors import (
     invalid,
     required,
 )
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS, port_or_name
-from services.apiserver.kinds.checks.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
-from services.apiserver.kinds.defaults import Defaults
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     Test,
     choice,
     distinct,
@@ -30,18 +27,21 @@ from services.apiserver.kinds.rules import (
     needed,
     number,
     only_if,
+    port_or_name,
     refused,
     text,
     unique,
     unwanted,
 )
+from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS
+from services.apiserver.kinds.defaults import Defaults
 
 UNSET = "primary clusterIP can not be unset"
-
-
 _STICKY = Defaults({"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}})
-
-
+_EXTERNAL = ("NodePort", "LoadBalancer")
+_TRAFFIC_POLICIES = (None, "", "Cluster", "Local")
 _EXTERNAL_NAME = text("externalName", names.subdomain, need="")
 
 
@@ -49,25 +49,19 @@ def _external_name(spec: Manifest, path: str) -> list[FieldError]:
     return _EXTERNAL_NAME({"externalName": spec.get("externalName", "").removesuffix(".")}, path)
 
 
-def _headless(spec: Manifest, path: str) -> list[FieldError]:
+def _headless(spec: Manifest, path: str) -> Errors:
     kind = spec.get("type")
-    if kind not in _EXTERNAL or spec.get("clusterIP") != "None":
-        return []
-    return [invalid(f"{path}.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")]
+    if kind in _EXTERNAL and spec.get("clusterIP") == "None":
+        yield invalid(f"{path}.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
 
 
 def _is(*types: str) -> Test:
     return lambda spec: spec.get("type") in types
 
 
-_EXTERNAL = ("NodePort", "LoadBalancer")
-_TRAFFIC_POLICIES = (None, "", "Cluster", "Local")
-
-
-def _no_kubelet_port(port: Manifest, field: str) -> list[FieldError]:
-    if port.get("port") != 10250:
-        return []
-    return [invalid(field, 10250, "may not expose port 10250 externally since it is used by kubelet")]
+def _no_kubelet_port(port: Manifest, field: str) -> Errors:
+    if port.get("port") == 10250:
+        yield invalid(field, 10250, "may not expose port 10250 externally since it is used by kubelet")
 
 
 _PORT = (
@@ -89,55 +83,50 @@ _SECONDS = number("timeoutSeconds", 1, 86400, "must be greater than 0 and less t
 _AFFINITY_CONFIG = inside("sessionAffinityConfig", inside("clientIP", _SECONDS, absent={}), absent={})
 
 
-def _cluster_ips(spec: Manifest, path: str) -> list[FieldError]:
+def _cluster_ips(spec: Manifest, path: str) -> Errors:
     ip, ips, field = spec.get("clusterIP", ""), spec.get("clusterIPs") or [], f"{path}.clusterIPs"
-    found: list[FieldError] = []
     if spec.get("type") == "ExternalName":
-        return found
+        return
     if ip and not ips:
-        return [required(field)]
+        yield required(field)
+        return
     if ips and ips[0] != ip:
         text = "first value must match `clusterIP`" if ip else "may not be set while clusterIP is not"
-        found.append(invalid(field, go_strings(ips), text))
+        yield invalid(field, go_strings(ips), text)
     if "None" in ips and len(ips) > 1:
-        found.append(invalid(field, go_strings(ips), "'None' must be the first and only value"))
+        yield invalid(field, go_strings(ips), "'None' must be the first and only value")
     for index, value in enumerate(ips):
         if value != "None" and value:
-            found += address(value, f"{field}[{index}]")
+            yield from address(value, f"{field}[{index}]")
     if len(ips) > 2:
-        found.append(invalid(field, go_strings(ips), "may only hold up to 2 values"))
-    return found
+        yield invalid(field, go_strings(ips), "may only hold up to 2 values")
 
 
-def _node_ports(spec: Manifest, path: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _node_ports(spec: Manifest, path: str) -> Errors:
     seen: set[tuple[str, int]] = set()
     for index, port in enumerate(spec.get("ports") or ()):
         field, key = f"{path}.ports[{index}].nodePort", (port.get("protocol", ""), port.get("nodePort", 0))
         if not key[1]:
             continue
         if spec.get("type") == "ClusterIP":
-            found.append(forbidden(field, "may not be used when `type` is 'ClusterIP'"))
+            yield forbidden(field, "may not be used when `type` is 'ClusterIP'")
         if key in seen:
-            found.append(duplicate(field, key[1]))
+            yield duplicate(field, key[1])
         seen.add(key)
-    return found
 
 
 def _port_key(port: Manifest) -> tuple[str, int]:
     return (port.get("protocol", ""), port.get("port", 0))
 
 
-def _source_ranges(spec: Manifest, path: str) -> list[FieldError]:
+def _source_ranges(spec: Manifest, path: str) -> Errors:
     ranges, field = spec.get("loadBalancerSourceRanges"), f"{path}.LoadBalancerSourceRanges"
-    found: list[FieldError] = []
     if ranges:
         if spec.get("type") != "LoadBalancer":
-            found.append(forbidden(field, "may only be used when `type` is 'LoadBalancer'"))
+            yield forbidden(field, "may only be used when `type` is 'LoadBalancer'")
         if not all(is_network(one.strip()) for one in ranges):
             text = "must be a list of IP ranges. For example, 10.240.0.0/24,10.250.0.0/24 "
-            found.append(invalid(field, f"[{' '.join(ranges)}]", text))
-    return found
+            yield invalid(field, f"[{' '.join(ranges)}]", text)
 
 
 def _go_port(protocol: str, port: int) -> Raw:
@@ -333,10 +322,9 @@ def _endpoint_to_beta(item: Manifest) -> Manifest:
     return result
 
 
-def _some_address(subset: Manifest, field: str) -> list[FieldError]:
-    if subset.get("addresses") or subset.get("notReadyAddresses"):
-        return []
-    return [required(field, "must specify `addresses` or `notReadyAddresses`")]
+def _some_address(subset: Manifest, field: str) -> Errors:
+    if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+        yield required(field, "must specify `addresses` or `notReadyAddresses`")
 
 
 _ADDRESS = (

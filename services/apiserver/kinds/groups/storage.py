@@ -8,6 +8,7 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import (
+    Errors,
     FieldError,
     duplicate,
     forbidden,
@@ -15,11 +16,7 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
-from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
-from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
-from services.apiserver.kinds.checks.containers import resource_name
-from services.apiserver.kinds.checks.volumes import SOURCE, SOURCES
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     Form,
     Siblings,
@@ -40,6 +37,10 @@ from services.apiserver.kinds.rules import (
     unwanted,
     valid,
 )
+from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
+from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
+from services.apiserver.kinds.checks.containers import resource_name
+from services.apiserver.kinds.checks.volumes import SOURCE, SOURCES
 from services.apiserver.kinds.workloads import pod_defaults
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce")
@@ -225,15 +226,14 @@ def _once(form: Form) -> Siblings:
     def start() -> Check:
         seen: set[str] = set()
 
-        def check(name: str, field: str) -> list[FieldError]:
+        def check(name: str, field: str) -> Errors:
             if not name:
-                found = [required(field)]
+                yield required(field)
             elif name in seen:
-                found = [duplicate(field, name)]
+                yield duplicate(field, name)
             else:
-                found = [invalid(field, name, text) for text in form(name)]
+                yield from [invalid(field, name, text) for text in form(name)]
             seen.add(name)
-            return found
 
         return check
 

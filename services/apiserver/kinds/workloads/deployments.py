@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.selectors import LabelSelectorError, Selector, compile_expressions
 from services._rules.kubernetes.validation.field_errors import (
+    Errors,
     FieldError,
     forbidden,
     go_map,
@@ -15,41 +16,59 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.field_rules import (
+    NOT_NEGATIVE,
+    Check,
+    given,
+    inside,
+    needed,
+    not_negative,
+    number,
+    refused,
+)
+from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.checks.status_fields import counts
 from services.apiserver.kinds.defaults import Defaults, Fill
-from services.apiserver.kinds.rules import NOT_NEGATIVE, Check, given, inside, needed, not_negative, number, refused
 from services.apiserver.kinds.workloads import pod_defaults
 
 MISMATCH = "`selector` does not match template `labels`"
 
 
 def matches(selector: Manifest, labels: dict[str, str]) -> bool:
-    """Return whether labels satisfy a label selector; one that is reported as invalid excludes nothing."""
-    if not (selector.get("matchLabels") or {}).items() <= labels.items():
-        return False
-    expressions = selector.get("matchExpressions")
-    try:
-        return not expressions or Selector(compile_expressions(expressions)).matches(labels)
-    except LabelSelectorError:
-        return True
+    """Return whether labels satisfy a label selector, which may be an invalid one that is reported elsewhere."""
+    expressions = selector.get("matchExpressions") or ()
+    return (selector.get("matchLabels") or {}).items() <= labels.items() and all(
+        _holds(item.get("operator"), labels.get(item.get("key", "")), item.get("values") or ()) for item in expressions
+    )
 
 
-def percent_or_count(value: Any, field: str, *, cap: bool = True) -> list[FieldError]:
-    """Return what is wrong with a count or a percentage; `cap` forbids more than 100%."""
+def _holds(operator: str | None, value: str | None, values: Sequence[str]) -> bool:
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists" | "DoesNotExist":
+            return (value is not None) == (operator == "Exists")
+        case _:
+            return True
+
+
+def percent_or_count(value: Any, field: str, *, cap: bool = True) -> Errors:
+    """Yield what is wrong with a count or a percentage; `cap` forbids more than 100%."""
     if isinstance(value, int):
-        return [] if value >= 0 else [invalid(field, value, NOT_NEGATIVE)]
-    if not (value.endswith("%") and value[:-1].isdigit()):
+        if value < 0:
+            yield invalid(field, value, NOT_NEGATIVE)
+    elif not (value.endswith("%") and value[:-1].isdigit()):
         text = (
             "a valid percent string must be a numeric string followed by an ending '%' "
             "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
         )
-        return [invalid(field, value, text)]
-    if cap and int(value[:-1]) > 100:
-        return [invalid(field, value, "must not be greater than 100%")]
-    return []
+        yield invalid(field, value, text)
+    elif cap and int(value[:-1]) > 100:
+        yield invalid(field, value, "must not be greater than 100%")
 
 
 def number_of(value: Any) -> int:
@@ -90,14 +109,13 @@ def selector(empty_text: str = "invalid label selector") -> Check:
 def restarted(kind: str) -> Check:
     """Rule of a pod template: its containers always restart and have no end."""
 
-    def check(template: Manifest, path: str) -> list[FieldError]:
-        pod, found = template.get("spec") or {}, []
+    def check(template: Manifest, path: str) -> Errors:
+        pod = template.get("spec") or {}
         if (policy := pod.get("restartPolicy")) != "Always":
-            found.append(not_supported(f"{path}.spec.restartPolicy", policy, ("Always",)))
+            yield not_supported(f"{path}.spec.restartPolicy", policy, ("Always",))
         if pod.get("activeDeadlineSeconds") is not None:
             text = f"activeDeadlineSeconds in {kind} is not Supported"
-            found.append(forbidden(f"{path}.spec.activeDeadlineSeconds", text))
-        return found
+            yield forbidden(f"{path}.spec.activeDeadlineSeconds", text)
 
     return check
 
@@ -117,23 +135,27 @@ class Workload(BuiltinKind):
     )
 
 
-def _strategy(strategy: Manifest, path: str) -> list[FieldError]:
+def _strategy(strategy: Manifest, path: str) -> Errors:
     kind, rolling, field = strategy.get("type", ""), strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
     if kind == "Recreate":
-        text = "may not be specified when strategy `type` is 'Recreate'"
-        return [] if rolling is None else [forbidden(field, text)]
-    if kind != "RollingUpdate":
-        return [not_supported(f"{path}.type", kind, ("Recreate", "RollingUpdate"))]
-    if rolling is None:
-        return [required(field, "this should be defaulted and never be nil")]
+        if rolling is not None:
+            yield forbidden(field, "may not be specified when strategy `type` is 'Recreate'")
+    elif kind != "RollingUpdate":
+        yield not_supported(f"{path}.type", kind, ("Recreate", "RollingUpdate"))
+    elif rolling is None:
+        yield required(field, "this should be defaulted and never be nil")
+    else:
+        yield from _rolling_update(rolling, field)
+
+
+def _rolling_update(rolling: Manifest, field: str) -> Errors:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    found = percent_or_count(unavailable, f"{field}.maxUnavailable", cap=False)
-    found += percent_or_count(surge, f"{field}.maxSurge", cap=False)
+    yield from percent_or_count(unavailable, f"{field}.maxUnavailable", cap=False)
+    yield from percent_or_count(surge, f"{field}.maxSurge", cap=False)
     if number_of(unavailable) == 0 and number_of(surge) == 0:
-        found.append(invalid(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+        yield invalid(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
     if isinstance(unavailable, str) and number_of(unavailable) > 100:
-        found.append(invalid(f"{field}.maxUnavailable", unavailable, "must not be greater than 100%"))
-    return found
+        yield invalid(f"{field}.maxUnavailable", unavailable, "must not be greater than 100%")
 
 
 class Deployment(Workload):
@@ -191,13 +213,14 @@ class ReplicaSet(Workload):
 _CONTROLLER_TEMPLATE = template_of("ReplicationController")
 
 
-def _template_of_controller(spec: Manifest, path: str) -> list[FieldError]:
+def _template_of_controller(spec: Manifest, path: str) -> Errors:
     if "template" not in spec:
-        return [required(f"{path}.template")]
-    labels, found = (spec["template"].get("metadata") or {}).get("labels"), []
+        yield required(f"{path}.template")
+        return
+    labels = (spec["template"].get("metadata") or {}).get("labels")
     if not (spec.get("selector") or {}).items() <= (labels or {}).items():
-        found.append(invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH))
-    return found + _CONTROLLER_TEMPLATE(spec, path)
+        yield invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH)
+    yield from _CONTROLLER_TEMPLATE(spec, path)
 
 
 class ReplicationController(Workload):

@@ -6,6 +6,7 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import (
+    Errors,
     FieldError,
     Raw,
     forbidden,
@@ -13,9 +14,9 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.field_rules import inside, not_negative
+from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.checks.status_fields import counts
-from services.apiserver.kinds.rules import inside, not_negative
 from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import (
     Workload,
@@ -40,11 +41,10 @@ _FREE = (
 )
 
 
-def _management(spec: Manifest, path: str) -> list[FieldError]:
+def _management(spec: Manifest, path: str) -> Errors:
     policy, field = spec.get("podManagementPolicy", ""), f"{path}.podManagementPolicy"
-    if policy in ("OrderedReady", "Parallel"):
-        return []
-    return [invalid(field, policy, "must be 'OrderedReady' or 'Parallel'") if policy else required(field)]
+    if policy not in ("OrderedReady", "Parallel"):
+        yield invalid(field, policy, "must be 'OrderedReady' or 'Parallel'") if policy else required(field)
 
 
 def _set_strategy(strategy: Manifest, path: str) -> list[FieldError]:
@@ -105,20 +105,19 @@ def _comparable(spec: Manifest, name: str) -> Any:
     return [{key: value for key, value in item.items() if key != "status"} for item in spec.get(name) or ()]
 
 
-def _daemon_strategy(strategy: Manifest, path: str) -> list[FieldError]:
+def _daemon_strategy(strategy: Manifest, path: str) -> Errors:
     kind, rolling, field = strategy.get("type", ""), strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
-    if kind == "OnDelete":
-        return []
-    if kind != "RollingUpdate":
-        return [not_supported(f"{path}.type", kind, ("RollingUpdate", "OnDelete"))]
-    if rolling is None:
-        return [required(field)]
-    value = rolling.get("maxUnavailable", 0)
-    found = percent_or_count(value, f"{field}.maxUnavailable")
-    if number_of(value) == 0 and number_of(rolling.get("maxSurge", 0)) == 0:
-        shown = Raw(f'intstr.IntOrString{{Type:{int(isinstance(value, str))}, IntVal:0, StrVal:"{value or ""}"}}')
-        found.append(invalid(f"{field}.maxUnavailable", shown, "cannot be 0"))
-    return found
+    if kind not in ("OnDelete", "RollingUpdate"):
+        yield not_supported(f"{path}.type", kind, ("RollingUpdate", "OnDelete"))
+    elif rolling is None:
+        if kind == "RollingUpdate":
+            yield required(field)
+    elif kind == "RollingUpdate":
+        value = rolling.get("maxUnavailable", 0)
+        yield from percent_or_count(value, f"{field}.maxUnavailable")
+        if number_of(value) == 0 and number_of(rolling.get("maxSurge", 0)) == 0:
+            shown = Raw(f'intstr.IntOrString{{Type:{int(isinstance(value, str))}, IntVal:0, StrVal:"{value or ""}"}}')
+            yield invalid(f"{field}.maxUnavailable", shown, "cannot be 0")
 
 
 class DaemonSet(Workload):

@@ -7,8 +7,8 @@ from typing import Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import FieldError, invalid
-from services.apiserver.kinds.rules import Rules, each, formed, inside, not_negative, valid
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
+from services._rules.kubernetes.validation.field_rules import Rules, each, formed, inside, not_negative, valid
 
 _SPECIAL: Final = (
     ("is_unspecified", "may not be unspecified (0.0.0.0 or ::)"),
@@ -51,15 +51,15 @@ _INGRESS = each(
 LOAD_BALANCER = (inside("loadBalancer", _INGRESS),)
 
 
-def non_special(value: str, field: str) -> list[FieldError]:
-    """Return what keeps an address from being one that others can reach."""
+def non_special(value: str, field: str) -> Errors:
+    """Yield what keeps an address from being one that others can reach."""
     found = parsed(value)
     if found is None:
-        return [invalid(field, value, "must be a valid IP address")]
-    errors = [invalid(field, value, text) for name, text in _SPECIAL if getattr(found, name)]
+        yield invalid(field, value, "must be a valid IP address")
+        return
+    yield from (invalid(field, value, text) for name, text in _SPECIAL if getattr(found, name))
     if any(found in network for network in _LINK_MULTICAST):
-        errors.append(invalid(field, value, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"))
-    return errors
+        yield invalid(field, value, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
 
 
 def is_network(value: str) -> bool:

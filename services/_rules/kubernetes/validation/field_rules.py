@@ -8,11 +8,12 @@ object, and hold when the field is absent unless they say otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from services._rules.kubernetes.validation import name_formats
 from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     duplicate,
@@ -23,8 +24,10 @@ from services._rules.kubernetes.validation.field_errors import (
 )
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
+PORT_RANGE = "must be between 1 and 65535, inclusive"
 
-Check = Callable[[Any, str], list[FieldError]]
+Check = Callable[[Any, str], Iterable[FieldError]]
+ListCheck = Callable[[Any, str], list[FieldError]]
 Form = Callable[[str], list[str]]
 Test = Callable[[Any], object]
 
@@ -67,7 +70,7 @@ def apply(rules: Rules, value: Any, path: str = "") -> list[FieldError]:
 # Going into fields.
 
 
-def inside(name: str, *rules: Rule, absent: Any = None) -> Check:
+def inside(name: str, *rules: Rule, absent: Any = None) -> ListCheck:
     """Rules of the value of a field; `absent` is what they see where the field is missing."""
     only: Any = rules[0] if len(rules) == 1 else None
 
@@ -78,12 +81,13 @@ def inside(name: str, *rules: Rule, absent: Any = None) -> Check:
             if inner is None:
                 return []
         where = f"{path}.{name}" if path else name
-        return only(inner, where) if only else apply(rules, inner, where)
+        found = only(inner, where) if only else apply(rules, inner, where)
+        return found if type(found) is list else list(found)
 
     return check
 
 
-def each(name: str, *rules: Rule) -> Check:
+def each(name: str, *rules: Rule) -> ListCheck:
     """Rules of every item of a list."""
     comparing = any(isinstance(rule, Siblings) for rule in rules)
 
@@ -95,14 +99,15 @@ def each(name: str, *rules: Rule) -> Check:
         checks: Any = started(rules) if comparing else rules
         where = f"{path}.{name}" if path else name
         for index, item in enumerate(items):
+            place_of_item = f"{where}[{index}]"
             for one in checks:
-                found += one(item, f"{where}[{index}]")
+                found += one(item, place_of_item)
         return found
 
     return check
 
 
-def every(name: str, rule: Check, shown_as: str = "") -> Check:
+def every(name: str, rule: Check, shown_as: str = "") -> ListCheck:
     """A rule of every item of a list, whose errors name the list (or `shown_as`) and not the item."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -111,7 +116,7 @@ def every(name: str, rule: Check, shown_as: str = "") -> Check:
     return check
 
 
-def one_of(members: Mapping[str, Rules], missing: str, several: str, besides: tuple[str, ...] = ()) -> Check:
+def one_of(members: Mapping[str, Rules], missing: str, several: str, besides: tuple[str, ...] = ()) -> ListCheck:
     """Rules of a union: exactly one member is there. Fields of `besides` count as members without rules."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -127,7 +132,7 @@ def one_of(members: Mapping[str, Rules], missing: str, several: str, besides: tu
 # Fields.
 
 
-def needed(*names: str, detail: str = "", when: Test | None = None) -> Check:
+def needed(*names: str, detail: str = "", when: Test | None = None) -> ListCheck:
     """Fields that must be there and not empty, of objects that pass a test."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -137,7 +142,7 @@ def needed(*names: str, detail: str = "", when: Test | None = None) -> Check:
     return check
 
 
-def given(name: str, detail: str) -> Check:
+def given(name: str, detail: str) -> ListCheck:
     """A field that must be there, and may be empty."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -146,7 +151,7 @@ def given(name: str, detail: str) -> Check:
     return check
 
 
-def unwanted(name: str, detail: str, when: Test) -> Check:
+def unwanted(name: str, detail: str, when: Test) -> ListCheck:
     """A field that may not be set in objects that pass a test."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -155,7 +160,7 @@ def unwanted(name: str, detail: str, when: Test) -> Check:
     return check
 
 
-def refused(name: str, detail: str, when: Test, shown: Any = None) -> Check:
+def refused(name: str, detail: str, when: Test, shown: Any = None) -> ListCheck:
     """A field whose value is wrong in objects that pass a test; the message shows `shown` for a missing value."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -164,7 +169,7 @@ def refused(name: str, detail: str, when: Test, shown: Any = None) -> Check:
     return check
 
 
-def valid(test: Test, detail: str) -> Check:
+def valid(test: Test, detail: str) -> ListCheck:
     """A value that passes a test."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -173,7 +178,7 @@ def valid(test: Test, detail: str) -> Check:
     return check
 
 
-def only_if(test: Test, *rules: Rule) -> Check:
+def only_if(test: Test, *rules: Rule) -> ListCheck:
     """Rules of objects that pass a test."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -182,7 +187,7 @@ def only_if(test: Test, *rules: Rule) -> Check:
     return check
 
 
-def text(name: str, form: Form, *, need: str | None = None, blank: bool = False) -> Check:
+def text(name: str, form: Form, *, need: str | None = None, blank: bool = False) -> ListCheck:
     """A text of a format; `need` is the detail of the error where it is missing, `blank` checks a missing one as ""."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -199,7 +204,7 @@ def text(name: str, form: Form, *, need: str | None = None, blank: bool = False)
     return check
 
 
-def formed(form: Form) -> Check:
+def formed(form: Form) -> ListCheck:
     """A value that is a text of a format."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -210,7 +215,7 @@ def formed(form: Form) -> Check:
 
 def choice(
     name: str, values: tuple[str, ...], *, need: str | None = None, blank: bool = False, shown: tuple[str, ...] = ()
-) -> Check:
+) -> ListCheck:
     """A text of an enumeration, listed as `shown` where that differs.
 
     `need` is the detail of the error where it is missing. `blank` takes "" for a value, and a missing text for "" where
@@ -230,7 +235,7 @@ def choice(
     return check
 
 
-def listed(values: tuple[str, ...], shown: tuple[str, ...] = ()) -> Check:
+def listed(values: tuple[str, ...], shown: tuple[str, ...] = ()) -> ListCheck:
     """A value that is a text of an enumeration."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -247,7 +252,7 @@ def number(
     *,
     need: str | None = None,
     absent: int | None = None,
-) -> Check:
+) -> ListCheck:
     """A number between two bounds.
 
     `need` is the detail of the error where it is missing or 0, `absent` the number that a missing one is checked as.
@@ -267,7 +272,7 @@ def number(
     return check
 
 
-def not_negative(*names: str) -> Check:
+def not_negative(*names: str) -> ListCheck:
     """Numbers that are not below zero."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -276,13 +281,20 @@ def not_negative(*names: str) -> Check:
     return check
 
 
+def port_or_name(value: int | str, field: str) -> list[FieldError]:
+    """Return what is wrong with a port given by number or name."""
+    if isinstance(value, str):
+        return [invalid(field, value, text) for text in name_formats.port_name(value)]
+    return [] if 1 <= value <= 65535 else [invalid(field, value, PORT_RANGE)]
+
+
 # Items of a list.
 
 
 def distinct(key: Callable[[Any], Hashable], error: Callable[[Any, str], FieldError]) -> Siblings:
     """Items of a list that differ in a key; items whose key is None do not count."""
 
-    def start() -> Check:
+    def start() -> ListCheck:
         seen: set[Hashable] = set()
 
         def check(value: Any, path: str) -> list[FieldError]:
@@ -318,3 +330,8 @@ def immutable(field: str, new: Any, old: Any, shown: Any = None) -> list[FieldEr
 def changed(paths: tuple[str, ...], new: Any, old: Any, path: str = "") -> list[FieldError]:
     """Return an error for each of the fields that differs."""
     return [error for one in paths for error in immutable(place(path, one), lookup(new, one), lookup(old, one))]
+
+
+def immutable(field: str, new: Any, old: Any, shown: Any = None) -> list[FieldError]:
+    """Return an error when a field that may not change did; `shown` replaces the value in the message."""
+    return [] if new == old else [invalid(field, new if shown is None else shown, "field is immutable")]

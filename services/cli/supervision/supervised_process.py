@@ -1,12 +1,18 @@
-"""Counts how often a process ended right after its start: how long to wait before the next one, and what to say."""
+"""One process of an installation: how to start it, how often it ended right after its start, and what follows."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import Final
 
+from services.cli.common.failure_reasons import Reasons
+from services.cli.supervision.child_watch import ChildWatch
+from services.cli.supervision.process_identity import Running
+
 STABLE_SECONDS: Final = 10.0
-"""Whoever lived longer did not end because of its start."""
+"""A process that lived longer did not end because of its start."""
 LONGEST_PAUSE: Final = 5.0
 FIRST_PAUSE: Final = 0.1
 LOOP: Final = 3
@@ -61,3 +67,45 @@ def ended(code: int) -> str:
         return f"ended by {signal.Signals(-code).name}"
     except ValueError:
         return f"ended by signal {-code}"
+
+
+class Rank(IntEnum):
+    """What stands on what: processes of a lower rank are stopped after those of a higher one."""
+
+    LOG = 0
+    API = 1
+    SERVICE = 2
+
+
+class Process:
+    """One child: how to start it, and what became of it so far."""
+
+    def __init__(
+        self,
+        name: str,
+        rank: Rank,
+        start: Callable[[], int],
+        *,
+        parts: Sequence[str] = (),
+        watch: ChildWatch | None = None,
+        stack: signal.Signals = signal.SIGUSR2,
+        once: bool = False,
+    ) -> None:
+        self.name = name
+        self.parts = tuple(parts)
+        """Services that it runs, where it runs several; its process id is found under their names as well."""
+        self.rank = rank
+        self.start = start
+        self.watch = watch
+        self.stack = stack
+        """Signal at which it writes to its log where it is."""
+        self.once = once
+        """Whether it is done, and not started again, when it ends with 0."""
+        self.said: tuple[Reasons, ...] = ()
+        """What it and its parts have written since their start."""
+        self.pid = 0
+        self.running = Running(0, "")
+        self.deaths = Deaths()
+        self.due_at = 0.0
+        self.kill_at = 0.0
+        """When one that hangs is killed; 0: it is not given up."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from services._rules.overrides.yaml_scalars import Scalar, is_moment, key_text, resolve, whole_of
+from services._rules.kubernetes.yaml_scalars import Scalar, is_moment, key_text, resolve, whole_of
 
 DEEPEST: Final = 100
 MOST_BY_ALIASES: Final = 100_000
@@ -34,14 +34,19 @@ class YamlReadingError(ValueError):
 
 def read(text: str) -> Any:
     """The first document as JSON values, None where there is none. Raises YamlReadingError."""
-    reader = _Reader()
     try:
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-            if isinstance(event, yaml.DocumentEndEvent):
-                break
-            reader.take(event)
+        return parse(text)
     except yaml.YAMLError as problem:
         raise YamlReadingError(f"the text is no YAML: {problem}") from None
+
+
+def parse(text: str, deepest: int = DEEPEST) -> Any:
+    """The same; raises YAMLError for a text that is no YAML, YamlReadingError for one without a JSON form."""
+    reader = _Reader(deepest)
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.DocumentEndEvent):
+            break
+        reader.take(event)
     return reader.root
 
 
@@ -58,8 +63,9 @@ class _Open:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, deepest: int) -> None:
         self.root: Any = None
+        self._deepest = deepest
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._by_aliases = 0
@@ -80,8 +86,8 @@ class _Reader:
         elif isinstance(event, yaml.CollectionStartEvent):
             if self._wants_key():
                 raise _wrong("a key is no text, number or boolean", event)
-            if len(self._open) >= DEEPEST:
-                raise YamlReadingError(f"the text is YAML that is nested deeper than {DEEPEST} levels")
+            if len(self._open) >= self._deepest:
+                raise YamlReadingError(f"the text is YAML that is nested deeper than {self._deepest} levels")
             # Tags of collections mean nothing here.
             self._open.append(_Open({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor))
         elif isinstance(event, yaml.CollectionEndEvent):
