@@ -1,12 +1,12 @@
-"""Computes the writes that change the claim of a policy on a template."""
+"""Reads the claim of a policy on a template, and computes the writes that change it."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from schemas.keys import ObjectKey
+from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
-from services._rules.policies.policy_claims import clean_cluster_policy_claim, clean_policy_claim
+from services._rules.policies.policy_claims import clean_cluster_policy_claim, clean_policy_claim, read_claim
 
 
 class WriteClaim(Struct, frozen=True):
@@ -17,6 +17,15 @@ class WriteClaim(Struct, frozen=True):
     uid: str
     labels: dict[str, str | None]
     annotations: dict[str, str | None]
+
+
+def claimed_policy(manifest: Manifest) -> PolicyKey | None:
+    """Key of the policy whose complete claim an object bears."""
+    claim = read_claim(manifest)
+    if claim is None:
+        return None
+    kind = "ClusterPropagationPolicy" if claim.cluster_wide else "PropagationPolicy"
+    return PolicyKey(kind, claim.namespace, claim.name)
 
 
 def unclaimed(manifest: Manifest) -> Manifest:

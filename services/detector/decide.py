@@ -23,11 +23,11 @@ from services._rules.policies.matching import Template, match_policy, template_o
 from services._rules.policies.policy_claims import Claim, claim_template
 from services._rules.secrets.secret_objects import is_secret
 from services.detector.binding_request import Unresolved, binding_spec, priority_class
-from services.detector.claim_writes import WriteClaim, claim_write, unclaimed
+from services.detector.claim_writes import WriteClaim, claim_write, claimed_policy, unclaimed
 from services.detector.event_messages import not_interpreted, unresolved, unused
 from services.detector.manifest_content import stripped
 from services.detector.policy_view import PolicyView, id_label
-from services.detector.state import PROPAGATION_KINDS, DetectorState, claimed_policy, rank_of
+from services.detector.state import PROPAGATION_KINDS, DetectorState, rank_of
 
 _REPLACED: Final = "replaced by an object of the same name"
 
@@ -99,7 +99,7 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> DetectorDecision:
     labels = view.manifest["metadata"].get("labels") or {}
     deleting = "deletionTimestamp" in view.manifest["metadata"]
     if deleting:
-        if view.finalizer and not state.claimed.get(key):
+        if view.finalizer and not _claims(state, key):
             effects.append(ReleasePolicy(key, view.uid, view.finalizer))
     elif key.kind in PROPAGATION_KINDS and not labels.get(label):
         effects.append(WritePolicyId(key, view.uid, label, view.permanent_id))
@@ -114,6 +114,17 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> DetectorDecision:
                 events=(PolicyDeleted(key=key, uid=fact.uid, reason=_REPLACED), changed), effects=[*effects, *told]
             )
     return DetectorDecision(events=(changed,), effects=[*effects, *told])
+
+
+def _claims(state: DetectorState, policy: PolicyKey) -> bool:
+    """Whether a policy claims anything still: by a fact, and by the template as it stands.
+
+    The fact alone may outlast the claim, where the next policy of a template asks for what cannot be interpreted.
+    """
+    return any(
+        (manifest := state.templates.get(key)) is None or claimed_policy(manifest) == policy
+        for key in state.claimed.get(policy, ())
+    )
 
 
 def decide_template(state: DetectorState, key: ObjectKey, now: float) -> DetectorDecision:

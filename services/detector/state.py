@@ -27,10 +27,10 @@ from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.interpreter.configuration import Reinterpret, concerns, unconfigured
 from services._rules.policies.matching import compile_policy, template_of
-from services._rules.policies.policy_claims import read_claim
 from services._rules.policies.skip_rules import SkipRules, compile_skip_rules
 from services._rules.secrets.secret_objects import DigestKey
 from services.detector.binding_request import NATIVE, DetectorOptions
+from services.detector.claim_writes import claimed_policy
 from services.detector.manifest_content import stripped, unchanged
 from services.detector.policy_view import PolicyView
 from services.detector.recorded_objects import on_its_way_out, recorded, recorded_policies
@@ -134,7 +134,7 @@ def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable
             if isinstance(event, BindingRequested) and event.policy is not None:
                 state.claimed.setdefault(event.policy.key, set()).add(event.key)
             if isinstance(before, BindingRequested) and before.policy is not None:
-                return _released(state, before.policy.key)
+                return () if before.policy.key in state.claimed else _released(state, before.policy.key)
         case PolicyChanged() | PolicyDeleted():
             state.policy_facts[event.key] = event
             if isinstance(event, PolicyDeleted) and _ended(state, event.key):
@@ -195,10 +195,10 @@ def _forget_claim(state: DetectorState, policy: PolicyKey, key: ObjectKey) -> No
 
 
 def _released(state: DetectorState, policy: PolicyKey) -> tuple[Key, ...]:
-    """A deleted policy whose last claim ended; it may disappear now."""
+    """A deleted policy of which a claim ended; it may disappear now."""
     view = state.policies.get(policy)
     waits = view is not None and view.match is not None and view.match.terminating and bool(view.finalizer)
-    return (policy,) if waits and policy not in state.claimed else ()
+    return (policy,) if waits else ()
 
 
 def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | None) -> Iterable[Key]:
@@ -220,6 +220,9 @@ def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | Non
         return (*_concerned(state, key), SCOPE)
     if before is not None and unchanged(before, manifest):
         return ()
+    policy = claimed_policy(before) if before is not None else None
+    if policy is not None and claimed_policy(manifest) != policy:
+        return (*_concerned(state, key), *_released(state, policy))
     return _concerned(state, key)
 
 
@@ -387,12 +390,3 @@ def _index(state: DetectorState) -> None:
         for kind in {(selector.api_version, selector.kind) for selector in view.match.selectors}:
             by_kind.setdefault(kind, []).append(view)
     state.by_kind = by_kind
-
-
-def claimed_policy(manifest: Manifest) -> PolicyKey | None:
-    """Key of the policy whose complete claim an object bears."""
-    claim = read_claim(manifest)
-    if claim is None:
-        return None
-    kind = "ClusterPropagationPolicy" if claim.cluster_wide else "PropagationPolicy"
-    return PolicyKey(kind, claim.namespace, claim.name)

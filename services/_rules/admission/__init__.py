@@ -3,11 +3,12 @@
 Pure: identity, time and whatever else the decision needs come in with the `Context`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from schemas.manifest import Manifest
 from services._rules.admission import cluster_rules as clusters
@@ -36,12 +37,12 @@ __all__ = [
     "Denied",
     "FieldError",
     "Operation",
-    "admit",
     "check_deletion",
     "default",
     "validate",
 ]
 
+_POSITION: Final = re.compile(r"\[\d+\]")
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 _Default = Callable[[Manifest, str, Context], Manifest]
 _Validate = Callable[[Manifest, Manifest | None, Context], list[FieldError]]
@@ -82,6 +83,8 @@ def validate(kind: str, obj: Manifest, old: Manifest | None, context: Context) -
         return Admitted(obj)
     try:
         causes = rules.validate(obj, old, context)
+        if causes and old is not None and context.keeps_faults:
+            causes = _further(causes, _faults(kind, rules.validate, old, context))
     except (shapes.ShapeError, QuantityError) as problem:
         return Denied("validating", 400, str(problem))
     except Refusal as problem:
@@ -103,9 +106,31 @@ def _admit_cluster(obj: Manifest, old: Manifest | None, context: Context) -> Adm
     try:
         prepared = clusters.prepare(shapes.checked("Cluster", obj), old, context)
         causes = clusters.validate(prepared, old)
+        if causes and old is not None and context.keeps_faults:
+            causes = _further(
+                causes, _faults("Cluster", lambda one, before, _: clusters.validate(one, before), old, context)
+            )
     except (shapes.ShapeError, QuantityError) as problem:
         return Denied("decode", 400, str(problem))
     return denied(causes, 422) if causes else Admitted(clusters.finish(prepared, context.now))
+
+
+def _further(causes: list[FieldError], known: list[FieldError]) -> list[FieldError]:
+    """The causes that are not known, wherever in a list they stand."""
+    before = [_placeless(cause) for cause in known]
+    return [cause for cause in causes if _placeless(cause) not in before]
+
+
+def _faults(kind: str, check: _Validate, old: Manifest, context: Context) -> list[FieldError]:
+    """The causes that a stored object would be refused for."""
+    try:
+        return check(shapes.checked(kind, old), old, context)
+    except (shapes.ShapeError, QuantityError, Refusal):
+        return []
+
+
+def _placeless(cause: FieldError) -> FieldError:
+    return structs.replace(cause, field=_POSITION.sub("[]", cause.field))
 
 
 def _identify(label: str, on_update: bool) -> _Default:

@@ -100,6 +100,7 @@ class KarmadaKinds:
             existing=[entry.obj for entry in compared],
             multiple_pod_templates=self._gates["MultiplePodTemplatesScheduling"],
             resource_models=self._gates["CustomizedClusterResourceModeling"],
+            keeps_faults=True,
         )
 
 

@@ -166,6 +166,26 @@ async def test_a_cluster_is_defaulted_and_refused_as_by_its_own_server(client: A
     assert (code, written["status"]["conditions"][0]["type"]) == (200, "Ready")
 
 
+@pytest.mark.parametrize("kind", ["cluster", "policy"])
+async def test_an_update_may_leave_what_was_wrong_before(
+    client: Any, control: None, server: ApiServer, kind: str
+) -> None:
+    advice = [{"key": "a", "effect": "PreferNoSchedule"}]
+    path, body = (CLUSTERS, cluster(taints=advice)) if kind == "cluster" else (POLICIES, policy(preemption="Always"))
+    steps = server.objects.admission.plugins
+    server.objects.admission.plugins = []
+    assert (await client("POST", path, body))[0] == 201
+    server.objects.admission.plugins = steps
+    path = f"{path}/{body['metadata']['name']}"
+    code, answer = await client("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, media=MERGE)
+    assert code == 200, answer
+    if kind == "cluster":
+        ours = {"key": "b", "effect": "NoSchedule"}
+        assert (await client("PATCH", path, {"spec": {"taints": [ours, *advice]}}, media=MERGE))[0] == 200
+        code, answer = await client("PATCH", path, {"spec": {"apiEndpoint": "a:1"}}, media=MERGE)
+        assert (code, len({cause["field"] for cause in answer["details"]["causes"]})) == (422, 1)
+
+
 def condition(name: str) -> dict[str, str]:
     at = "2026-11-01T00:00:00Z"
     return {"type": name, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": at}

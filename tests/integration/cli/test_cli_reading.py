@@ -146,7 +146,7 @@ def test_following_shows_events_until_interrupted(commands: Commands) -> None:
     ) as following:
         assert following.stdout is not None
         before = json.loads(following.stdout.readline())
-        assert commands.karmadactl("taint", "clusters", "member1", "followed:PreferNoSchedule").returncode == 0
+        assert commands.karmadactl("taint", "clusters", "member1", "followed:NoSchedule").returncode == 0
         after = json.loads(following.stdout.readline())
         assert after["position"] > before["position"]
         assert "followed" in json.dumps(after["data"])

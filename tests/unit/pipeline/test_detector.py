@@ -226,6 +226,18 @@ def test_a_deleted_policy_is_released_once_its_claims_are() -> None:
     assert released in decide_policy(world.state, POLICY).effects
 
 
+def test_a_template_without_the_claim_does_not_keep_a_deleted_policy() -> None:
+    kept = policy()
+    kept["metadata"]["finalizers"] = [const.PROPAGATION_POLICY_FINALIZER]
+    world = World(kept)
+    world.sees(deployment())
+    world.settles()
+    det.take_policy(world.state, POLICY, kept | {"metadata": kept["metadata"] | {"deletionTimestamp": "2026-11-01"}})
+    assert set(det.take_template(world.state, KEY, deployment())) == {KEY, POLICY}
+    assert POLICY in world.state.claimed
+    assert any(isinstance(effect, ReleasePolicy) for effect in decide_policy(world.state, POLICY).effects)
+
+
 def test_a_deleted_policy_without_our_finalizer_is_left_alone() -> None:
     leaving = policy()
     leaving["metadata"] |= {"deletionTimestamp": "2026-11-01T00:00:00Z", "finalizers": ["example.com/other"]}

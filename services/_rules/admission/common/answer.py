@@ -16,7 +16,8 @@ class Context(Struct, frozen=True):
     """The surroundings of a request.
 
     `identity` is a fresh UUID for the case that the object needs one, `now` the time in RFC 3339. `existing` are the
-    stored objects of the same kind where the rules compare them.
+    stored objects of the same kind where the rules compare them. With `keeps_faults` an update may leave what the
+    stored object has wrong: it may have been stored before there were rules.
     """
 
     namespace: str = ""
@@ -26,6 +27,7 @@ class Context(Struct, frozen=True):
     allow_no_execute_taint_policy: bool = False
     multiple_pod_templates: bool = False
     resource_models: bool = True
+    keeps_faults: bool = False
 
 
 class Admitted(Struct, frozen=True):
