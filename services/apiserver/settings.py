@@ -14,6 +14,9 @@ from services.apiserver.core.request_context import SYSTEM_MASTERS, Identity
 DEFAULT_VERSION = "v1.30.0+fleetlog"
 PREFIX: Final = "FLEETLOG_APISERVER_"
 GATES: Final = "FLEETLOG_FEATURE_GATES"
+NO_EXECUTE: Final = "FLEETLOG_ENABLE_NO_EXECUTE_TAINT_EVICTION"
+SHARED: Final = (GATES, NO_EXECUTE)
+"""Variables of services that are read here as well."""
 VARIABLES: Final = frozenset(
     PREFIX + name
     for name in (
@@ -33,7 +36,7 @@ class Settings(msgspec.Struct, kw_only=True):
     group/version to the URL of the server that answers for it. `public_url` is where members reach this server; empty:
     where it listens. `bootstrap_tokens` lets their bearers in and publishes cluster-info. `admission` applies the
     defaults and rules of Karmada's kinds, some of them by `feature_gates`, and protects objects from deletion: what a
-    control plane does and a member does not.
+    control plane does and a member does not. `no_execute_policies` lets a ClusterTaintPolicy evict.
     """
 
     data_dir: Path | None = None
@@ -54,16 +57,21 @@ class Settings(msgspec.Struct, kw_only=True):
     track_fields: bool = True
     admission: bool = True
     feature_gates: tuple[str, ...] = ()
+    no_execute_policies: bool = False
 
 
 def flag(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
     """A variable FLEETLOG_APISERVER_<name> that is on or off; raises ValueError for anything else."""
-    value = environ.get(f"FLEETLOG_APISERVER_{name}", "1" if default else "0").lower()
+    return _truth(environ, f"FLEETLOG_APISERVER_{name}", default=default)
+
+
+def _truth(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = environ.get(name, "1" if default else "0").lower()
     if value in ("1", "true", "yes", "on"):
         return True
     if value in ("0", "false", "no", "off"):
         return False
-    raise ValueError(f"FLEETLOG_APISERVER_{name}: use 1 or 0, not {value!r}")
+    raise ValueError(f"{name}: use 1 or 0, not {value!r}")
 
 
 def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
@@ -113,4 +121,5 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         track_fields=flag(environ, "TRACK_FIELDS", default=True),
         admission=flag(environ, "ADMISSION", default=True),
         feature_gates=gates,
+        no_execute_policies=_truth(environ, NO_EXECUTE, default=False),
     )

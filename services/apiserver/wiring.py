@@ -59,7 +59,8 @@ def builtin_plugins(server: "ApiServer") -> list[Plugin]:
     if server.settings.admission:
         # After the webhooks, which may change an object that has to meet the rules.
         gates = feature_gates(server.settings.feature_gates)
-        plugins += [KarmadaKinds(server.store, gates), DeletionProtection()]
+        no_execute = server.settings.no_execute_policies
+        plugins += [KarmadaKinds(server.store, gates, no_execute=no_execute), DeletionProtection()]
     return plugins
 
 

@@ -26,6 +26,8 @@ SETTINGS = {
     "FLEETLOG_SCHEDULER_ESTIMATOR_TIMEOUT": "8",
     "FLEETLOG_AGENT_ANSWER_TIMEOUT": "30",
     "FLEETLOG_ROOM_ANSWER_SECONDS": "30",
+    # Without an answer the sums of a member decide, not its nodes by grade.
+    "FLEETLOG_FEATURE_GATES": "CustomizedClusterResourceModeling=false",
 }
 AGGREGATED = {
     "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},

@@ -14,7 +14,6 @@ from schemas.manifest import Manifest
 from services._rules import admission as rules
 from services._rules import constants as const
 from services._rules.admission import Admitted, Context, Denied
-from services._rules.feature_gates import DEFAULTS
 from services._rules.identities import policy_id
 from services.apiserver.admission.admission_webhooks import denied
 from services.apiserver.admission.chain import Attributes
@@ -64,9 +63,10 @@ class KarmadaKinds:
     resources = frozenset(_RESOURCES.values())
     operations = frozenset({"CREATE", "UPDATE"})
 
-    def __init__(self, store: Store, gates: Mapping[str, bool] = DEFAULTS) -> None:
+    def __init__(self, store: Store, gates: Mapping[str, bool], *, no_execute: bool) -> None:
         self._store = store
         self._gates = gates
+        self._no_execute = no_execute
 
     async def mutate(self, attributes: Attributes) -> None:
         """Fill in what the writer left open; raises ApiError for a field of the wrong type."""
@@ -100,6 +100,7 @@ class KarmadaKinds:
             existing=[entry.obj for entry in compared],
             multiple_pod_templates=self._gates["MultiplePodTemplatesScheduling"],
             resource_models=self._gates["CustomizedClusterResourceModeling"],
+            allow_no_execute_taint_policy=self._no_execute,
             keeps_faults=True,
         )
 

@@ -76,9 +76,9 @@ def known_to(service: str, variables: Mapping[str, str]) -> dict[str, str]:
 
 def known_to_api_server(variables: Mapping[str, str]) -> dict[str, str]:
     """Those variables of services that the API server reads as well."""
-    from services.apiserver.settings import GATES
+    from services.apiserver.settings import SHARED
 
-    return {name: value for name, value in variables.items() if name == GATES}
+    return {name: value for name, value in variables.items() if name in SHARED}
 
 
 def _settings_of(service: str) -> set[str]:

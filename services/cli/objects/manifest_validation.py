@@ -14,10 +14,11 @@ from msgspec import Struct
 from schemas.manifest import Manifest
 from services._kit.kube.api import UNREADABLE
 from services._rules.admission import KINDS, Context, Denied, default, validate
-from services._rules.feature_gates import DEFAULTS
+from services._rules.feature_gates import feature_gates
 from services.apiserver.crds.custom_kinds import CustomKind, custom_kinds
 from services.apiserver.crds.generate import definitions
 from services.apiserver.kinds.kind_model import DecodeError
+from services.apiserver.settings import Settings, from_environment
 from services.cli.common.printing import as_json
 from services.cli.common.running import Failed
 from services.cli.objects.interpret import STDIN, files_in
@@ -53,8 +54,10 @@ class Refusal(Struct, frozen=True):
 class Validator:
     """Validates one object after the other; a customization is also compared with those before it."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, settings: Settings) -> None:
         self._namespace = namespace
+        self._settings = settings
+        self._gates = feature_gates(settings.feature_gates)
         self._kinds: dict[tuple[str, str], CustomKind] = {}
         for crd in (*definitions(optional=False), *definitions(optional=True)):
             for kind in custom_kinds(crd):
@@ -99,8 +102,9 @@ class Validator:
             identity=_ANY_ID,
             now=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
             existing=self._customizations if kind.resource.kind == _COMPARED else (),
-            multiple_pod_templates=DEFAULTS["MultiplePodTemplatesScheduling"],
-            resource_models=DEFAULTS["CustomizedClusterResourceModeling"],
+            allow_no_execute_taint_policy=self._settings.no_execute_policies,
+            multiple_pod_templates=self._gates["MultiplePodTemplatesScheduling"],
+            resource_models=self._gates["CustomizedClusterResourceModeling"],
         )
         decision = default(kind.resource.kind, "CREATE", obj, None, context)
         defaulted = obj if isinstance(decision, Denied) else decision.object
@@ -121,7 +125,11 @@ def run(paths: Sequence[Path], namespace: str, output: str, *, recursive: bool) 
         raise Failed(f"unsupported output {output!r}; use json")
     if not paths:
         raise Failed("no file is named: use -f FILE, -f DIRECTORY or -f -")
-    validator = Validator(namespace)
+    try:
+        settings = from_environment()
+    except (ValueError, OSError) as error:
+        raise Failed(str(error)) from None
+    validator = Validator(namespace, settings)
     found = [refusal for one in _documents(files_in(paths, recursive)) for refusal in validator.refusals(one)]
     if output == "json":
         text = as_json({"checked": validator.checked, "skipped": validator.skipped, "refused": found})

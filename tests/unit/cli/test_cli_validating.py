@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from services.apiserver.settings import Settings
 from services.cli import fleetlog
 from services.cli.objects.manifest_validation import Document, Validator
 
@@ -79,7 +80,7 @@ def test_customizations_are_compared_with_those_before_them() -> None:
     rule = {"luaScript": "function GetReplicas(o)\n  return 1\nend"}
     spec = {"target": {"apiVersion": "a.io/v1", "kind": "A"}, "customizations": {"replicaResource": rule}}
     api, kind = "config.karmada.io/v1alpha1", "ResourceInterpreterCustomization"
-    validator = Validator("default")
+    validator = Validator("default", Settings())
     found = [
         validator.refusals(
             Document("f", 1, {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
@@ -88,6 +89,14 @@ def test_customizations_are_compared_with_those_before_them() -> None:
     ]
     assert found[0] == []
     assert "one already customizes InterpretReplica" in found[1][0].message
+
+
+def test_settings_of_the_installation_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = "{taints: [{key: a, effect: NoExecute}]}"
+    policy = f"apiVersion: policy.karmada.io/v1alpha1\nkind: ClusterTaintPolicy\nmetadata: {{name: a}}\nspec: {spec}\n"
+    assert validated("-f", "-", stdin=policy)[0] == 1
+    monkeypatch.setenv("FLEETLOG_ENABLE_NO_EXECUTE_TAINT_EVICTION", "true")
+    assert validated("-f", "-", stdin=policy)[0] == 0
 
 
 def test_items_of_a_list_are_checked_one_by_one() -> None:
