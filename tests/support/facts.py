@@ -21,8 +21,8 @@ from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
 
-Manifest = dict[str, Any]
 NOW = 1_793_232_000.0
 KEY = ObjectKey("apps", "deployments", "default", "nginx")
 POLICY = PolicyRef(PolicyKey("PropagationPolicy", "default", "nginx-propagation"), "policy-id", 1)
@@ -150,6 +150,11 @@ def binding(
         replicas=replicas,
         workload=replicas > 0,
     )
+
+
+def asked(name: str, replicas: int, placement: Manifest | None = None, cpu: int | str = 1) -> BindingRequested:
+    """The request to place a workload by the capacity of clusters."""
+    return binding(replicas, placement or AGGREGATED, name=name, **cpus(cpu))
 
 
 def placement(as_of: int = 0, uid: str = "u1", **counts: int) -> PlacementDecided:
