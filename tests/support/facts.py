@@ -256,6 +256,11 @@ def rollup(
     return StatusRolledUp(key=key(name), uid=uid, items=items, provenance=Provenance(decided_at=at))
 
 
+def ready_in(uid: str = "u1", **replicas: int) -> StatusRolledUp:
+    """The sum of statuses with so many ready replicas in each cluster."""
+    return rollup(uid=uid, **{cluster: {"readyReplicas": count} for cluster, count in replicas.items()})
+
+
 def estimated(as_of: int, *, name: str = "nginx", **replicas: int) -> CapacityEstimated:
     """An answer of the estimator."""
     return CapacityEstimated(
