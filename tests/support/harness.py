@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+from msgspec import Raw
 from msgspec.structs import replace
 
 from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.events.placement import PlacementEvent
+from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
 from services._kit.log.stream_port import Message
 from services.descheduler import state as descheduler
@@ -76,9 +79,7 @@ def _by_subject(fold: Callable[[Any, int, str, Known], Iterable[Any]]) -> Callab
 
 
 SCHEDULER = scheduler_with(scheduling.Rules())
-RENDERER = Logic(
-    renderer.RendererState, _by_subject(renderer.fold), lambda state, key, _: rendering.decide(state, key)
-)
+RENDERER = Logic(renderer.RendererState, _by_subject(renderer.fold), lambda state, key, _: rendering.decide(state, key))
 AGGREGATOR = Logic(
     aggregator.AggregatorState, _by_subject(aggregator.fold), lambda state, key, _: summing.decide(state, key)
 )
@@ -155,6 +156,37 @@ class Harness:
             list(self.logic.fold(other.state, message, event))
         other.log = list(self.log)
         return other
+
+
+class RendererHarness(Harness):
+    """The renderer; manifests that it does not keep are read from its log."""
+
+    def __init__(self, *events: Known) -> None:
+        super().__init__(RENDERER, *events)
+
+    def decision(self, of: ObjectKey | str = KEY) -> Any:
+        """The works that it would append once everything they need was read."""
+        works = super().decision(of)
+        if not works.missing:
+            return works
+        assert not works.events, "nothing is said before what stays in force was read"
+        for digest, position in works.missing:
+            work = self.log[position - 1][1]
+            assert isinstance(work, WorkRendered)
+            assert work.digest == digest
+            self.state.blobs[digest] = bytes(work.manifest)  # type: ignore[arg-type]
+        return super().decision(of)
+
+    def works(self) -> dict[str, WorkEvent]:
+        """Decide and append works, by cluster."""
+        return {event.cluster: event for event in self.decides_all()}  # type: ignore[union-attr, misc]
+
+
+def content(work: Known) -> Any:
+    """The manifest that a work carries."""
+    assert isinstance(work, WorkRendered)
+    assert isinstance(work.manifest, Raw)
+    return msgspec.json.decode(work.manifest)
 
 
 def _one(events: Sequence[Known]) -> Any:
