@@ -27,7 +27,7 @@ from services.scheduler import decide as scheduling
 from services.scheduler import state as scheduler
 from services.status_aggregator import decide as summing
 from services.status_aggregator import state as aggregator
-from tests.support.facts import KEY, NOW, key
+from tests.support.facts import KEY, NOW, binding, cluster, key, placement, template, work
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -171,10 +171,10 @@ class RendererHarness(Harness):
             return works
         assert not works.events, "nothing is said before what stays in force was read"
         for digest, position in works.missing:
-            work = self.log[position - 1][1]
-            assert isinstance(work, WorkRendered)
-            assert work.digest == digest
-            self.state.blobs[digest] = bytes(work.manifest)  # type: ignore[arg-type]
+            stored = self.log[position - 1][1]
+            assert isinstance(stored, WorkRendered)
+            assert stored.digest == digest
+            self.state.blobs[digest] = bytes(stored.manifest)  # type: ignore[arg-type]
         return super().decision(of)
 
     def works(self) -> dict[str, WorkEvent]:
@@ -182,11 +182,17 @@ class RendererHarness(Harness):
         return {event.cluster: event for event in self.decides_all()}  # type: ignore[union-attr, misc]
 
 
-def content(work: Known) -> Any:
+def aggregator_of(*events: Known) -> Harness:
+    """The aggregator of the example on m1 and m2, or of these facts."""
+    example = (cluster("m1"), cluster("m2"), template(), binding(2), placement(m1=1, m2=1), work("m1"), work("m2"))
+    return Harness(AGGREGATOR, *(events or example), now=0.0)
+
+
+def content(rendered: Known) -> Any:
     """The manifest that a work carries."""
-    assert isinstance(work, WorkRendered)
-    assert isinstance(work.manifest, Raw)
-    return msgspec.json.decode(work.manifest)
+    assert isinstance(rendered, WorkRendered)
+    assert isinstance(rendered.manifest, Raw)
+    return msgspec.json.decode(rendered.manifest)
 
 
 def _one(events: Sequence[Known]) -> Any:
