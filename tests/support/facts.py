@@ -280,6 +280,11 @@ def override(*rules: Manifest, kind: str = "OverridePolicy", name: str = "op", *
     return PolicyChanged(key=policy, uid="o", manifest=raw(content))
 
 
+def node(name: str, cpu: str = "4", **spec: Any) -> Manifest:
+    """A node with these CPUs."""
+    return {"metadata": {"name": name}, "spec": spec, "status": {"allocatable": {"cpu": cpu, "pods": "100"}}}
+
+
 def targets(event: Known | None) -> dict[str, int | None]:
     """Clusters of a placement with their replicas."""
     assert isinstance(event, PlacementDecided), event

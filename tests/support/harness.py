@@ -19,6 +19,8 @@ from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
 from services._kit.log.stream_port import Message
 from services.descheduler import state as descheduler
+from services.estimator import decide as estimating
+from services.estimator import state as estimator
 from services.failover import decide as evicting
 from services.failover import state as failover
 from services.override_renderer import decide as rendering
@@ -29,6 +31,7 @@ from services.status_aggregator import decide as summing
 from services.status_aggregator import state as aggregator
 from tests.support.facts import KEY, NOW, binding, cluster, key, placement, template, work
 
+ESTIMATOR_PATIENCE = 2.0
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
@@ -82,6 +85,11 @@ SCHEDULER = scheduler_with(scheduling.Rules())
 RENDERER = Logic(renderer.RendererState, _by_subject(renderer.fold), lambda state, key, _: rendering.decide(state, key))
 AGGREGATOR = Logic(
     aggregator.AggregatorState, _by_subject(aggregator.fold), lambda state, key, _: summing.decide(state, key)
+)
+ESTIMATOR = Logic(
+    estimator.EstimatorState,
+    lambda state, message, event: estimator.fold(state, message.seq, message.subject, event, message.time),
+    lambda state, key, now: estimating.decide(state, key, now, ESTIMATOR_PATIENCE),
 )
 DESCHEDULER = Logic(descheduler.DeschedulerState, _by_subject(descheduler.fold), lambda *_: None)
 
