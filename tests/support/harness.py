@@ -21,6 +21,7 @@ from services._kit.log.stream_port import Message
 from services.descheduler import state as descheduler
 from services.estimator import decide as estimating
 from services.estimator import state as estimator
+from services.executor import state as executor
 from services.failover import decide as evicting
 from services.failover import state as failover
 from services.override_renderer import decide as rendering
@@ -86,6 +87,7 @@ RENDERER = Logic(renderer.RendererState, _by_subject(renderer.fold), lambda stat
 AGGREGATOR = Logic(
     aggregator.AggregatorState, _by_subject(aggregator.fold), lambda state, key, _: summing.decide(state, key)
 )
+EXECUTOR = Logic(executor.ExecutorState, _by_subject(executor.fold), lambda *_: None)
 ESTIMATOR = Logic(
     estimator.EstimatorState,
     lambda state, message, event: estimator.fold(state, message.seq, message.subject, event, message.time),
