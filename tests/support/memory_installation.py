@@ -41,9 +41,13 @@ class MemoryInstallation:
         runner: Runner[Any, Any] = Runner(
             service, self.logs, self.bus, f"{service.name}-0", options=options, clock=self.clock
         )
-        metrics = KitMetrics(service.name)
         context: Any = SimpleNamespace(
-            projection=runner.projection, clock=runner.clock, mark=runner.mark, connection=None, logs={}, metrics=metrics
+            projection=runner.projection,
+            clock=runner.clock,
+            mark=runner.mark,
+            connection=None,
+            logs={},
+            metrics=KitMetrics(service.name),
         )
         await service.start(context)
         task = asyncio.create_task(runner.run())

@@ -40,7 +40,7 @@ def ground(monkeypatch) -> Ground:
     return Ground()
 
 
-async def test_what_cannot_be_read_holds_a_cluster_until_it_was_said_again(ground):
+async def test_unreadable_report_holds_the_cluster(ground):
     await ground.say("FACTS", WITHDRAWN)
     await ground.say("OBSERVED", ABSENT, b"\x00")
     emptying = Emptying("m1", ground.logs, ground.empty.set)
@@ -53,7 +53,7 @@ async def test_what_cannot_be_read_holds_a_cluster_until_it_was_said_again(groun
         await emptying.close()
 
 
-async def test_a_log_that_fails_is_read_again(ground, monkeypatch):
+async def test_drain_watch_survives_a_failing_log(ground, monkeypatch):
     pump, failures = ground.logs["OBSERVED"].pump, [Unavailable("no leader"), KeyError("x")]
 
     def failing(*arguments, **options):
