@@ -70,7 +70,7 @@ async def processes(
             await process.wait()
 
 
-async def test_killed_again_and_again_it_applies_everything_and_says_nothing_twice_of_what_it_saved(
+async def test_agent_killed_repeatedly_applies_everything_once(
     hub: Hub, member: Member, processes: Processes, tmp_path: Path
 ) -> None:
     await hub.join("m1")
@@ -138,7 +138,7 @@ async def test_killed_while_the_hub_is_away_it_restores_what_it_knew(
     await eventually(gone, "the end, once the hub said so")
 
 
-async def test_killed_right_after_a_deletion_while_the_hub_is_away_it_does_not_create_again(
+async def test_agent_killed_after_a_deletion_does_not_create_again(
     hub: Hub, member: Member, processes: Processes, tmp_path: Path
 ) -> None:
     await hub.join("m1")

@@ -229,7 +229,7 @@ async def test_a_term_is_over_before_a_standby_may_take_over(backend):
     await one.stop()
 
 
-async def test_a_leader_that_stood_still_sends_nothing_until_its_lease_is_confirmed(backend):
+async def test_paused_leader_sends_nothing_before_confirmation(backend):
     clock, bus = ManualClock(), DeafBus(backend.bus)
     one = Instance(backend, "a", takeover_after=10.0, bus=bus, clock=clock)
     await one.leads()

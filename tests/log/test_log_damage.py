@@ -63,7 +63,7 @@ async def remove(log, *seqs):
         await log.connection.request("$JS.API.STREAM.MSG.DELETE.S", query)
 
 
-async def test_a_sound_stream_has_no_damage_and_removed_messages_are_none(server):
+async def test_sound_stream_with_removed_messages_has_no_damage(server):
     await fill(server)
     async with opened(server) as log:
         await remove(log, 1, 17, 18, 40)
@@ -100,7 +100,7 @@ async def test_whoever_reads_all_is_told_what_cannot_be_read(server, tmp_path):
 
 
 @pytest.mark.parametrize("seq", [33, 40])
-async def test_whoever_reads_last_messages_is_told_which_cannot_be_read(server, tmp_path, seq):
+async def test_reader_of_last_messages_learns_of_damaged_ones(server, tmp_path, seq):
     await fill(server)
     server.stop()
     damage(tmp_path / "store", "S", seq)
@@ -112,7 +112,7 @@ async def test_whoever_reads_last_messages_is_told_which_cannot_be_read(server, 
         assert pump.stats.stalls >= 1
 
 
-async def test_a_damaged_message_that_is_not_the_last_of_its_subject_stops_no_reader_of_last_messages(server, tmp_path):
+async def test_damaged_earlier_message_stops_no_reader_of_last_ones(server, tmp_path):
     await fill(server)
     server.stop()
     damage(tmp_path / "store", "S", 17)

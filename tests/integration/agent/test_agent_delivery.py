@@ -49,7 +49,7 @@ async def test_a_work_is_delivered_changed_and_withdrawn(hub: Hub, member: Membe
     assert await member.text() is None
 
 
-async def test_manifests_that_are_not_inline_are_fetched_whatever_their_size(
+async def test_blobs_of_any_size_are_fetched(
     hub: Hub, member: Member, agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desk, "CHUNK", 1 << 16)
@@ -117,9 +117,7 @@ async def test_heartbeats_carry_how_the_member_is_doing(hub: Hub, member: Member
     assert {group["groupVersion"] for group in sample.summary["apiEnablements"]} >= {"v1", "apps/v1"}
 
 
-async def test_a_member_that_does_not_answer_is_told_of_for_as_long_as_it_lasts(
-    hub: Hub, member: Member, agents: Agents
-) -> None:
+async def test_silent_member_is_reported_while_it_lasts(hub: Hub, member: Member, agents: Agents) -> None:
     heard: list[Hello] = []
 
     async def hear(message: Any) -> None:
@@ -157,9 +155,7 @@ async def test_an_agent_answers_questions_about_itself(hub: Hub, member: Member,
     assert 'fleetlog_lane_writes_total{cluster="m1",operation="create",service="agent"} 1.0' in text
 
 
-async def test_while_the_hub_is_away_the_member_is_kept_and_afterwards_both_sides_catch_up(
-    hub: Hub, member: Member, agents: Agents
-) -> None:
+async def test_member_and_hub_catch_up_after_an_outage(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1")
     await hub.render("m1", "kept", inline=False)
     await hub.render("m1", "goes", key=OTHER)
@@ -202,9 +198,7 @@ async def test_while_the_hub_is_away_the_member_is_kept_and_afterwards_both_side
     await eventually(lambda: agent.health.ready, "readiness")
 
 
-async def test_a_restart_without_the_hub_keeps_the_member_and_deletes_nothing(
-    hub: Hub, member: Member, agents: Agents
-) -> None:
+async def test_restart_without_the_hub_deletes_nothing(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1")
     await hub.render("m1", "inline")
     await hub.render("m1", "fetched", key=OTHER, inline=False)
@@ -226,7 +220,7 @@ async def test_a_restart_without_the_hub_keeps_the_member_and_deletes_nothing(
     assert await both()
 
 
-async def test_what_was_saved_before_a_kill_is_not_acted_on_before_the_news(
+async def test_saved_works_wait_for_the_hub_after_a_kill(
     hub: Hub, member: Member, agents: Agents, tmp_path: Path
 ) -> None:
     await hub.join("m1")
@@ -289,9 +283,7 @@ async def test_a_log_that_forgot_a_work_deletes_nothing(hub: Hub, member: Member
     assert await there()
 
 
-async def test_a_new_membership_forgets_the_old_one_and_touches_nothing(
-    hub: Hub, member: Member, agents: Agents
-) -> None:
+async def test_new_membership_forgets_the_old_one(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1", uid="first")
     await hub.render("m1", "old")
     agent = agents.start()

@@ -168,9 +168,7 @@ async def test_a_kind_that_cannot_be_listed_holds_up_no_other(member: Member, fr
             await ground.delivered(key)
 
 
-async def test_objects_without_works_are_not_kept_and_can_be_given_later(
-    member: Member, fresh_name: str, tmp_path: Path
-) -> None:
+async def test_objects_without_works_are_not_cached(member: Member, fresh_name: str, tmp_path: Path) -> None:
     await member.namespace(fresh_name)
     labels = {MANAGED_LABEL: LABEL_TRUE}
     for number in range(30):

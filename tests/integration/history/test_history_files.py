@@ -85,7 +85,7 @@ async def opened(server: Server) -> AsyncIterator[dict[str, Log]]:
         yield streams(connection)
 
 
-async def test_an_imported_log_has_the_same_positions_and_tells_the_same_stories(
+async def test_imported_log_has_the_same_positions_and_events(
     connection: Connection, nats_server: Server, other_server: Server, tmp_path: Path
 ) -> None:
     logs = streams(connection)
@@ -112,7 +112,7 @@ async def test_an_imported_log_has_the_same_positions_and_tells_the_same_stories
     assert await verify(LogAccess(other_server.url)) == 0
 
 
-async def test_services_that_replay_an_imported_log_have_nothing_to_say(
+async def test_services_on_an_imported_log_decide_nothing(
     connection: Connection, nats_server: Server, other_server: Server, tmp_path: Path
 ) -> None:
     world = await lifetimes(streams(connection), holes=False)

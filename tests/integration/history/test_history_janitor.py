@@ -200,7 +200,7 @@ async def test_a_janitor_that_died_between_two_purges_is_continued(connection: C
     assert await left(logs) == {"cluster.m1"}
 
 
-async def test_busy_subjects_keep_their_tail_and_history_keeps_the_rest(connection: Connection) -> None:
+async def test_busy_subjects_keep_a_tail_and_history_the_rest(connection: Connection) -> None:
     logs = streams(connection)
     busy = [replace(template(), key=job(1), prev=number) for number in range(150)]
     calm = [replace(template(), key=job(2), prev=number) for number in range(20)]

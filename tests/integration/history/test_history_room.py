@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 MIB = 1 << 20
 
 
-async def test_a_stream_that_is_nearly_full_is_told_and_holds_less_until_there_is_room(connection: Connection) -> None:
+async def test_nearly_full_stream_raises_an_alarm_and_is_trimmed(connection: Connection) -> None:
     logs = streams(connection)
     await topology.apply_stream(connection, FACTS, sizes={"FACTS": 16 * MIB})
     text = Raw(msgspec.json.encode({"data": "x" * 12_000}))

@@ -84,7 +84,7 @@ async def test_pages_for_people_at_every_reconnection_are_got_over(ground: Groun
     await eventually(lambda: ground.health.ready)
 
 
-async def test_a_control_plane_that_refuses_for_long_makes_its_readers_unready(ground: Ground) -> None:
+async def test_refusing_control_plane_makes_services_unready(ground: Ground) -> None:
     ground.proxy.turn("refuse_500")
     ground.proxy.cut()
     await eventually(lambda: ground.health.reasons().get("watches", "").startswith("no usable answer for"))

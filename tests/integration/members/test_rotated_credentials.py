@@ -131,7 +131,7 @@ async def test_requests_that_are_refused_together_read_the_secret_once(ground: G
         await client.close()
 
 
-async def test_a_changed_secret_is_used_before_the_old_token_is_refused(ground: Ground) -> None:
+async def test_changed_secret_is_used_before_the_token_expires(ground: Ground) -> None:
     changed = asyncio.Event()
     member = ground.members.member(ground.spec, changed.set)
     client = await member.open()
@@ -199,9 +199,7 @@ def _source() -> WorkSource:
     )
 
 
-async def test_a_broken_secret_stops_a_lane_with_a_reason_and_a_mended_one_starts_it_at_once(
-    ground: Ground, monkeypatch
-) -> None:
+async def test_broken_secret_stops_a_lane_until_it_is_repaired(ground: Ground, monkeypatch) -> None:
     # The lane does not ask again by itself.
     monkeypatch.setattr(lanes, "FIRST_PAUSE", 3600.0)
     await ground.write(clientCert="none")
@@ -219,7 +217,7 @@ async def test_a_broken_secret_stops_a_lane_with_a_reason_and_a_mended_one_start
         await lane.close()
 
 
-async def test_a_lane_whose_token_was_rotated_is_up_again_without_a_restart(ground: Ground) -> None:
+async def test_lane_survives_a_rotated_token(ground: Ground) -> None:
     member = ground.members.member(ground.spec, lambda: lane.reconnect())
     lane = Lane("m1", member.open, _source(), LaneSettings(longest_pause=0.1))
     lane.start()
@@ -238,7 +236,7 @@ async def test_a_lane_whose_token_was_rotated_is_up_again_without_a_restart(grou
         await lane.close()
 
 
-async def test_a_prober_says_what_is_wrong_with_the_secret_and_sees_it_mended(ground: Ground) -> None:
+async def test_probe_reports_a_broken_secret_until_repaired(ground: Ground) -> None:
     await ground.write(clientCert="none")
     probes: asyncio.Queue[Probe] = asyncio.Queue()
     prober = Prober("m1", ground.members, ground.spec, probes.put_nowait, interval=3600.0, clock=SystemClock())
@@ -291,7 +289,7 @@ async def test_a_kubeconfig_whose_token_file_was_rotated_is_read_again(ground: G
         await client.close()
 
 
-async def test_a_kubeconfig_that_was_replaced_is_used_before_the_old_identity_is_refused(
+async def test_replaced_kubeconfig_is_used_at_once(
     ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kubeconfig, "LOOK_SECONDS", 0.0)

@@ -66,7 +66,7 @@ async def test_a_report_that_a_script_fails_of_is_left_out(control: Control, scr
         await control.shows("Widget", "o", ready=8, by="script")
 
 
-async def test_a_report_whose_sum_the_control_plane_refuses_is_left_out(control: Control) -> None:
+async def test_report_refused_by_the_control_plane_is_left_out(control: Control) -> None:
     await control.say(customization("Gadget", SUMS))
     await control.make("Gadget", "o")
     await control.report("Gadget", "o", m1=1, m2=2)
@@ -81,7 +81,7 @@ async def test_a_report_whose_sum_the_control_plane_refuses_is_left_out(control:
         await control.shows("Gadget", "o", ready=10, by="script")
 
 
-async def test_numbers_that_cannot_be_are_left_out_before_anybody_sums_them(control: Control) -> None:
+async def test_implausible_numbers_are_left_out(control: Control) -> None:
     summing = SUMS.replace("(item.status or {}).ready", "(item.status or {}).readyReplicas")
     await control.say(customization("Widget", summing))
     await control.make("Widget", "o")
@@ -93,7 +93,7 @@ async def test_numbers_that_cannot_be_are_left_out_before_anybody_sums_them(cont
         await control.warned("o", "cluster m2: status.readyReplicas")
 
 
-async def test_a_report_that_makes_a_script_run_without_end_is_left_out_before_the_script_is_put_aside(
+async def test_report_that_hangs_a_script_is_left_out(
     control: Control,
 ) -> None:
     endless = "for _, item in ipairs(items or {}) do while (item.status or {}).loop do end end"

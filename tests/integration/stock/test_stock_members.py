@@ -53,7 +53,7 @@ async def ready(control: KubeClient, name: str) -> str:
     return next((entry["status"] for entry in conditions if entry["type"] == "Ready"), "")
 
 
-async def test_a_member_that_was_away_gets_what_it_missed_and_holds_up_nobody(stock: Stock, walk: Walk) -> None:
+async def test_returned_member_catches_up_without_delaying_others(stock: Stock, walk: Walk) -> None:
     if stock.gate is None:
         pytest.skip("the second member's server is not on this machine: it cannot be cut off")
     await walk.begin()

@@ -140,7 +140,7 @@ async def test_a_kind_of_which_many_hang_keeps_no_other_kind_waiting(ground: Gro
     assert ground.asking.pending == 200
 
 
-async def test_an_answer_under_way_when_the_script_changed_is_asked_for_again(ground: Ground) -> None:
+async def test_answer_of_a_replaced_script_is_asked_for_again(ground: Ground) -> None:
     interpreter = ground.asking.interpreter
     ground.scripts.gate.clear()
     ground.asks("a", lambda: interpreter.get_replicas(widget(size=1)))
@@ -208,7 +208,7 @@ async def test_what_is_told_meanwhile_is_forgotten_with_the_lead(ground: Ground)
     assert interpreter.get_replicas(widget(size=4)) == (4, None)
 
 
-async def test_without_processes_for_scripts_an_object_waits_instead_of_being_taken_for_another_kind(
+async def test_object_waits_while_no_script_process_runs(
     ground: Ground,
 ) -> None:
     interpreter = ground.asking.interpreter

@@ -33,7 +33,7 @@ class Clock:
         return self.now
 
 
-async def test_an_endless_script_is_stopped_and_those_behind_it_are_answered() -> None:
+async def test_endless_script_is_stopped_and_later_calls_answered() -> None:
     clock = Clock()
     pool = LuaPool(1, seconds=0.1, strikes=1, pause=60, clock=clock)
     try:
@@ -54,7 +54,7 @@ async def test_an_endless_script_is_stopped_and_those_behind_it_are_answered() -
         await pool.close()
 
 
-async def test_calls_that_wait_for_a_script_are_answered_when_it_is_put_aside() -> None:
+async def test_calls_waiting_for_a_suspended_script_are_answered() -> None:
     pool = LuaPool(1, seconds=0.1, strikes=2, pause=60)
     try:
         calls = [pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{"n": n}]) for n in range(20)]
@@ -91,7 +91,7 @@ async def test_a_process_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPat
     await pool.close()
 
 
-async def test_who_asks_again_at_once_when_no_process_could_start_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_after_a_failed_process_start_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = LuaPool(1)
     with monkeypatch.context() as broken:
         broken.setattr(process.sys, "executable", "/nowhere/python")
@@ -131,7 +131,7 @@ async def test_a_result_too_large_to_hold_is_refused() -> None:
         await pool.close()
 
 
-async def test_a_script_that_crashes_its_process_is_told_so_and_the_next_is_answered(
+async def test_crash_of_a_script_process_fails_only_its_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[process.LuaProcess] = []
@@ -205,7 +205,7 @@ async def test_replaced_customizations_count_from_the_next_call_on() -> None:
     assert (await levels.retain(obj, obj))["by"] == "new"
 
 
-async def test_a_process_without_work_ends_and_the_next_call_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_process_ends_and_the_next_call_starts_one(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[process.LuaProcess] = []
     ended = asyncio.Event()
     start, stop = process.LuaProcess.start, process.LuaProcess.stop

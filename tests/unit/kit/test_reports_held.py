@@ -54,7 +54,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HELD_SECONDS", 3600.0)
 
 
-async def test_what_was_just_written_is_told_together_with_what_became_of_it(never: None) -> None:
+async def test_write_is_reported_together_with_its_result(never: None) -> None:
     sent = Sent()
     reports = Reports(sent)
     reports.start()
@@ -67,7 +67,7 @@ async def test_what_was_just_written_is_told_together_with_what_became_of_it(nev
     await reports.close()
 
 
-async def test_while_nobody_looks_at_it_an_object_stays_held_with_what_was_done(never: None) -> None:
+async def test_held_report_keeps_its_operation_until_observed(never: None) -> None:
     sent = Sent()
     reports = Reports(sent)
     reports.start()
@@ -82,7 +82,7 @@ async def test_while_nobody_looks_at_it_an_object_stays_held_with_what_was_done(
     assert reports.backlog == 0
 
 
-async def test_a_cluster_that_does_not_look_is_reported_on_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cluster_without_observation_is_reported_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HELD_SECONDS", 0.001)
     sent = Sent()
     reports = Reports(sent)
@@ -103,7 +103,7 @@ async def test_a_cluster_that_does_not_look_is_reported_on_all_the_same(monkeypa
         (msgspec.structs.replace(report(operation="created"), status=Raw(b'"odd"')), False),
     ],
 )
-def test_only_what_was_written_and_not_looked_at_is_about_to_change(event: WorkObserved, held: bool) -> None:
+def test_only_unobserved_writes_are_held(event: WorkObserved, held: bool) -> None:
     assert about_to_change(event) is held
 
 
@@ -113,7 +113,7 @@ def large(cluster: str, number: int, size: int) -> WorkObserved:
     return WorkObserved(cluster=cluster, key=key, uid="u", at=float(number), applied=True, status=status)
 
 
-async def test_a_cluster_that_says_too_much_rests_and_the_others_do_not() -> None:
+async def test_reports_of_one_noisy_cluster_are_rate_limited() -> None:
     sent = Sent()
     reports = Reports(sent, rate=1.0, burst=2_000_000)
     reports.start()
