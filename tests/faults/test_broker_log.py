@@ -18,7 +18,7 @@ from services._kit.log.stream_port import Delivery, Fence
 from services._kit.runtime.appender import Appender
 from services._kit.runtime.outbox import KeyedEvents
 from services._kit.runtime.projection import Projection
-from tests.faults.test_log_kills import Load, all_messages, backend_on
+from tests.faults.log_load import Load, all_messages, backend_on
 from tests.log.running import eventually, insist, running
 from tests.log.toy import Toy, wanted
 from tests.natscluster import Cluster

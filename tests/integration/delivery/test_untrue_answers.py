@@ -12,7 +12,7 @@ from services._kit.delivery import lane as lanes
 from services._kit.delivery import relist_trigger as suspicion
 from services._kit.kube.client import ApiError
 from tests.integration.delivery.conftest import Member
-from tests.integration.delivery.test_hostile_members import Front, config_map, front
+from tests.integration.delivery.hostile_front import Front, config_map, front
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

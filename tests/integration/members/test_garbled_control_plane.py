@@ -16,7 +16,8 @@ from services._kit.kube.client import KubeClient, resource_path
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.detector.kind_watch import Watching
 from services.detector.state import DetectorState, Key
-from tests.support.hostile_server import WATCHES, HostileServer, hostile_server
+from tests.support.hostile_answers import WATCHES
+from tests.support.hostile_server import HostileServer, hostile_server
 from tests.support.serving import api_server
 from tests.support.waiting import eventually
 

@@ -10,7 +10,7 @@ from schemas.codec import subject_of
 from schemas.topology import FACTS
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
-from tests.integration.history.test_history_janitor import Sweep, job, store, streams, until_history_holds
+from tests.integration.history.sweeping import Sweep, job, store, streams, until_history_holds
 from tests.support.facts import template
 from tests.support.waiting import eventually
 
