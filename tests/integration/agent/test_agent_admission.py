@@ -38,11 +38,7 @@ async def test_revoked_agent_stays_out_until_it_is_allowed(
     await hub.join("m1")
     await hub.render("m1", "before")
     agent = agents.start()
-
-    async def delivered() -> bool:
-        return await member.text() == "before"
-
-    await eventually(delivered)
+    await member.shows("before")
     other = await open_agent("m2")
     old = hub.server.identity(hub.server.agent_settings("m1", users))
     async with asyncio.timeout(60):
@@ -62,11 +58,7 @@ async def test_revoked_agent_stays_out_until_it_is_allowed(
         await eventually(lambda: agent.link.is_connected, "the return")
 
     await hub.server.allow_again("m1", users, returned)
-
-    async def after() -> bool:
-        return await member.text() == "after"
-
-    await eventually(after)
+    await member.shows("after")
 
 
 @asynccontextmanager

@@ -308,12 +308,7 @@ async def test_forged_reports_are_followed_by_the_agents_own(hub: Hub, agents: A
     await hub.join("m1")
     agent = agents.start()
     work = await hub.render("m1", "true")
-
-    async def truth() -> Any:
-        seen = await hub.last_seen("m1")
-        return seen if seen is not None and seen.applied and seen.digest == work.digest else None
-
-    seen = await eventually(truth, "the report of the agent")
+    seen = await hub.reports("m1", applied=True, digest=work.digest)
     hostile = await open_agent("m1")
     hello = Hello(cluster="m1", instance="hostile", at=1.0, fresh=True, session="theirs")
     lie = replace(seen, applied=False, reason="AppliedFailed", at=seen.at + 1)
@@ -327,12 +322,7 @@ async def test_forged_reports_are_followed_by_the_agents_own(hub: Hub, agents: A
     await agents.stop(agent)
     await hostile.ask("hello.m1", msgspec.json.encode(hello))
     assert msgspec.json.decode(await hostile.ask("reports.m1", said("theirs")), type=ReportedAnswer) == ReportedAnswer()
-
-    async def lied() -> Any:
-        last = await hub.last_seen("m1")
-        return last is not None and not last.applied
-
-    await eventually(lied, "the lie on the log")
+    await hub.reports("m1", applied=False)
     agents.start()
-    await eventually(truth, "the truth on the log again")
+    await hub.reports("m1", applied=True, digest=work.digest)
     assert hub.registrar.stats.sessions_taken == 2  # type: ignore[attr-defined]  # set by the fixture

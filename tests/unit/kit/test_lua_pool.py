@@ -35,8 +35,7 @@ class Clock:
 
 async def test_endless_script_is_stopped_and_later_calls_answered() -> None:
     clock = Clock()
-    pool = LuaPool(1, seconds=0.1, strikes=1, pause=60, clock=clock)
-    try:
+    async with closing(LuaPool(1, seconds=0.1, strikes=1, pause=60, clock=clock)) as pool:
         calls = [pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}])]
         calls += [pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": n}]) for n in range(40)]
         first, *others = await asyncio.gather(*calls, return_exceptions=True)
@@ -50,13 +49,10 @@ async def test_endless_script_is_stopped_and_later_calls_answered() -> None:
         with pytest.raises(InterpretError, match="processor time"):
             await pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}])
         assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 7}]))["replicas"] == 7
-    finally:
-        await pool.close()
 
 
 async def test_calls_waiting_for_a_suspended_script_are_answered() -> None:
-    pool = LuaPool(1, seconds=0.1, strikes=2, pause=60)
-    try:
+    async with closing(LuaPool(1, seconds=0.1, strikes=2, pause=60)) as pool:
         calls = [pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{"n": n}]) for n in range(20)]
         answers = await asyncio.gather(
             *calls, pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 7}]), return_exceptions=True
@@ -70,8 +66,6 @@ async def test_calls_waiting_for_a_suspended_script_are_answered() -> None:
         assert {str(answer) for answer in later} == {
             "the script was stopped 2 times and is not run for 60 s at a time; mend it"
         }
-    finally:
-        await pool.close()
 
 
 async def test_waiting_calls_fail_when_the_pool_closes() -> None:
@@ -105,8 +99,7 @@ async def test_call_after_a_failed_process_start_is_answered(monkeypatch: pytest
 
 
 async def test_what_has_no_json_form_fails_alone() -> None:
-    pool = LuaPool(1)
-    try:
+    async with closing(LuaPool(1)) as pool:
         first, second = await asyncio.gather(
             pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": "\ud800"}]),
             pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 2}]),
@@ -115,20 +108,15 @@ async def test_what_has_no_json_form_fails_alone() -> None:
         assert isinstance(first, InterpretError)
         assert "has no JSON form" in str(first)
         assert second == {"replicas": 2, "requirements": None}
-    finally:
-        await pool.close()
 
 
 async def test_a_result_too_large_to_hold_is_refused() -> None:
     double = "local s = 'xxxxxxxxxxxxxxxx' for i = 1, 17 do s = s .. s end"
     script = f"{double} function ReflectStatus() return {{ s, s, s, s, s }} end"
-    pool = LuaPool(1, seconds=30)
-    try:
+    async with closing(LuaPool(1, seconds=30)) as pool:
         with pytest.raises(InterpretError, match="larger than 8 MiB"):
             await pool.evaluate(INTERPRET_STATUS, script, [{}])
         assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
-    finally:
-        await pool.close()
 
 
 async def test_crash_of_a_script_process_fails_only_its_call(
@@ -142,8 +130,7 @@ async def test_crash_of_a_script_process_fails_only_its_call(
         return started[-1]
 
     monkeypatch.setattr(process.LuaProcess, "start", staticmethod(remembered))
-    pool = LuaPool(1, seconds=30)
-    try:
+    async with closing(LuaPool(1, seconds=30)) as pool:
         assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
         for number, said in ((signal.SIGSEGV, r"crashed .*\(SIGSEGV\)"), (signal.SIGKILL, r"killed \(SIGKILL\)")):
             call = asyncio.create_task(pool.evaluate(INTERPRET_REPLICA, ENDLESS, [{}]))
@@ -152,8 +139,6 @@ async def test_crash_of_a_script_process_fails_only_its_call(
             with pytest.raises(InterpretError, match=said):
                 await call
             assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 2}]))["replicas"] == 2
-    finally:
-        await pool.close()
 
 
 class Recorder:
@@ -220,11 +205,8 @@ async def test_idle_process_ends_and_the_next_call_starts_one(monkeypatch: pytes
 
     monkeypatch.setattr(process.LuaProcess, "start", staticmethod(counted))
     monkeypatch.setattr(process.LuaProcess, "stop", stopped)
-    pool = LuaPool(1, idle=0.01)
-    try:
+    async with closing(LuaPool(1, idle=0.01)) as pool:
         assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
         await ended.wait()
         assert (await pool.evaluate(INTERPRET_REPLICA, GOOD, [{"n": 2}]))["replicas"] == 2
         assert len(started) == 2
-    finally:
-        await pool.close()
