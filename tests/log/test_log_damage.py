@@ -16,6 +16,7 @@ from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import NewMessage
 from tests.natsserver import ProcessServer, find_binary
 from tests.support.byte_flips import damage
+from tests.support.closing import closing
 
 S = Stream(name="S", subjects=("s.>",), purpose="test", max_per_subject=8, allow_atomic=True)
 
@@ -32,11 +33,8 @@ def server(tmp_path):
 
 @asynccontextmanager
 async def opened(server):
-    connection = await Connection.open(server.url, retry_seconds=0.05)
-    try:
+    async with closing(await Connection.open(server.url, retry_seconds=0.05)) as connection:
         yield JetStreamLog(connection, "S")
-    finally:
-        await connection.close()
 
 
 async def fill(server, subjects=10, each=4):

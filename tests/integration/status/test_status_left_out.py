@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Raw, json
 
-from schemas.events.observed import WorkObserved
 from tests.integration.status.summing import SUMS, Control, control_plane, customization, definition, key_of
+from tests.support.facts import raw, seen
 
 READY = {"ready": {"type": "integer", "maximum": 100}, "by": {"type": "string"}}
 DEMANDING = """
@@ -35,17 +34,7 @@ async def control(tmp_path: Path) -> AsyncIterator[Control]:
 async def says(control: Control, kind: str, member: str, status: Any) -> None:
     """A member reports a status of any shape."""
     key = key_of(kind, "o")
-    await control.say(
-        WorkObserved(
-            cluster=member,
-            key=key,
-            uid=control.uids[key],
-            digest="d",
-            applied=True,
-            health="Healthy",
-            status=Raw(json.encode(status)),
-        )
-    )
+    await control.say(seen(member, key=key, uid=control.uids[key], status=raw(status)))
 
 
 @pytest.mark.parametrize("script", [SUMS, DEMANDING], ids=["a patient script", "a script that demands every status"])

@@ -25,6 +25,7 @@ from tests.integration.stock.walking import (
     Walk,
     found,
 )
+from tests.support.closing import closing
 from tests.support.waiting import comes_to
 
 
@@ -39,11 +40,8 @@ async def busy(stock: Stock) -> list[str]:
 @asynccontextmanager
 async def facts(stock: Stock) -> AsyncIterator[JetStreamLog]:
     """The installation's log of facts."""
-    connection = await Connection.open(stock.fleet.installation.log_access, name="test")
-    try:
+    async with closing(await Connection.open(stock.fleet.installation.log_access, name="test")) as connection:
         yield JetStreamLog(connection, "FACTS")
-    finally:
-        await connection.close()
 
 
 async def ready(control: KubeClient, name: str) -> str:

@@ -28,6 +28,7 @@ from tests.integration.stock.walking import (
     found,
     weights,
 )
+from tests.support.closing import closing
 from tests.support.waiting import comes_to
 
 
@@ -59,11 +60,8 @@ async def test_member_joins_with_identity_and_credentials(
         ref = cluster["spec"]["secretRef"]
         secret = await control.get(resource_path(*SECRETS, ref["namespace"], ref["name"]))
         token = base64.b64decode(secret["data"]["token"]).decode()
-        ours = KubeClient.from_token(member.server, token, insecure=True)
-        try:
+        async with closing(KubeClient.from_token(member.server, token, insecure=True)) as ours:
             assert (await ours.get(resource_path(*NAMESPACES, "", "kube-system")))["metadata"]["uid"]
-        finally:
-            await ours.close()
 
 
 async def test_a_deployment_is_divided_claimed_and_marked(walk: Walk) -> None:

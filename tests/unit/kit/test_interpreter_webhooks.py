@@ -17,6 +17,7 @@ from services._kit.interpretation.webhook_client import AT_ONCE, LARGEST, Webhoo
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, encode
 from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_REPLICA, InterpretLater
 from services._rules.interpreter.configuration import WEBHOOKS
+from tests.support.closing import closing
 from tests.support.webhook_server import Request, WebhookServer, webhook_server
 
 PATIENCE = 60.0
@@ -293,8 +294,7 @@ def fact(manifest: dict[str, Any], name: str = "c") -> PolicyChanged:
 
 
 async def test_webhooks_come_into_force_and_go_with_facts(server: WebhookServer) -> None:
-    interpreters = Interpreters()
-    try:
+    async with closing(Interpreters()) as interpreters:
         assert not interpreters.ask.customized("example.io/v1", "Widget", INTERPRET_REPLICA)
         assert interpreters.take(fact(server.configuration()))
         assert interpreters.ask.customized("example.io/v1", "Widget", INTERPRET_REPLICA)
@@ -302,5 +302,3 @@ async def test_webhooks_come_into_force_and_go_with_facts(server: WebhookServer)
         assert await interpreters.ask.get_replicas(obj()) == (4, {"resourceRequest": {"cpu": "1"}})
         assert interpreters.take(PolicyDeleted(key=PolicyKey(WEBHOOKS, "", "c"), uid="u"))
         assert not interpreters.ask.customized("example.io/v1", "Widget", INTERPRET_REPLICA)
-    finally:
-        await interpreters.close()

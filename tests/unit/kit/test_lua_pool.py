@@ -1,5 +1,7 @@
 """Scripts that do not end are stopped, others go on, and repeat offenders are put aside."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import signal
@@ -20,6 +22,7 @@ from services._rules.interpreter import (
     InterpretLater,
 )
 from services._rules.interpreter.scripts.customizations import Customizations
+from tests.support.closing import closing
 
 GOOD = "function GetReplicas(obj) return obj.n end"
 ENDLESS = "function GetReplicas() while true do pcall(function() while true do end end) end end"

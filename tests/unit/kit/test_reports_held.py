@@ -38,6 +38,13 @@ class Sent:
         return found
 
 
+def started(**limits: float) -> tuple[Sent, Reports]:
+    sent = Sent()
+    reports = Reports(sent, **limits)
+    reports.start()
+    return sent, reports
+
+
 def report(key: ObjectKey = WEB, *, operation: str = "", looked: bool | None = None, at: float = 1.0) -> WorkObserved:
     """`looked`: whether the cluster has looked at the object; None for one without a status."""
     status: Raw | UnsetType = UNSET
@@ -55,9 +62,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_write_is_reported_together_with_its_result(never: None) -> None:
-    sent = Sent()
-    reports = Reports(sent)
-    reports.start()
+    sent, reports = started()
     reports.report(report(operation="created", looked=False))
     reports.report(report(OTHER, operation="created"))
     assert [event.key for event in await sent.some(1)] == [OTHER]
@@ -68,9 +73,7 @@ async def test_write_is_reported_together_with_its_result(never: None) -> None:
 
 
 async def test_held_report_keeps_its_operation_until_observed(never: None) -> None:
-    sent = Sent()
-    reports = Reports(sent)
-    reports.start()
+    sent, reports = started()
     reports.report(report(operation="created", looked=False))
     reports.report(report(looked=False, at=2.0))
     reports.report(report(OTHER))
@@ -84,9 +87,7 @@ async def test_held_report_keeps_its_operation_until_observed(never: None) -> No
 
 async def test_cluster_without_observation_is_reported_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HELD_SECONDS", 0.001)
-    sent = Sent()
-    reports = Reports(sent)
-    reports.start()
+    sent, reports = started()
     reports.report(report(operation="updated", looked=False))
     assert [event.operation for event in await sent.some(1)] == ["updated"]
     await reports.close()
@@ -114,9 +115,7 @@ def large(cluster: str, number: int, size: int) -> WorkObserved:
 
 
 async def test_reports_of_one_noisy_cluster_are_rate_limited() -> None:
-    sent = Sent()
-    reports = Reports(sent, rate=1.0, burst=2_000_000)
-    reports.start()
+    sent, reports = started(rate=1.0, burst=2_000_000)
     for number in range(20):
         reports.report(large("loud", number, 900_000))
     reports.report(large("calm", 0, 10))
@@ -134,9 +133,7 @@ async def test_reports_of_one_noisy_cluster_are_rate_limited() -> None:
 
 
 async def test_who_rested_goes_on_with_the_newest() -> None:
-    sent = Sent()
-    reports = Reports(sent, rate=5_000_000.0, burst=1.0)
-    reports.start()
+    sent, reports = started(rate=5_000_000.0, burst=1.0)
     reports.report(large("loud", 1, 900_000))
     await sent.some(1)
     for number in range(900_001, 900_010):

@@ -22,6 +22,13 @@ def capacity(allocated: str) -> dict[str, Any]:
     return {**READY, "resourceSummary": {"allocatable": {"cpu": "100"}, "allocated": {"cpu": allocated}}}
 
 
+def probed() -> MonitorHarness:
+    """A cluster that is ready since its first probe."""
+    made = MonitorHarness("m1")
+    made.probes(0)
+    return made
+
+
 def test_new_cluster_is_tainted_until_it_is_ready() -> None:
     monitor = MonitorHarness("m1")
     monitor.manifest["metadata"]["finalizers"] = []
@@ -34,8 +41,7 @@ def test_new_cluster_is_tainted_until_it_is_ready() -> None:
 
 
 def test_deciding_a_cluster_again_changes_nothing() -> None:
-    monitor = MonitorHarness("m1")
-    monitor.probes(0)
+    monitor = probed()
     monitor.decides()
     verdict = monitor.decides()
     assert not verdict.events
@@ -43,8 +49,7 @@ def test_deciding_a_cluster_again_changes_nothing() -> None:
 
 
 def test_failure_is_published_only_when_it_lasts() -> None:
-    monitor = MonitorHarness("m1")
-    monitor.probes(0)
+    monitor = probed()
     monitor.probes(10, online=False)
     assert monitor.ready == "True"
     monitor.probes(30, online=False)
@@ -56,8 +61,7 @@ def test_failure_is_published_only_when_it_lasts() -> None:
 
 def test_nothing_is_due_between_two_probes() -> None:
     """The window ends while a probe waits for an answer: it is the next probe that ends the matter."""
-    monitor = MonitorHarness("m1")
-    monitor.probes(0)
+    monitor = probed()
     monitor.probes(10, online=False)
     verdict = monitor.decides(at=41)
     assert verdict == ClusterDecision()
@@ -65,8 +69,7 @@ def test_nothing_is_due_between_two_probes() -> None:
 
 
 def test_one_good_probe_restarts_the_window() -> None:
-    monitor = MonitorHarness("m1")
-    monitor.probes(0)
+    monitor = probed()
     monitor.probes(10, online=False)
     monitor.probes(20)
     monitor.probes(30, online=False)
@@ -85,8 +88,7 @@ def test_recovery_has_to_last_too() -> None:
 
 
 def test_unreachable_cluster_keeps_its_status() -> None:
-    monitor = MonitorHarness("m1")
-    monitor.probes(0)
+    monitor = probed()
     monitor.probes(1, online=False)
     monitor.probes(32, online=False)
     assert monitor.manifest["status"]["kubernetesVersion"] == "v1.31.4"
@@ -119,8 +121,7 @@ def test_small_changes_of_capacity_are_no_facts() -> None:
 
 
 def test_labels_and_taints_are_facts() -> None:
-    monitor = MonitorHarness("m1")
-    monitor.probes(0)
+    monitor = probed()
     monitor.decides()
     monitor.manifest["metadata"]["labels"] = {"tier": "gold"}
     assert monitor.decides().events
@@ -141,8 +142,7 @@ def test_leaving_cluster_is_released_once_empty_or_unreachable() -> None:
 
 
 def test_removed_cluster_is_a_fact_after_a_complete_list() -> None:
-    monitor = MonitorHarness("m1")
-    monitor.probes(0)
+    monitor = probed()
     monitor.cluster.manifest = None
     monitor.state.listed = False
     assert not monitor.decides().events
@@ -152,8 +152,7 @@ def test_removed_cluster_is_a_fact_after_a_complete_list() -> None:
 
 
 def test_cluster_without_probes_is_unknown() -> None:
-    monitor = MonitorHarness("m1")
-    monitor.probes(0)
+    monitor = probed()
     assert monitor.ready == "True"
     monitor.cluster.unprobed = True
     monitor.decides(at=200)
@@ -167,8 +166,7 @@ def test_cluster_without_probes_is_unknown() -> None:
 
 
 def test_expiring_credentials_are_a_condition_and_a_fact() -> None:
-    monitor = MonitorHarness("m1")
-    monitor.probes(0)
+    monitor = probed()
     expiry = Expiry(at=NOW + 86_400, since=NOW - 300 * 86_400, what="the client certificate in Secret a/m1")
     verdict = monitor.probes(10, expiry=expiry)
     found = [c for c in monitor.manifest["status"]["conditions"] if c["type"] == "CredentialsExpiring"]
